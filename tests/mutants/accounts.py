@@ -501,12 +501,12 @@ ACCOUNTS = [
         "mu-rounded-up", "the mu of an (epsilon, delta) is rounded up", "gaussian_mu",
         "_log_delta(_centre(exact, Fraction(middle) ** 2, middle), middle) <= target",
         "_log_delta(_centre(exact, Fraction(middle) ** 2, middle), middle) <= target + 0.1",
-        ("test_mu_of_a_grid_is_rounded_down", "test_recorded_rounds_cost_together_what_was_asked_for[DPGram]",),
+        ("test_mu_of_a_grid_is_rounded_down", "test_recorded_rounds_cost_the_requested_budget[DPGram]",),
     ),
     Mutant(
         "split-rounded-up", "a budget that is divided is rounded up", "split_epsilon",
         "math.nextafter(share, 0.0)",
         "math.nextafter(share, 2.0 * share)",
-        ("test_reports_together_cost_at_most_epsilon",),
+        ("test_all_reports_cost_at_most_epsilon",),
     ),
 ]  # fmt: skip

@@ -2,14 +2,14 @@
 
 from mutants.patch import Mutant
 
-WIDTH = "test_noise_is_as_wide_as_the_ledger_says"
+WIDTH = "test_noise_has_the_width_of_the_ledger"
 ALIKE = "test_no_two_rounds_or_fields_have_noise_in_common"
 DATA = "test_noise_does_not_depend_on_the_data"
-PARTS = "test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity"
-COST = "test_recorded_rounds_cost_together_what_was_asked_for"
-ROOM = "test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too"
-EXACT = "test_no_event_says_more_noise_than_there_is"
-TRACE = "test_users_without_data_leave_no_trace_where_the_number_of_users_is_public"
+PARTS = "test_the_server_adds_up_contributions_within_the_sensitivity"
+COST = "test_recorded_rounds_cost_the_requested_budget"
+ROOM = "test_a_delta_with_a_large_share_for_samplers_covers_them"
+EXACT = "test_no_event_states_more_noise_than_is_added"
+TRACE = "test_users_without_data_leave_no_trace_if_the_number_of_users_is_public"
 SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
 SENT = "test_what_users_are_sent_follows_from_noisy_numbers"
 FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
@@ -108,14 +108,14 @@ CENTRAL = [
         "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "planned_phase",
         "system.noise.total_distance(math.prod(system._shape(state)))",
         "system.noise.total_distance(1)",
-        ("test_every_draw_is_paid_for[DPGram]",),
+        ("test_every_draw_is_charged[DPGram]",),
     ),
     Mutant(
         "mean-counts-its-users", "central sketches divide by the number of users in the data, not by the public one",
         "CentralModel._public_users",
         "self.n_users or max(data.n_users, 1)",
         "max(data.n_users, 1)",
-        tuple(f"test_models_show_what_was_released_and_nothing_else[{name}]" for name in ("DPGram", "DPSubspace")),
+        tuple(f"test_models_contain_released_values_only[{name}]" for name in ("DPGram", "DPSubspace")),
     ),
     Mutant(
         "dpgram-server-takes-more", "a shard may send sums of twice as many users as it has", "NoisySum.rules",
@@ -178,7 +178,7 @@ CENTRAL = [
         )
         """,
         (
-            "test_models_show_what_was_released_and_nothing_else[DPGram]",
+            "test_models_contain_released_values_only[DPGram]",
             *(f"{test}[DPGram{more}]" for test in (FOLLOWS, SAME) for more in ("", ", features")),
         ),
     ),
@@ -289,19 +289,19 @@ CENTRAL = [
         "NoisyRound.round_event",
         "distance=sum((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
         "distance=min((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
-        ("test_every_draw_is_paid_for[DPALS]",),
+        ("test_every_draw_is_charged[DPALS]",),
     ),
     Mutant(
         "dpals-server-takes-more", "a shard may send sums of twice as many users as it has", "NoisyRound.rules",
         "n_clients * UNIT",
         "2 * n_clients * UNIT",
-        ("test_the_rules_refuse_what_so_many_users_cannot_send",),
+        ("test_the_rules_refuse_sums_that_this_number_of_users_cannot_send",),
     ),
     Mutant(
         "dpals-shows-exact-counts", "DPALS keeps exact counts beside its factors", "DPALS._release",
         "state.item_counts",
         "np.bincount(data.indices, minlength=data.n_items).astype(float)",
-        ("test_models_show_what_was_released_and_nothing_else[DPALS]",),
+        ("test_models_contain_released_values_only[DPALS]",),
     ),
     Mutant(
         "dpals-broadcasts-exact-counts", "users of DPALS are sent the exact counts beside what was learnt",
@@ -340,7 +340,7 @@ CENTRAL = [
         "NoisyRound._contributions",
         "state.item_counts",
         "np.bincount(shard.indices, minlength=shard.n_items).astype(float)",
-        ("test_weighted_sums_change_by_a_users_own_part_within_the_sensitivity",),
+        ("test_weighted_sums_change_by_a_users_contribution_within_the_sensitivity",),
     ),
     Mutant(
         "dpals-weighted-products-not-scaled", "products with adaptive weights stay as many times too large",
@@ -367,7 +367,7 @@ CENTRAL = [
         "dpals-features-not-told", "the ledger of DPALS does not name the public features", "DPALS._release",
         "self._note_features(features, are_used=True)",
         "pass",
-        ("test_features_cost_nothing_and_the_ledger_names_them",),
+        ("test_features_are_free_and_the_ledger_names_them",),
     ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------
     Mutant(

@@ -3,7 +3,7 @@
 from mutants.central import ALIKE, COST, EXACT, FOLLOWS, PARTS, SAME, SENT, WIDTH
 from mutants.patch import Mutant
 
-SHOWN = "test_models_show_what_was_released_and_nothing_else[DPGram]"
+SHOWN = "test_models_contain_released_values_only[DPGram]"
 HONEST = "_owner, _remedy = 'DPGram', FEWER_ITEMS"
 
 COLUMNS = [

@@ -8,7 +8,7 @@ LEDGER = "test_the_ledger_of_every_run_states_the_cost_of_its_releases"
 FOLLOWS = "test_the_decision_follows_from_the_releases_and_not_from_the_data"
 UNRELATED = "test_training_and_test_noise_are_uncorrelated_and_as_wide_as_stated"
 DENSE = "test_scores_equal_dense_algebra"
-NODE = "test_a_node_finds_the_rounds_that_a_run_asks_for"
+NODE = "test_a_node_has_the_rounds_that_a_run_requests"
 FORMS = "test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic"
 
 DECISION = [
@@ -82,7 +82,7 @@ DECISION = [
         "noisy-mean-kept", "a noisy mean has no more of the budget", "choose_first_plan",
         "mean.is_noisy(mean.precision)",
         "False",
-        ("test_the_mean_takes_the_least_that_leaves_it_little_noise",),
+        ("test_the_mean_takes_the_minimum_budget_for_little_noise",),
     ),
     Mutant(
         "columns-replaced-for-less", "rounds of columns state a replace sensitivity of sqrt(2)", "CrossSum",
@@ -108,7 +108,7 @@ DECISION = [
         "pairs-form-by-data", "the form of pairs is chosen by the exact mean", "DPGram._begin",
         "PairForm.of(mean, self._public_users(data))",
         "PairForm.of(np.bincount(data.indices, minlength=data.n_items) / data.n_users / 2, self._public_users(data))",
-        ("test_models_show_what_was_released_and_nothing_else[DPGram]",),
+        ("test_models_contain_released_values_only[DPGram]",),
     ),
     # ---- the decision -----------------------------------------------------------------------------------------------
     Mutant(

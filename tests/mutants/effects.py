@@ -2,7 +2,7 @@
 
 from mutants.patch import Mutant
 
-RELATION = "test_events_have_the_relation_that_is_proved"
+RELATION = "test_events_have_the_proved_relation"
 WITHIN = "test_no_users_data_change_sums_by_more_than_the_events_state"
 SECRET = "test_a_cohort_that_amplifies_is_drawn_from_the_servers_secret"
 INDEPENDENT = "test_cohorts_of_rounds_stages_and_keys_are_independent"

@@ -3,7 +3,7 @@
 from mutants.patch import Mutant
 
 WIDTH = "test_released_parameters_have_the_noise_of_the_ledgers_event"
-BUDGET = "test_the_guaranteed_ledger_keeps_its_budget"
+BUDGET = "test_the_guaranteed_ledger_stays_within_its_budget"
 STREAMS = "test_a_stream_serves_one_purpose_and_nothing_is_drawn_twice"
 
 FEDGNN = [
@@ -29,7 +29,7 @@ FEDGNN = [
         "FedGNNRounds._add_clipped",
         "clip_factors(gradients, entries.indptr, self.noise.clip_norm)",
         "np.ones(len(rows))",
-        ("test_a_guaranteed_client_moves_the_sum_by_no_more_than_its_bound",),
+        ("test_a_guaranteed_client_moves_the_sum_within_its_bound",),
     ),
     Mutant(
         "fedgnn-clips-layer-alone",
@@ -37,7 +37,7 @@ FEDGNN = [
         "clip_factors",
         "np.where(np.diff(indptr) > 0, client_squares, 0.0)",
         "0 * client_squares",
-        ("test_a_guaranteed_client_moves_the_sum_by_no_more_than_its_bound",),
+        ("test_a_guaranteed_client_moves_the_sum_within_its_bound",),
     ),
     Mutant(
         "fedgnn-infinite",
@@ -45,7 +45,7 @@ FEDGNN = [
         "clip_factors",
         "np.where(np.isfinite(norms), factors, 0.0)",
         "factors",
-        ("test_a_gradient_that_is_no_number_counts_as_zero",),
+        ("test_a_gradient_that_is_not_finite_counts_as_zero",),
     ),
     Mutant(
         "fedgnn-budget-exceeded",
@@ -69,7 +69,7 @@ FEDGNN = [
         "FedGNNRounds.event",
         'Unprotected("each user\'s gradients, with noise on every number, and which items they are of, among others")',
         "Gaussian(1.0, neighboring='replace', sampling='none')",
-        ("test_the_published_ledger_promises_nothing_and_says_what_each_party_learns",),
+        ("test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view",),
     ),
     Mutant(
         "fedgnn-local-noise-less",
@@ -77,7 +77,7 @@ FEDGNN = [
         "PublishedNoise.draw",
         "laplace_table(self.mechanism.scale)",
         "laplace_table(self.mechanism.scale * Fraction(9, 10))",
-        ("test_every_number_has_the_noise_that_its_ledger_says",),
+        ("test_every_number_has_the_noise_of_the_ledger",),
     ),
     Mutant(
         "fedgnn-local-noise-alike",
@@ -85,7 +85,7 @@ FEDGNN = [
         "PublishedNoise.draw",
         "key.ragged_words(_LOCAL_NOISE, users, 2 * sizes, round=round_number, n_threads=n_threads)",
         "key.ragged_words(_LOCAL_NOISE, 0 * users, 2 * sizes, round=round_number, n_threads=n_threads)",
-        ("test_users_and_rounds_draw_noise_of_their_own",),
+        ("test_users_and_rounds_draw_independent_noise",),
     ),
     Mutant(
         "fedgnn-third-party-untold",
@@ -93,6 +93,6 @@ FEDGNN = [
         "FedGNN.fit",
         "n_neighbors=self._n_graph_neighbors if len(phases) > 1 else 0",
         "n_neighbors=0",
-        ("test_the_published_ledger_promises_nothing_and_says_what_each_party_learns",),
+        ("test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view",),
     ),
 ]

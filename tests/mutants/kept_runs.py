@@ -28,7 +28,7 @@ KEPT_RUNS = [
         "Account.resume",
         "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)",
         "()",
-        ("test_only_the_run_that_is_resumed_is_its_own_cost", "test_a_run_in_the_same_folder_is_another_run"),
+        ("test_only_the_resumed_run_replaces_its_cost", "test_a_run_in_the_same_folder_is_another_run"),
     ),
     Mutant(
         "resumed-is-charged-twice", "a resumed fit is charged for its first rounds twice", "Account.resume",
@@ -40,7 +40,7 @@ KEPT_RUNS = [
         "older-copy-forgets", "a run that is resumed from an older copy forgets what came after it", "Account.close",
         "for part in self._parts:\n    spent.events |= part.ledger.events",
         "pass",
-        ("test_a_run_that_is_resumed_from_an_older_copy_keeps_what_was_spent_after_it",),
+        ("test_a_run_resumed_from_an_older_copy_keeps_later_costs",),
     ),
     Mutant(
         "cost-lost-in-the-end", "a fit's cost is forgotten where its parameters cannot be copied",
@@ -50,7 +50,7 @@ KEPT_RUNS = [
         "model._finish(model._copied_parameters())",
         (
             "test_features_that_cannot_be_copied_are_refused_before_counts_are_released",
-            "test_the_cost_is_kept_at_every_line_after_the_first_release[DPGram0]",
+            "test_the_cost_is_recorded_at_every_line_after_the_first_release[DPGram0]",
         ),
     ),
     Mutant(
@@ -81,6 +81,6 @@ KEPT_RUNS = [
             _keep_what_was_spent(self, state, finished, error)
             raise
         """,
-        ("test_a_second_interruption_loses_nothing_either",),
+        ("test_a_second_interruption_loses_no_cost",),
     ),
 ]  # fmt: skip

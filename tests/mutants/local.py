@@ -2,9 +2,9 @@
 
 from mutants.patch import Mutant
 
-SENT = "test_strongest_reports_are_as_sure_as_the_ledger_says"
+SENT = "test_strongest_reports_have_the_certainty_of_the_ledger"
 APART = "test_rounds_and_users_answer_independently"
-COUNTED = "test_the_ledger_counts_what_every_user_sends"
+COUNTED = "test_the_ledger_counts_every_users_reports"
 COUNTS = "test_counts_have_the_noise_of_their_ledger"
 
 LOCAL = [
@@ -44,7 +44,7 @@ LOCAL = [
         "fmf-ldp-exact-called-private", "exact gradients are recorded as reports", "FMFRounds.round_event",
         "return Unprotected('exact gradients')",
         "return LocalReports('binary response', 1.0, self.n_reports, n_clients, separable=True)",
-        ("test_exact_rounds_promise_nothing",),
+        ("test_exact_rounds_claim_no_guarantee",),
     ),
     Mutant(
         "fmf-ldp-key-again", "one key makes a shard's reports twice", "FMFRounds.local_round",
@@ -62,7 +62,7 @@ LOCAL = [
         "fmf-ldp-same-rotation", "gradients are rotated alike in every round", "NormalGradient.signs",
         "round=self.round",
         "round=0",
-        ("test_each_round_turns_anew_and_runs_differ",),
+        ("test_each_round_rotates_anew_and_runs_differ",),
     ),
     # ---- ShuffledSketchGram -----------------------------------------------------------------------------------------
     Mutant(
@@ -143,7 +143,7 @@ LOCAL = [
         "laplace-rr-all-ratings", "LaplaceRRSVD sends more ratings than max_ratings", "RatingRounds._choose",
         "choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)",
         "np.ones(shard.n_interactions, dtype=bool)",
-        ("systems/rating_svd/test_laplace_rr_svd::test_how_many_are_sent_and_which_does_not_depend_on_the_ratings",),
+        ("systems/rating_svd/test_laplace_rr_svd::test_the_number_and_choice_of_reports_do_not_depend_on_the_ratings",),
     ),
     Mutant(
         "laplace-rr-one-rating-counted", "LaplaceRRSVD's ledger counts one rating of a user",
@@ -169,20 +169,20 @@ LOCAL = [
         "RatingRounds.round_event",
         "return Unprotected('which items each user has rated')",
         "return self.values_event(channel, self._max_reports or 1, n_clients)",
-        ("test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_not_hidden",),
+        ("test_an_engine_that_records_only_the_round_claims_no_guarantee_unless_items_are_hidden",),
     ),
     Mutant(
         "popularity-budget-not-split", "every report of DPPopularity costs the whole epsilon",
         "DPPopularity._channel",
         "split_epsilon(self.epsilon, self._n_reports)",
         "self.epsilon",
-        ("test_ledgers_say_what_holds",),
+        ("test_ledgers_state_the_guarantees",),
     ),
     Mutant(
         "popularity-one-report-counted", "DPPopularity's ledger counts one report", "DPPopularity._event",
         "LocalReports('binary response on interaction bits', epsilon, self._n_reports, n_users, separable=True)",
         "LocalReports('binary response on interaction bits', epsilon, 1, n_users, separable=True)",
-        ("test_ledgers_say_what_holds",),
+        ("test_ledgers_state_the_guarantees",),
     ),
     Mutant(
         "popularity-surer", "DPPopularity's users answer with twice the bias", "DPPopularity._collect_reports",
@@ -208,7 +208,7 @@ LOCAL = [
         "_kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET),"
         " self.max_items_per_user)",
         "np.add.at(counts, data.indices, 1)",
-        ("test_a_user_with_everything_moves_counts_by_no_more_than_agreed[DPPopularity]",),
+        ("test_a_user_with_all_items_moves_counts_within_the_bound[DPPopularity]",),
     ),
     Mutant(
         "start-no-noise", "PrivRec starts from exact popularity", "release_popularity",
@@ -245,7 +245,7 @@ LOCAL = [
         "stages-share-cohorts", "both stages of PrivRec ask the same clients", "PretrainingRounds.cohorts",
         "cohorts: ClassVar[str] = 'privrec.stage1.cohort'",
         "cohorts: ClassVar[str] = 'client_sampling.fixed_size'",
-        ("test_the_stages_draw_cohorts_of_their_own",),
+        ("test_the_stages_draw_independent_cohorts",),
     ),
     Mutant(
         "stages-share-noise", "both stages of PrivRec draw the same noise", "PretrainingRounds.streams",
@@ -257,33 +257,33 @@ LOCAL = [
         "stage-one-clip-skipped", "clients of stage one do not clip", "PretrainingRounds._train",
         "clip_norm=self.clip_norm",
         "clip_norm=None",
-        ("test_one_user_moves_the_sum_by_no_more_than_the_bound",),
+        ("test_one_user_moves_the_sum_within_the_bound",),
     ),
     Mutant(
         "joint-clip-skipped", "clients of the joint loss do not clip", "JointRounds._train",
         "clip_norm=self.clip_norm",
         "clip_norm=None",
-        ("test_the_server_has_nothing_to_refuse_of_clients_that_clip",),
+        ("test_the_server_accepts_all_messages_of_clients_that_clip",),
     ),
     # ---- FedRec -----------------------------------------------------------------------------------------------------
     Mutant(
         "fedrec-no-noise", "FedRec adds no noise", "FedRecRounds.apply",
         "self.noise is not None and self._server_key is not None",
         "False",
-        ("test_fedrecs_noise_is_as_wide_as_its_ledger_says",),
+        ("test_fedrecs_noise_has_the_width_of_its_ledger",),
     ),
     Mutant(
         "fedrec-same-noise", "FedRec draws the same noise in every round", "FedRecRounds.apply",
         "round=update.round",
         "round=0",
-        ("test_fedrecs_noise_is_as_wide_as_its_ledger_says",),
+        ("test_fedrecs_noise_has_the_width_of_its_ledger",),
     ),
     Mutant(
         "fedrec-sensitivity-halved", "FedRec's ledger takes half of what replacing a user moves",
         "FedRecRounds._noise_event",
         "noise.noise_multiplier(sensitivity)",
         "noise.noise_multiplier(sensitivity / 2)",
-        ("test_fedrecs_noise_is_as_wide_as_its_ledger_says",),
+        ("test_fedrecs_noise_has_the_width_of_its_ledger",),
     ),
     Mutant(
         "fedrec-clip-skipped", "FedRec's users do not clip", "FedRecRounds.local_round",
@@ -345,7 +345,7 @@ LOCAL = [
         "lloyd-rounds-not-divided", "every Lloyd round spends all that is left", "round_epsilons",
         "sum(weights)",
         "1",
-        ("test_releases_cost_epsilon_together",),
+        ("test_all_releases_cost_epsilon",),
     ),
     Mutant(
         "kmeans-one-draw-counted", "private k-means counts one of its draws", "clustering_events",
@@ -357,19 +357,19 @@ LOCAL = [
         "kmeans-draws-share-words", "all swaps of private k-means draw from the same words", "private_kmeans",
         "draw_loss(after, epsilon, words[step])",
         "draw_loss(after, epsilon, words[0])",
-        ("test_every_swap_draws_words_of_its_own",),
+        ("test_every_swap_draws_independent_words",),
     ),
     Mutant(
         "kmeans-surer", "private k-means draws with twice its epsilon", "selection_weights",
         "(Fraction(epsilon) - _ROUNDING) / sensitivity * 2**_FRACTION_BITS",
         "(2 * Fraction(epsilon) - _ROUNDING) / sensitivity * 2**_FRACTION_BITS",
-        ("test_enumerated_mechanism_keeps_epsilon_exactly",),
+        ("test_enumerated_mechanism_satisfies_epsilon_exactly",),
     ),
     Mutant(
         "kmeans-takes-the-best", "private k-means ends with the best set it has seen", "private_kmeans",
         "draw_loss(losses, epsilon, words[n_swaps])",
         "int(losses.argmin())",
-        ("test_every_swap_draws_words_of_its_own",),
+        ("test_every_swap_draws_independent_words",),
     ),
     Mutant(
         "prototypes-no-noise-on-counts", "PrivatePrototypes releases exact counts", "recover_prototypes",
@@ -379,7 +379,7 @@ LOCAL = [
             counts = np.take_along_axis(entries, items, axis=1) * steps
         return NoisySums(items.astype(np.int64), counts, sums)
         """,
-        ("test_prototypes_noise_is_as_wide_as_their_ledger_says",),
+        ("test_prototypes_noise_has_the_width_of_their_ledger",),
     ),
     Mutant(
         "prototypes-fields-share-noise", "sums and counts of prototypes have the same noise", "recover_prototypes",
@@ -397,20 +397,20 @@ LOCAL = [
         "prototypes-sensitivity-halved", "noise of prototypes is for half the sensitivity", "Recovery.noise",
         "self.sensitivity",
         "(self.sensitivity / 2)",
-        ("test_prototypes_noise_is_as_wide_as_their_ledger_says",),
+        ("test_prototypes_noise_has_the_width_of_their_ledger",),
     ),
     Mutant(
         "prototypes-rho-halved", "noise of prototypes under zCDP is for half the squared sensitivity", "Recovery.noise",
         "self.squared_norm_sensitivity",
         "(self.squared_norm_sensitivity / 2)",
-        ("test_prototypes_noise_under_zcdp_is_as_wide_as_their_ledger_says",),
+        ("test_prototypes_noise_under_zcdp_has_the_width_of_their_ledger",),
     ),
     Mutant(
         "prototypes-counts-are-free", "noise of prototypes is for the sums alone, not for the counts beside them",
         "Recovery.sensitivity",
         "q * (self.largest + step)",
         "q * self.largest",
-        ("test_prototypes_noise_is_as_wide_as_their_ledger_says",),
+        ("test_prototypes_noise_has_the_width_of_their_ledger",),
     ),
     Mutant(
         "prototypes-one-row-counted", "a user with several rows costs what one with one row does", "plan",
@@ -430,19 +430,21 @@ LOCAL = [
         "self.ledger_.record(Unprotected('a network trained on exact data, and counts of items'), "
         "simulation=key.is_simulation)",
         "pass",
-        ("systems/ncf/test_model::test_the_ledger_promises_nothing",),
+        ("systems/ncf/test_model::test_the_ledger_claims_no_guarantee",),
     ),
     Mutant(
-        "dmf-not-recorded", "DMF, whose neighbours see exact gradients, has a ledger without an entry", "DMF._note_claims",
+        "dmf-not-recorded",
+        "DMF, whose neighbours see exact gradients, has a ledger without an entry",
+        "DMF._note_claims",
         'self.ledger_.record(Unprotected("each user\'s gradients of items, sent to other users"), '
         "simulation=key.is_simulation)",
         "pass",
-        ("systems/dmf/test_model::test_the_ledger_promises_nothing_and_says_what_a_neighbour_learns",),
+        ("systems/dmf/test_model::test_the_ledger_claims_no_guarantee_and_states_the_view_of_a_neighbour",),
     ),
     Mutant(
         "item-models-not-recorded", "models of exact data have a ledger without an entry", "ExactModel._fit",
         "self.ledger_.record(Unprotected(self._released))",
         "pass",
-        ("systems/baselines/test_item_models::test_the_ledger_claims_nothing",),
+        ("systems/baselines/test_item_models::test_the_ledger_claims_no_guarantee",),
     ),
 ]  # fmt: skip

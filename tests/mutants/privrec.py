@@ -2,9 +2,9 @@
 
 from mutants.patch import Mutant
 
-WIDTH = "test_noise_is_as_wide_as_the_ledger_says"
+WIDTH = "test_noise_has_the_width_of_the_ledger"
 ALIKE = "test_no_two_rounds_or_fields_have_noise_in_common"
-PARTS = "test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity"
+PARTS = "test_the_server_adds_up_contributions_within_the_sensitivity"
 SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
 FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
 DRAWS = "test_an_entity_draws_what_its_ledger_says_and_no_more_often"
@@ -30,7 +30,7 @@ PRIVREC = [
         "privrec-adam-of-exact-sums", "PrivRec's Adam steps by the sum without its noise", "CohortRounds.apply",
         "mean = total / self.cohort_size",
         'mean = update.arrays["total"] / self.cohort_size',
-        ("test_adam_steps_by_what_is_released",),
+        ("test_adam_steps_by_released_values",),
     ),
     Mutant(
         "privrec-sensitivity-halved", "PrivRec's noise is for adding a client, and its ledger for replacing one",
@@ -78,7 +78,7 @@ PRIVREC = [
         "privrec-distance-of-one-draw", "PrivRec pays for the distance of one of its draws", "GridNoise.event",
         "self.mechanism.total_distance(n_draws)",
         "self.mechanism.total_distance(1)",
-        ("test_every_draw_is_paid_for[PrivRec]",),
+        ("test_every_draw_is_charged[PrivRec]",),
     ),
     Mutant(
         "privrec-rounds-to-nearest", "updates are rounded to the nearest step, so some grow", "GridNoise.to_grid",
@@ -97,7 +97,7 @@ PRIVREC = [
         "privrec-cohorts-are-known", "whom PrivRec asks is known to everybody", "CohortRounds.state_of",
         "key=self.key",
         "key=Key.from_seed(0)",
-        ("test_nobody_can_tell_whom_privrec_asks",),
+        ("test_privrecs_cohorts_are_secret",),
     ),
     Mutant(
         "privrec-noise-twice-under-a-key", "PrivRec draws the noise of a round twice under one key",
@@ -111,7 +111,7 @@ PRIVREC = [
         "round=round_number",
         "round=0",
         (
-            "test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers",
+            "test_privrec_samples_a_new_cohort_in_every_round_and_only_it_answers",
             *(f"{INDEPENDENT}[{name}]" for name in ("PrivRec", "PrivRec, two stages", "PrivRec, joint")),
         ),
     ),
@@ -120,7 +120,7 @@ PRIVREC = [
         "CohortRounds.local_round",
         "np.isin(clients.visited.global_user_ids, state.cohort)",
         "np.ones(clients.visited.n_users, bool)",
-        ("test_privrecs_server_has_nothing_to_refuse_of_its_cohorts",),
+        ("test_privrecs_server_accepts_all_messages_of_its_cohorts",),
     ),
     Mutant(
         "prototypes-share-noise", "all entities of private prototypes add the same noise",

@@ -4,14 +4,14 @@ from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, TRACE
 from mutants.patch import Mutant
 
 TWIN = "test_projected_sums_equal_naive_twin"
-NORM = "test_no_projected_row_is_longer_than_the_unit"
+NORM = "test_no_projected_row_is_longer_than_the_bound"
 
 SUBSPACE = [
     Mutant(
         "subspace-unit-one-too-small", "the sensitivity of DPSubspace is one step too small", "SubspaceSum._unit",
         "_unit = UNIT",
         "_unit = UNIT - 1",
-        ("test_no_event_says_more_noise_than_there_is[DPSubspace]",),
+        ("test_no_event_states_more_noise_than_is_added[DPSubspace]",),
     ),
     Mutant(
         "subspace-norm-above-the-unit", "a projected row is scaled to a norm that is a step too large",
@@ -24,7 +24,7 @@ SUBSPACE = [
         "subspace-own-item-stays", "an item is told by itself too, which the norm leaves out", "ProjectionSum._sums",
         "_kernel.center_rows(mean, encoder, totals, item_weights, sums, n_threads)",
         "_kernel.center_rows(mean, encoder, totals, np.zeros_like(item_weights), sums, n_threads)",
-        (TWIN, NORM, "test_items_are_told_by_the_others_alone"),
+        (TWIN, NORM, "test_an_items_projection_excludes_the_item"),
     ),
     Mutant(
         "subspace-norm-of-another-row", "the norm is that of the row before it is centred", "ProjectionSum._sums",
@@ -73,7 +73,7 @@ SUBSPACE = [
         "subspace-same-noise", "all projections of DPSubspace draw from one stream", "ProjectionSum._purpose",
         "return f'dp_subspace.item_projections.{self.number}'",
         "return 'dp_subspace.item_projections'",
-        (f"{ALIKE}[DPSubspace]", "test_rounds_draw_noise_of_their_own"),
+        (f"{ALIKE}[DPSubspace]", "test_rounds_draw_independent_noise"),
     ),
     Mutant(
         "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._begin",

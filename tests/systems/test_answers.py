@@ -80,11 +80,11 @@ def knows_popularity(model):
     return not learnt or any(array.any() for array in learnt)
 
 
-def places(data, ids):
+def positions(data, ids):
     return data.item_index(list(ids)).tolist()
 
 
-def own_columns(data, user):
+def columns_of_user(data, user):
     (row,) = data.user_index([user])
     return data.indices[data.indptr[row] : data.indptr[row + 1]]
 
@@ -92,7 +92,7 @@ def own_columns(data, user):
 # ---- whom, and out of what ------------------------------------------------------------------------------------------
 
 
-def test_all_users_and_so_many_items_as_there_are(model, data):
+def test_all_users_and_all_items(model, data):
     if not knows_popularity(model) and name(model) != "Random":
         with pytest.raises(ValueError, match=r"user 'user 7' has no items, and \w+ did not release popularity"):
             model.recommend()
@@ -101,10 +101,10 @@ def test_all_users_and_so_many_items_as_there_are(model, data):
         assert ids.shape == scores.shape == (79, 10)
         return
     ids, scores = model.recommend()
-    again = model.recommend(data.user_ids)
+    repeated = model.recommend(data.user_ids)
     assert ids.shape == scores.shape == (80, 10)
-    np.testing.assert_array_equal(ids, again[0])
-    np.testing.assert_array_equal(scores, again[1])
+    np.testing.assert_array_equal(ids, repeated[0])
+    np.testing.assert_array_equal(scores, repeated[1])
     assert model.recommend(n=1000, filter_seen=False)[0].shape == (80, 50)
 
 
@@ -124,24 +124,24 @@ def test_candidates_are_ranked_as_among_all_items(model, data):
     ids, of = model.recommend(users, items=chosen, exclude=[*banned, (99, "new film")], filter_seen=False)
     assert ids.shape == (3, 4)
     for row in range(3):
-        kept = [place for place, item in enumerate(whole[row]) if item in set(chosen) - set(banned)]
-        assert ids[row].tolist() == whole[row][kept].tolist()
-        np.testing.assert_allclose(of[row], scores[row][kept], rtol=1e-6, atol=1e-9)
+        ranks = [rank for rank, item in enumerate(whole[row]) if item in set(chosen) - set(banned)]
+        assert ids[row].tolist() == whole[row][ranks].tolist()
+        np.testing.assert_allclose(of[row], scores[row][ranks], rtol=1e-6, atol=1e-9)
     unseen, of = model.recommend(users, exclude=banned)
     assert not set(banned) & set(unseen.ravel())
     for row, user in enumerate(users):
-        own = set(data.item_ids[own_columns(data, user)])
-        expected = [item for item in whole[row] if item not in own | set(banned)][:10]
+        user_items = set(data.item_ids[columns_of_user(data, user)])
+        expected = [item for item in whole[row] if item not in user_items | set(banned)][:10]
         assert unseen[row][: len(expected)].tolist() == expected
         assert np.isneginf(of[row][len(expected) :]).all()
 
 
-def test_whoever_has_all_candidates_is_offered_nothing(model, data):
+def test_a_user_with_all_candidates_gets_no_recommendation(model, data):
     ids, scores = model.recommend([FULL], items=data.item_ids[[2, 30]])
     assert ids.shape == (1, 2)
     assert np.isneginf(scores).all()
     ids, scores = model.recommend([FULL], items=data.item_ids[[2, 31]])
-    assert places(data, ids[0, :1]) == [31]
+    assert positions(data, ids[0, :1]) == [31]
     assert np.isfinite(scores[0, 0])
     assert scores[0, 1] == -np.inf
 
@@ -149,7 +149,7 @@ def test_whoever_has_all_candidates_is_offered_nothing(model, data):
 # ---- of whom nothing is known ---------------------------------------------------------------------------------------
 
 
-def test_whoever_has_nothing_gets_what_is_popular(model, data):
+def test_a_user_without_items_gets_popular_items(model, data):
     if name(model) in {"Random", "PrivRec"}:
         # These models score without a row.
         assert np.isfinite(model.recommend([NOBODY], n=50)[1]).all()
@@ -160,20 +160,20 @@ def test_whoever_has_nothing_gets_what_is_popular(model, data):
         return
     ids, scores = model.recommend([NOBODY], n=50)
     assert np.unique(scores).size > 1
-    assert places(data, ids[0, :3]) != [0, 1, 2]
+    assert positions(data, ids[0, :3]) != [0, 1, 2]
     np.testing.assert_allclose(model.score([NOBODY] * 50, list(ids[0])), scores[0], rtol=1e-6, atol=1e-9)
     popular, _ = (
         model.recommend(["a stranger"], n=50, unknown="popular") if name(model) != "IndividualNMF" else (ids, 0)
     )
     assert ids.tolist() == popular.tolist()
-    together, of = model.recommend([*data.user_ids[:3], NOBODY, NOBODY], n=5)
-    alone = model.recommend(data.user_ids[:3], n=5)
-    assert together[3].tolist() == together[4].tolist() == ids[0, :5].tolist()
-    np.testing.assert_allclose(of[:3], alone[1], rtol=1e-6)
-    np.testing.assert_array_equal(together[:3], alone[0])
+    batch, of = model.recommend([*data.user_ids[:3], NOBODY, NOBODY], n=5)
+    known_users = model.recommend(data.user_ids[:3], n=5)
+    assert batch[3].tolist() == batch[4].tolist() == ids[0, :5].tolist()
+    np.testing.assert_allclose(of[:3], known_users[1], rtol=1e-6)
+    np.testing.assert_array_equal(batch[:3], known_users[0])
 
 
-def test_what_is_popular_comes_from_the_release_alone(model, data, tmp_path):
+def test_popularity_comes_from_the_release_alone(model, data, tmp_path):
     """Check this for a file without users as well: rows are not used."""
     if not knows_popularity(model) or name(model) in {"CentralNMF", "IndividualNMF"}:
         return
@@ -194,7 +194,7 @@ def test_what_is_popular_comes_from_the_release_alone(model, data, tmp_path):
     ],
     ids=["fmf", "fmf exact", "dp-fmf", "dp-als", "dp-als uniform", "dp-gram"],
 )  # fmt: skip
-def test_what_is_popular_is_what_many_have(model):
+def test_popular_items_are_those_of_many_users(model):
     crowd = rated(2000, 300, 4)
     matrix = crowd.to_scipy().tolil()
     matrix[5] = 0
@@ -236,64 +236,64 @@ def test_unknown_users(model, data):
 # ---- people who were not there --------------------------------------------------------------------------------------
 
 
-def test_people_are_served_by_their_ids_alone(model, data):
-    own = [(3, "film"), (17, "film"), (40, "film")]
+def test_users_are_served_by_their_ids_alone(model, data):
+    user_items = [(3, "film"), (17, "film"), (40, "film")]
     if name(model) in AT_HOME:
         with pytest.raises(TypeError, match=rf"{name(model)} serves only the users it was"):
-            model.recommend_for(own)
+            model.recommend_for(user_items)
         return
-    ratings = dict(zip(own, [4.0, 2.0, 5.0], strict=True))
+    ratings = dict(zip(user_items, [4.0, 2.0, 5.0], strict=True))
     if hasattr(model, "predict"):
         with pytest.raises(TypeError, match=r"item_ids must come with ratings for this model; pass \{item: rating\}"):
-            model.recommend_for(own)
+            model.recommend_for(user_items)
         given, values = ratings, list(ratings.values())
     else:
-        given, values = own, None
-    person = Interactions.from_arrays(["x"] * 3, own, values, item_ids=data.item_ids)
+        given, values = user_items, None
+    person = Interactions.from_arrays(["x"] * 3, user_items, values, item_ids=data.item_ids)
     served = model.serve(person) if name(model) == "PrivatePrototypes" else model.with_users(person)
     expected = served.recommend(["x"], n=7)
-    for found in (model.recommend_for(given, n=7), model.recommend_for(person, n=7)):
-        assert found[0].shape == (1, 7)
-        np.testing.assert_array_equal(found[0], expected[0])
-        np.testing.assert_array_equal(found[1], expected[1])
-    assert not set(own) & set(expected[0][0])
-    few, _ = model.recommend_for(given, items=[*own, (9, "film")], exclude=[own[0]], filter_seen=False)
+    for answer in (model.recommend_for(given, n=7), model.recommend_for(person, n=7)):
+        assert answer[0].shape == (1, 7)
+        np.testing.assert_array_equal(answer[0], expected[0])
+        np.testing.assert_array_equal(answer[1], expected[1])
+    assert not set(user_items) & set(expected[0][0])
+    few, _ = model.recommend_for(given, items=[*user_items, (9, "film")], exclude=[user_items[0]], filter_seen=False)
     assert sorted(few[0]) == [(9, "film"), (17, "film"), (40, "film")]
     other = Interactions.from_arrays(
-        ["x"] * 4, [*own[::-1], (77, "new")], None if values is None else [*values[::-1], 1.0]
+        ["x"] * 4, [*user_items[::-1], (77, "new")], None if values is None else [*values[::-1], 1.0]
     )
     np.testing.assert_array_equal(model.recommend_for(other, n=7, unknown="skip")[0], expected[0])
-    for stranger in (other, {(77, "new"): 1.0}):
+    for unknown_user in (other, {(77, "new"): 1.0}):
         with pytest.raises(ValueError, match=r"must be items that the model knows, got \(77, 'new'\); leave"):
-            model.recommend_for(stranger)
+            model.recommend_for(unknown_user)
 
 
 # ---- similar items --------------------------------------------------------------------------------------------------
 
 
 def test_similar_items(model, data):
-    asked = data.item_ids[[3, 31, 3]]
+    queries = data.item_ids[[3, 31, 3]]
     if name(model) in WITHOUT_ITEMS | {"IndividualNMF"}:
         with pytest.raises(TypeError, match="has no factors or neighbours to compare items by"):
-            model.similar_items(asked)
+            model.similar_items(queries)
         return
     if hasattr(held(model), "item_means_") and not held(model).item_factors_.any():
         with pytest.raises(ValueError, match="the noise would have covered the pairs of items"):
-            model.similar_items(asked)
+            model.similar_items(queries)
         return
     if hasattr(model, "mean_") and hasattr(model, "item_factors_") and not model.item_factors_.any():
         with pytest.raises(TypeError, match="has no factors or neighbours to compare items by"):
-            model.similar_items(asked)
+            model.similar_items(queries)
         return
-    ids, scores = model.similar_items(asked, n=1000)
+    ids, scores = model.similar_items(queries, n=1000)
     assert ids.shape == scores.shape == (3, 49)
     assert (scores[:, 1:] <= scores[:, :-1]).all()
     assert ids[0].tolist() == ids[2].tolist()
     there = np.isfinite(scores)
     assert there[:, 0].all()
-    for row, item in enumerate(asked):
+    for row, item in enumerate(queries):
         assert item not in set(ids[row, there[row]])
-    few = model.similar_items(asked, n=4)
+    few = model.similar_items(queries, n=4)
     np.testing.assert_array_equal(few[1], scores[:, :4])
     np.testing.assert_array_equal(few[0][there[:, :4]], ids[:, :4][there[:, :4]])
 
@@ -305,7 +305,7 @@ def test_similarity_is_the_cosine_of_factors(model, data):
     cosines = [factors[3] @ row / np.linalg.norm(factors[3]) / np.linalg.norm(row) for row in factors]
     cosines[3] = -np.inf
     ids, scores = fitted.similar_items(data.item_ids[[3]], n=6)
-    assert places(data, ids[0]) == np.argsort(-np.array(cosines), kind="stable")[:6].tolist()
+    assert positions(data, ids[0]) == np.argsort(-np.array(cosines), kind="stable")[:6].tolist()
     np.testing.assert_allclose(scores[0], np.sort(cosines)[::-1][:6], rtol=1e-9)
 
 
@@ -322,11 +322,11 @@ def test_contributions_add_up_to_the_score(model, data):
             model.explain("user 3", (4, "film"))
         return
     for user in ("user 3", "user 60", FULL):
-        own = own_columns(data, user)
+        columns = columns_of_user(data, user)
         # One of the items is the user's own.
-        for item in (4, 31, int(own[0])):
+        for item in (4, 31, int(columns[0])):
             ids, contributions = model.explain(user, (item, "film"))
-            assert sorted(places(data, ids)) == own.tolist()
+            assert sorted(positions(data, ids)) == columns.tolist()
             assert (np.diff(contributions) <= 0).all()
             expected = model.score([user], [(item, "film")])[0]
             room = 1e-4 if getattr(model, "user_factors_", ids).dtype == np.float32 else 1e-9

@@ -27,7 +27,7 @@ SAMPLED = {
     "PrivRec, joint": lambda: PrivRec(**NOISY, stage1="dp", stage1_options={**STAGE1, "contrastive_weight": 0.5}),
     "FedGNN": lambda: FedGNN(epsilon=8.0, n_rounds=N_ROUNDS, n_factors=2, user_steps=1, cohort_size=COHORT),
 }
-#: A system whose cohorts are public, and whose ledger does not rely on them.
+#: A system with public cohorts, on which its ledger does not rely.
 PUBLIC = {
     "FedRec": lambda: FedRec(
         0, n_factors=2, n_rounds=N_ROUNDS, client_share=0.25, clip_norm=0.1, noise_multiplier=2.0, max_items=4
@@ -44,17 +44,17 @@ def data():
 @functools.cache
 def draws(name, seed=None):
     """Return a fit's ledger, its key, and for each cohort its draw's key and purpose, the round and the clients."""
-    key, found = Key.from_entropy() if seed is None else Key.from_seed(seed), []
+    key, sampled = Key.from_entropy() if seed is None else Key.from_seed(seed), []
     sample = FixedSizeSampling.sample
 
     def recorded(self, n_clients, *, key, round=0, purpose="client_sampling.fixed_size"):
         cohort = sample(self, n_clients, key=key, round=round, purpose=purpose)
-        found.append((key, purpose, round, frozenset(cohort.tolist())))
+        sampled.append((key, purpose, round, frozenset(cohort.tolist())))
         return cohort
 
     with mock.patch.object(FixedSizeSampling, "sample", recorded):
         model = (SAMPLED | PUBLIC)[name]().fit(data(), key=key)
-    return model.ledger_, key, found
+    return model.ledger_, key, sampled
 
 
 def cohorts_by_round(name, seed):
@@ -68,27 +68,27 @@ def cohorts_by_round(name, seed):
 def overlaps_are_by_chance(pairs):
     """Check that cohorts overlap as independent ones (hypergeometric, 40 users, 10 drawn)."""
     common = np.array([len(a & b) for a, b in pairs])
-    law = stats.hypergeom(N_USERS, COHORT, COHORT)
-    z = (common.mean() - law.mean()) / (law.std() / np.sqrt(len(common)))
+    distribution = stats.hypergeom(N_USERS, COHORT, COHORT)
+    z = (common.mean() - distribution.mean()) / (distribution.std() / np.sqrt(len(common)))
     return abs(z) <= stats.norm.isf(ALPHA / 2)
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_cohort_that_amplifies_is_drawn_from_the_servers_secret(name):
-    ledger, key, found = draws(name)
+    ledger, key, cohorts = draws(name)
     sampled = [event for event in ledger.events if getattr(event, "sampling", "none") != "none"]
     assert sampled
     assert {(event.n_users, event.cohort_size) for event in sampled} == {(N_USERS, COHORT)}
-    assert found
-    for used, *_ in found:
+    assert cohorts
+    for used, *_ in cohorts:
         assert not used.is_simulation  # a seed drawn from the key may be public
         assert used._secret == key._secret
 
 
-def test_a_public_seed_amplifies_nothing():
-    """Check the control: its draws come from a seed, and its events are those of all users."""
-    ledger, _, found = draws("FedRec")
-    assert all(used.is_simulation for used, *_ in found)
+def test_a_public_seed_gives_no_amplification():
+    """Check the control: its draws come from a seed, and its events count all users."""
+    ledger, _, sampled = draws("FedRec")
+    assert all(used.is_simulation for used, *_ in sampled)
     assert {getattr(event, "sampling", "none") for event in ledger.events} == {"none"}
 
 
@@ -110,7 +110,7 @@ def test_cohorts_of_rounds_stages_and_keys_are_independent(name):
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
-def test_cohorts_that_are_alike_are_seen():
+def test_dependent_cohorts_are_detected():
     """Check the controls: one cohort for all rounds, and cohorts that share half of their users."""
     drawn = list(cohorts_by_round("PrivRec", 0).values())
     assert not overlaps_are_by_chance([(drawn[0], drawn[0])] * 20)
@@ -123,5 +123,5 @@ def test_no_system_samples_in_another_way():
     with mock.patch.object(PoissonSampling, "sample", side_effect=AssertionError("it is not looked at here")) as sample:
         for name in SAMPLED:
             SAMPLED[name]().fit(data(), key=Key.from_seed(1))
-    # The count also finds calls whose error a system would have caught.
+    # The count includes calls that raised an error which a system caught.
     assert not sample.called

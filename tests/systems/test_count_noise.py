@@ -64,7 +64,7 @@ def test_counts_have_the_noise_of_their_ledger(name):
 
 
 @pytest.mark.parametrize("name", ["DPPopularity", "PrivRec"])
-def test_a_user_with_everything_moves_counts_by_no_more_than_agreed(name):
+def test_a_user_with_all_items_moves_counts_within_the_bound(name):
     rows = np.zeros((5, 300), dtype=np.float32)
     rows[:4, :5] = 1
     with_all = rows.copy()
@@ -80,17 +80,17 @@ def test_a_user_with_everything_moves_counts_by_no_more_than_agreed(name):
     assert 0 < moved <= 10
 
 
-def test_privrec_starts_from_counts_that_were_recorded_and_from_no_others(monkeypatch):
-    found = []
+def test_privrec_starts_from_recorded_counts_only(monkeypatch):
+    counted = []
     start = privrec_start.popularity_start
-    record = lambda *arguments: found.append(arguments[2]) or start(*arguments)  # noqa: E731
+    record = lambda *arguments: counted.append(arguments[2]) or start(*arguments)  # noqa: E731
     monkeypatch.setattr(privrec_start, "popularity_start", record)
     data = sparse_rows(20, 60)
     options = {"n_factors": 16, "hidden": (16,), "n_rounds": 0}
     model = PrivRec(popularity_epsilon=0.5, **options).fit(data, key=KEY)
     assert sum(model.ledger_.events.values()) == 1
-    np.testing.assert_array_equal(found[0], release_popularity(data, 0.5, KEY, Ledger()))
-    assert (found[0] != np.bincount(data.indices, minlength=60)).mean() > 0.5
+    np.testing.assert_array_equal(counted[0], release_popularity(data, 0.5, KEY, Ledger()))
+    assert (counted[0] != np.bincount(data.indices, minlength=60)).mean() > 0.5
 
 
 # ---- FedRec ----------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def fedrec_rounds(seed):
 
 
 @pytest.mark.slow
-def test_fedrecs_noise_is_as_wide_as_its_ledger_says():
+def test_fedrecs_noise_has_the_width_of_its_ledger():
     """Check that replacing a user moves sums by twice the bound, and that noise is independent everywhere."""
     series = {}
     for seed in range(4):
@@ -155,14 +155,14 @@ def lloyd_releases(n_fits):
     release, noisy_steps = lloyd_module._release, lloyd_module._noisy_steps
     releases, rounds = [], []
 
-    def recorded(exact, sensitivity, epsilon, *rest):
-        noisy = release(exact, sensitivity, epsilon, *rest)
+    def recorded(exact, sensitivity, epsilon, *arguments):
+        noisy = release(exact, sensitivity, epsilon, *arguments)
         releases[-1].append((exact, sensitivity, epsilon, (noisy - exact).ravel().astype(np.float64)))
         return noisy
 
-    def recorded_steps(steps, labels, n_clusters, farthest, *rest):
+    def recorded_steps(steps, labels, n_clusters, farthest, *arguments):
         rounds.append((steps, farthest))
-        return noisy_steps(steps, labels, n_clusters, farthest, *rest)
+        return noisy_steps(steps, labels, n_clusters, farthest, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lloyd_module, "_release", recorded)
@@ -202,26 +202,28 @@ def test_every_release_of_lloyd_is_within_its_sensitivity():
     assert any(size.max() > 0.9 * farthest for size, (_, farthest) in zip(sizes, rounds, strict=True))
 
 
-def test_every_swap_draws_words_of_its_own(monkeypatch):
+def test_every_swap_draws_independent_words(monkeypatch):
     draw, seen = kmeans_module.draw_loss, []
     monkeypatch.setattr(
         kmeans_module,
         "draw_loss",
         lambda losses, epsilon, words: seen.append(tuple(words)) or draw(losses, epsilon, words),
     )
-    places = np.linspace(-0.6, 0.6, 3 * 12).reshape(12, 3)
-    kmeans_module.private_kmeans(lloyd_points(), places, 3, radius=1.0, n_swaps=6, epsilon=0.5, key=KEY, n_threads=1)
+    cluster_centers = np.linspace(-0.6, 0.6, 3 * 12).reshape(12, 3)
+    kmeans_module.private_kmeans(
+        lloyd_points(), cluster_centers, 3, radius=1.0, n_swaps=6, epsilon=0.5, key=KEY, n_threads=1
+    )
     assert len(seen) == len(set(seen)) == 7
 
 
 # ---- prototypes ------------------------------------------------------------------------------------------------------
 
 
-ENTITIES, N_ITEMS, MOST = 3, 1800, 4
+ENTITIES, N_ITEMS, MAX_ITEMS = 3, 1800, 4
 
 
-def rated(*, last_has=MOST):
-    words = KEY.words("test.count_noise.prototypes", size=60 * MOST).reshape(60, MOST)
+def rated(*, last_has=MAX_ITEMS):
+    words = KEY.words("test.count_noise.prototypes", size=60 * MAX_ITEMS).reshape(60, MAX_ITEMS)
     rows = np.zeros((60, N_ITEMS), dtype=np.float32)
     np.put_along_axis(rows, (words % N_ITEMS).astype(np.int64), (words // 7 % 5 + 1).astype(np.float32), axis=1)
     rows[-1] = 0
@@ -232,7 +234,7 @@ def rated(*, last_has=MOST):
 def prototypes(data, key, delta=None):
     """Return a fit's model and round: a prototype for each of three entities; Gaussian noise given a delta."""
     engine = RecordingEngine()
-    model = PrivatePrototypes(1, 2, 2.0, delta, max_entries=MOST, n_epochs=1)
+    model = PrivatePrototypes(1, 2, 2.0, delta, max_entries=MAX_ITEMS, n_epochs=1)
     model.fit(data, entities=np.arange(60) % ENTITIES, key=key, engine=engine)
     return model, engine.rounds[0]
 
@@ -246,9 +248,11 @@ def prototype_noise(delta=None):
         model, recorded = prototypes(data, Key.from_seed(seed), delta)
         recovery = model.budget(N_ITEMS).recovery
         for entity in range(ENTITIES):
-            own = values[np.arange(60) % ENTITIES == entity]
-            counts = (own > 0).sum(axis=0) * recovery.steps_per_unit
-            sums = np.rint((own - float(recovery.center)) * (own > 0) * recovery.steps_per_unit).sum(axis=0)
+            entity_values = values[np.arange(60) % ENTITIES == entity]
+            counts = (entity_values > 0).sum(axis=0) * recovery.steps_per_unit
+            sums = np.rint(
+                (entity_values - float(recovery.center)) * (entity_values > 0) * recovery.steps_per_unit
+            ).sum(axis=0)
             for field, exact in (("count", counts), ("sum", sums)):
                 noise = recorded.update.arrays[field][entity] - exact
                 series.setdefault((entity, field), []).append(noise.astype(np.float64))
@@ -256,7 +260,7 @@ def prototype_noise(delta=None):
 
 
 @pytest.mark.parametrize("kind", ["zero_filled", "masked"])
-def test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own(monkeypatch, kind):
+def test_every_choice_of_an_item_is_charged_and_draws_independent_words(monkeypatch, kind):
     """Check draws for several prototypes and entities; each draw receives the sensitivity of its scores to one user."""
     draw, seen = prototypes_module.draw_loss, []
 
@@ -267,16 +271,22 @@ def test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own(monkeypa
     monkeypatch.setattr(prototypes_module, "draw_loss", recorded)
     size, budget = 3, 2.0
     rule = Recovery(
-        kind, MOST, (float(kind == "masked"), 5.0), 4.0, support_size=size, support_epsilon=budget, steps_per_unit=2
+        kind,
+        MAX_ITEMS,
+        (float(kind == "masked"), 5.0),
+        4.0,
+        support_size=size,
+        support_epsilon=budget,
+        steps_per_unit=2,
     )
     data, chosen = rated(), []
     # The neighbouring data lack the last user.
-    own = data.keep_interactions(np.repeat(np.arange(60) < 59, data.interactions_per_user()))
-    for rows in (data, own):
+    neighboring = data.keep_interactions(np.repeat(np.arange(60) < 59, data.interactions_per_user()))
+    for rows in (data, neighboring):
         for entity in (0, 1):
             labels = np.arange(60) % 2
-            found = recover_prototypes(rows, labels, 2, rule, key=KEY, round=entity)
-            chosen.append(found.items)
+            prototypes = recover_prototypes(rows, labels, 2, rule, key=KEY, round=entity)
+            chosen.append(prototypes.items)
     assert all(len(np.unique(row)) == size for items in chosen for row in items)
     half = len(seen) // 2
     assert half == 2 * 2 * size
@@ -290,13 +300,13 @@ def test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own(monkeypa
 
 
 @pytest.mark.slow
-def test_prototypes_noise_is_as_wide_as_their_ledger_says():
+def test_prototypes_noise_has_the_width_of_their_ledger():
     """Check that one user adds to four counts and four sums, by at most two stars; a 10% error is detected."""
     series, model, recovery = prototype_noise()
     (event,) = model.ledger_.events
     assert type(event) is CentralRelease
     assert event.trust == "entity"
-    scale = MOST * (2 + 1) * recovery.steps_per_unit / event.epsilon
+    scale = MAX_ITEMS * (2 + 1) * recovery.steps_per_unit / event.epsilon
     assert event.epsilon == pytest.approx(2.0)
     for arrays in series.values():
         draws = np.concatenate(arrays)
@@ -306,12 +316,12 @@ def test_prototypes_noise_is_as_wide_as_their_ledger_says():
 
 
 @pytest.mark.slow
-def test_prototypes_noise_under_zcdp_is_as_wide_as_their_ledger_says():
+def test_prototypes_noise_under_zcdp_has_the_width_of_their_ledger():
     series, model, recovery = prototype_noise(1e-5)
     (event,) = model.ledger_.events
     assert type(event) is ZCDP
     assert ZCDPAccountant().compose(event).get_epsilon(1e-5) <= 2.0
-    width = math.sqrt(MOST * (2**2 + 1) / (2 * event.rho)) * recovery.steps_per_unit
+    width = math.sqrt(MAX_ITEMS * (2**2 + 1) / (2 * event.rho)) * recovery.steps_per_unit
     for arrays in series.values():
         draws = np.concatenate(arrays)
         assert spread_is(draws, width)
@@ -325,11 +335,11 @@ def test_no_entity_or_field_of_prototypes_has_noise_in_common(delta):
     assert list(relations(prototype_noise(delta)[0])) == []
 
 
-def test_a_user_with_everything_moves_prototypes_by_no_more_than_agreed():
+def test_a_user_with_all_items_moves_prototypes_within_the_bound():
     (_, few), (_, everything) = (prototypes(rated(last_has=n), KEY) for n in (0, N_ITEMS))
     few, everything = few.update.arrays, everything.update.arrays
-    steps = PrivatePrototypes(1, 2, 2.0, max_entries=MOST).budget(N_ITEMS).recovery.steps_per_unit
+    steps = PrivatePrototypes(1, 2, 2.0, max_entries=MAX_ITEMS).budget(N_ITEMS).recovery.steps_per_unit
     counts, sums = (np.abs(few[field] - everything[field]).sum() / steps for field in ("count", "sum"))
-    assert 0 < counts <= MOST
-    assert 0 < sums <= 2 * MOST
+    assert 0 < counts <= MAX_ITEMS
+    assert 0 < sums <= 2 * MAX_ITEMS
     assert math.isfinite(sums)

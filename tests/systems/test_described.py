@@ -33,7 +33,7 @@ TRUST = {
 }
 
 #: FedRec with central privacy, and recommenders without a trusted party, which are in no list of models.
-ASKED_FOR = (
+CENTRAL = (
     FedRec(n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=2.0, divisor=5.0),
     PrivateRecommender(2.0, trust="shuffle"),
     PrivateRecommender(2.0, trust="local"),
@@ -44,7 +44,7 @@ ASKED_FOR = (
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_trust_is_read_off_the_guarantee(name):
+def test_trust_follows_from_the_guarantee(name):
     assert describe_system(name)["trust"] == TRUST.get(name, ["none"])
 
 
@@ -53,14 +53,14 @@ def test_trust_is_read_off_the_guarantee(name):
 def test_no_trust_is_claimed_that_no_ledger_has(name):
     """Check that each kind of trust but "none" has a model with a finite epsilon in that view or for one rating."""
     kind = find(SYSTEMS[name].rpartition(".")[2])
-    found, data = describe_system(name), rated(80, 50, 1)
-    models = [model for model in (*MODELS, *ASKED_FOR) if type(model) is kind]
+    description, data = describe_system(name), rated(80, 50, 1)
+    models = [model for model in (*MODELS, *CENTRAL) if type(model) is kind]
     ledgers = [model.fit(data, key=Key.from_seed(1)).ledger_ for model in models]
-    if found["trust"][0] == "none":
+    if description["trust"][0] == "none":
         ledger = kind().fit(data, key=Key.from_seed(1)).ledger_
         assert all(ledger.epsilon(view) == (math.inf if ledger.events else 0) for view in VIEWS.values())
-    of_ratings = "one rating" in found["guarantee"] or "which items a user speaks of" in found["guarantee"]
-    for trust in found["trust"]:
+    of_ratings = "one rating" in description["guarantee"] or "which items a user speaks of" in description["guarantee"]
+    for trust in description["trust"]:
         if trust != "none" and not (trust == "local" and of_ratings):
             assert any(0 < ledger.epsilon(VIEWS[trust]) < math.inf for ledger in ledgers), trust
 
@@ -70,10 +70,10 @@ def test_no_trust_is_claimed_that_no_ledger_has(name):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_parameter_has_a_type_a_default_and_a_sentence(name):
-    found = describe_system(name)
-    kind = find(found["class"])
-    assert {p["name"]: p["default"] for p in found["parameters"]} == kind().get_params()
-    for parameter in found["parameters"]:
+    description = describe_system(name)
+    kind = find(description["class"])
+    assert {p["name"]: p["default"] for p in description["parameters"]} == kind().get_params()
+    for parameter in description["parameters"]:
         assert parameter["type"]
         assert parameter["description"][0].isupper() or not parameter["description"][0].isalpha()
         assert "As for" not in parameter["description"]

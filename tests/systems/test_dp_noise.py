@@ -85,7 +85,7 @@ SUMS = (
     "DPSubspace",
     "DPGram, popularity",
     "DPSubspace, popularity",
-)  # for cases whose rounds have one field with noise
+)  # for cases with one noisy field a round
 
 
 def small_data(*, without=None):
@@ -99,7 +99,7 @@ def small_data(*, without=None):
 
 @contextlib.contextmanager
 def deciding(name):
-    """Return a model whose plan is fixed, since random rows share no structure; rounds do not vary."""
+    """Return a model with a fixed plan, since random rows share no structure; rounds do not vary."""
     with pytest.MonkeyPatch.context() as patch:
         prefer(patch, personal=name in ("DPGram", "DPSubspace"))
         yield
@@ -170,7 +170,7 @@ def test_every_noisy_round_is_in_the_ledger(name):
 
 
 @pytest.mark.parametrize("name", CENTRAL)
-def test_recorded_rounds_cost_together_what_was_asked_for(name):
+def test_recorded_rounds_cost_the_requested_budget(name):
     _, rounds = fits(name, 1)[0]
     mu = math.sqrt(sum(recorded.event.noise_multiplier**-2 for recorded in rounds))
     # Events are rounded up by 2^-40.
@@ -178,7 +178,7 @@ def test_recorded_rounds_cost_together_what_was_asked_for(name):
 
 
 @pytest.mark.parametrize("name", CENTRAL)
-def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
+def test_a_delta_with_a_large_share_for_samplers_covers_them(name):
     """Check a delta of which the samplers take a tenth; at the usual delta, their part is lost in the last digits."""
 
     def total(delta):
@@ -238,7 +238,7 @@ def test_privrecs_noise_multiplier_is_the_one_that_was_given():
     assert [recorded.event.noise_multiplier for recorded in rounds] == pytest.approx([MULTIPLIER] * 3, rel=1e-9)
 
 
-def test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers():
+def test_privrec_samples_a_new_cohort_in_every_round_and_only_it_answers():
     _, rounds = fits("PrivRec", 1)[0]
     for recorded in rounds:
         event = recorded.event
@@ -249,7 +249,7 @@ def test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers():
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_no_event_says_more_noise_than_there_is(name):
+def test_no_event_states_more_noise_than_is_added(name):
     """Check exactly that the noise stated by an event is rounded down, by little more than 2^-39."""
     for recorded in fits(name, 1)[0][1]:
         system, spent = recorded.system, Fraction(0)
@@ -269,21 +269,21 @@ def test_no_event_says_more_noise_than_there_is(name):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_every_draw_is_paid_for(name):
+def test_every_draw_is_charged(name):
     """Check that an event's distance is at least the total-variation distance of all draws of its round."""
     for recorded in fits(name, 1)[0][1]:
         if name in SUMS:
-            each = dict.fromkeys(recorded.update.arrays, recorded.system.noise)
+            mechanisms = dict.fromkeys(recorded.update.arrays, recorded.system.noise)
         elif name.startswith("PrivRec"):
-            each = {"total": recorded.system.noise.mechanism}
+            mechanisms = {"total": recorded.system.noise.mechanism}
         else:
-            each = {field: noise.gaussian for field, noise in recorded.system.noises.items()}
-        distances = [recorded.update.arrays[field].size * noise.distance for field, noise in each.items()]
+            mechanisms = {field: noise.gaussian for field, noise in recorded.system.noises.items()}
+        distances = [recorded.update.arrays[field].size * noise.distance for field, noise in mechanisms.items()]
         assert 0 < float(sum(distances)) <= recorded.event.distance * (1 + 1e-12) < 1e-9
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_models_show_what_was_released_and_nothing_else(name):
+def test_models_contain_released_values_only(name):
     model, rounds = record_model(name, Key.from_seed(3))
     after, first = rounds[-1].after, rounds[0].after
     if name == "DPGram":
@@ -298,55 +298,62 @@ def test_models_show_what_was_released_and_nothing_else(name):
             before = recorded.before
             assert estimate.noise == pytest.approx(precision**-0.5, rel=1e-12)
             if "hits" in recorded.update.arrays:
-                asked = measurement_state(before, estimate.leading, form, mean, estimate.noise)
+                expected_state = measurement_state(before, estimate.leading, form, mean, estimate.noise)
                 for array in ("factors", "popularity", "noisier", "own_squares", "noise"):
-                    np.testing.assert_array_equal(getattr(before, array), getattr(asked, array))
-                left = math.fsum(one.system.width**-2 for one in later[number + 1 :])
-                found = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(left))
+                    np.testing.assert_array_equal(getattr(before, array), getattr(expected_state, array))
+                later_precision = math.fsum(one.system.width**-2 for one in later[number + 1 :])
+                hit_decision = HitSum.decide(
+                    recorded.system, recorded.after.noisy, PUBLIC, mean.spared(later_precision)
+                )
                 continue
             np.testing.assert_array_equal(before.mean, to_grid(floored(model.item_means_)))
             expected = next_encoder(estimate.leading, before.encoder.shape[1], pairs.noise)
             np.testing.assert_array_equal(before.encoder, expected)
             estimate.add(recorded.after.noisy / FINER, before.encoder, recorded.system.width)
             precision += recorded.system.width**-2
-        assert model.decision_.scores == pytest.approx(found.scores)
+        assert model.decision_.scores == pytest.approx(hit_decision.scores)
         pairs = form.about(public_mean(model.item_means_) / SCALE)
         chosen, factors = model.decision_.chosen, estimate.factors
         expected = [pairs.join(factors, chosen.personal_weight), *pairs.score(factors, chosen, precision**-0.5)]
-        for name, again in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
-            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(again), rtol=1e-5, atol=1e-6)
+        for name, solved in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
+            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(solved), rtol=1e-5, atol=1e-6)
     elif name == "DPSubspace":
         np.testing.assert_allclose(model.item_means_, first.noisy / FINER / PUBLIC, rtol=1e-12)
-        found = Projections(PUBLIC, floored(model.item_means_))
+        projections = Projections(PUBLIC, floored(model.item_means_))
         mean = NoisyMean(model.item_means_, rounds[0].system.width / PUBLIC, rounds[0].system.width ** -2)
         for number, recorded in enumerate(rounds[1:], 1):
             before = recorded.before
             if "hits" in recorded.update.arrays:
-                asked = measurement_state(before, found.factors, found.form, mean, found.noise)
+                expected_state = measurement_state(
+                    before, projections.factors, projections.form, mean, projections.noise
+                )
                 for array in ("factors", "popularity", "noisier", "own_squares", "noise"):
-                    np.testing.assert_array_equal(getattr(before, array), getattr(asked, array))
-                left = math.fsum(one.system.width**-2 for one in rounds[number + 1 :])
-                decision = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(left))
+                    np.testing.assert_array_equal(getattr(before, array), getattr(expected_state, array))
+                later_precision = math.fsum(one.system.width**-2 for one in rounds[number + 1 :])
+                decision = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(later_precision))
                 continue
             sums = recorded.after.noisy / FINER
             # Users receive this value too.
-            np.testing.assert_array_equal(before.mean, to_grid(found.mean))
+            np.testing.assert_array_equal(before.mean, to_grid(projections.mean))
             if len(before.encoder):
-                np.testing.assert_array_equal(before.encoder, found.next_encoder())
+                np.testing.assert_array_equal(before.encoder, projections.next_encoder())
             noise = float(recorded.system.noise.stddev) / FINER
             assert noise == pytest.approx(recorded.event.noise_multiplier, rel=1e-9)
-            found.add(sums, before.encoder if len(before.encoder) else public_signs(*sums.shape), noise)
+            projections.add(sums, before.encoder if len(before.encoder) else public_signs(*sums.shape), noise)
         assert model.decision_.scores == pytest.approx(decision.scores)
-        chosen, pairs = model.decision_.chosen, found.form.about(floored(model.item_means_))
-        expected = [pairs.join(found.factors, chosen.personal_weight), *pairs.score(found.factors, chosen, found.noise)]
-        for name, again in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
-            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(again), rtol=1e-5, atol=1e-6)
+        chosen, pairs = model.decision_.chosen, projections.form.about(floored(model.item_means_))
+        expected = [
+            pairs.join(projections.factors, chosen.personal_weight),
+            *pairs.score(projections.factors, chosen, projections.noise),
+        ]
+        for name, solved in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
+            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(solved), rtol=1e-5, atol=1e-6)
     elif name.endswith(", popularity") and name in SUMS:
-        *_, again = rounds
+        *_, last = rounds
         assert len(rounds) == 1 + exit_number([Phase(recorded.system, None) for recorded in rounds])
         first_unit = CASES[name].sensitivities["item_shares"]
-        precisions = np.array([recorded.system.width**-2 for recorded in (rounds[0], again)])
-        mean = (precisions / precisions.sum()) @ [first.noisy, again.after.noisy]
+        precisions = np.array([recorded.system.width**-2 for recorded in (rounds[0], last)])
+        mean = (precisions / precisions.sum()) @ [first.noisy, last.after.noisy]
         np.testing.assert_allclose(model.item_means_, mean / first_unit / PUBLIC, rtol=1e-9)
         assert model.item_factors_.shape[1] == 0
     elif name.startswith("PrivRec"):
@@ -361,7 +368,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
 
 
 @pytest.mark.parametrize("name", ["DPGram", "DPSubspace", "DPALS", "DPFMF"])
-def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(name, tmp_path):
+def test_users_without_data_leave_no_trace_if_the_number_of_users_is_public(name, tmp_path):
     """Check bit equality of a model's attributes and of its shared file: users without data are in no divisor."""
 
     def released(n_more):
@@ -381,31 +388,31 @@ def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(n
 
 
 @pytest.mark.parametrize("name", ["DPGram", "DPSubspace", "DPALS", "DPFMF"])
-def test_a_public_number_of_users_is_the_only_one_that_is_told(name, tmp_path):
-    told = []
+def test_only_a_public_number_of_users_is_released(name, tmp_path):
+    releases = []
     for n in (N_USERS, N_USERS - 1):
         model = type(CASES[name].model)(**CASES[name].model.get_params() | {"n_users": PUBLIC})
         model.fit(small_data().select_users(np.arange(n)), key=Key.from_seed(2))
         model.save(tmp_path / "model", include_users=False)
-        again = load(tmp_path / "model")
+        loaded = load(tmp_path / "model")
         signal = getattr(model, "signal_", None)
-        told.append((signal, model.communication_, again.communication_.rounds, again.ledger_.to_json()))
+        releases.append((signal, model.communication_, loaded.communication_.rounds, loaded.ledger_.to_json()))
         assert f"its number of users ({PUBLIC}) is public" in model.ledger_.summary()
-        assert {r.n_clients for r in again.communication_.rounds} == {PUBLIC}
-    assert told[0] == told[1]
+        assert {r.n_clients for r in loaded.communication_.rounds} == {PUBLIC}
+    assert releases[0] == releases[1]
     without = model.set_params(n_users=None).fit(small_data(), key=Key.from_seed(2)).ledger_.summary()
     assert f"its number of users ({N_USERS}) was taken from the data" in without
     assert "adding or removing" not in without
 
 
-def test_privrecs_server_has_nothing_to_refuse_of_its_cohorts():
+def test_privrecs_server_accepts_all_messages_of_its_cohorts():
     engine, model = RecordingEngine(2), PrivRec(**PRIVREC)
     with contextlib.suppress(NoAnswerError):
         model.fit(small_data(), key=Key.from_seed(1), engine=engine)
     assert engine.rejections == []
 
 
-def test_nobody_can_tell_whom_privrec_asks():
+def test_privrecs_cohorts_are_secret():
     """Check that cohorts come from the run's key: amplification requires that they are secret."""
     cohorts = [
         {tuple(recorded.before.cohort) for recorded in record("PrivRec", Key.from_entropy())[1]} for _ in range(2)
@@ -414,7 +421,7 @@ def test_nobody_can_tell_whom_privrec_asks():
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity(name):
+def test_the_server_adds_up_contributions_within_the_sensitivity(name):
     """Check that the contributions, including the largest, add up to the sum: there is no clipping after it."""
     for recorded in fits(name, 1)[0][1]:
         for field, total in recorded.update.arrays.items():
@@ -431,9 +438,9 @@ def test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity(name)
 def test_noise_does_not_depend_on_the_data(name):
     """Check under one key that the noise of the first round is equal for a user with all items and with none."""
     key, heaviest = Key.from_seed(7), N_USERS - 2
-    (_, rounds), (_, others) = record(name, key), record(name, key, small_data(without=heaviest))
-    assert [recorded.event for recorded in rounds] == [recorded.event for recorded in others]
-    for recorded, other in zip(rounds, others, strict=True):
+    (_, rounds), (_, other_rounds) = record(name, key), record(name, key, small_data(without=heaviest))
+    assert [recorded.event for recorded in rounds] == [recorded.event for recorded in other_rounds]
+    for recorded, other in zip(rounds, other_rounds, strict=True):
         for field, noise in noise_of(recorded).items():
             width = widths(name, recorded)[field]
             np.testing.assert_allclose(noise_of(other)[field], noise, atol=1e-3 * width, rtol=0)
@@ -441,8 +448,8 @@ def test_noise_does_not_depend_on_the_data(name):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_two_runs_whose_keys_came_from_entropy_have_no_noise_in_common(name):
-    (_, rounds), (_, others) = (record(name, Key.from_entropy()) for _ in range(2))
-    for recorded, other in zip(rounds, others, strict=True):
+    (_, rounds), (_, other_rounds) = (record(name, Key.from_entropy()) for _ in range(2))
+    for recorded, other in zip(rounds, other_rounds, strict=True):
         for field, noise in noise_of(recorded).items():
             assert (noise_of(other)[field] != noise).mean() > 0.99
 
@@ -452,7 +459,7 @@ def test_two_runs_whose_keys_came_from_entropy_have_no_noise_in_common(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_noise_is_as_wide_as_the_ledger_says(name):
+def test_noise_has_the_width_of_the_ledger(name):
     """Check every field of every round; an error of 10% is rejected in both directions."""
     for one_round in zip(*(rounds for _, rounds in fits(name)), strict=True):
         stddevs = widths(name, one_round[0])

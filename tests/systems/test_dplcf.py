@@ -60,11 +60,11 @@ def test_neighbors_and_scores_equal_naive_twin(data, epsilon, n_neighbors, seed)
     expected = naive.neighbors(naive_answers(data, key, channel), channel.decoder, n_neighbors)
     n_kept = min(n_neighbors, data.n_items - 1)
     assert model.neighbor_items_.shape == model.neighbor_similarities_.shape == (data.n_items, n_kept)
-    # Items whose similarities differ by rounding only may swap ranks: similarities are compared, then scores.
+    # Items with similarities that differ by rounding only may swap ranks: similarities are compared, then scores.
     for i, twin in enumerate(expected):
         np.testing.assert_allclose(model.neighbor_similarities_[i], [s for _, s in twin], rtol=1e-9, atol=1e-9)
         assert len({i, *model.neighbor_items_[i].tolist()}) == n_kept + 1
-    kept = [
+    neighbors = [
         list(zip(items, similarities, strict=True))
         for items, similarities in zip(
             model.neighbor_items_.tolist(), model.neighbor_similarities_.tolist(), strict=True
@@ -73,7 +73,7 @@ def test_neighbors_and_scores_equal_naive_twin(data, epsilon, n_neighbors, seed)
     users, items = np.divmod(np.arange(data.n_users * data.n_items), data.n_items)
     counts, _ = naive.estimated_counts(naive_answers(data, key, channel), channel.decoder)
     rows = rows_of(data)
-    scores = [naive.score(rows[u], kept[i]) if rows[u] else counts[i] for u, i in zip(users, items, strict=True)]
+    scores = [naive.score(rows[u], neighbors[i]) if rows[u] else counts[i] for u, i in zip(users, items, strict=True)]
     np.testing.assert_allclose(model.score(users, items), scores, rtol=1e-9, atol=1e-9)
 
 

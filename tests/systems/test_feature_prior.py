@@ -34,16 +34,16 @@ def labelled(draw):
 
 
 @given(case=labelled())
-def test_priors_equal_naive_twin_and_are_no_news_of_popularity(case):
+def test_priors_equal_naive_twin_and_are_uncorrelated_with_popularity(case):
     labels, popularity = case
     features = aligned({"c": labels}, len(labels))
     rows = features.blocks[0].toarray().astype(float).tolist()
     expected = np.array(naive.prior(rows, popularity.tolist())) if rows[0] else np.zeros((len(rows), len(rows)))
-    found = np.zeros_like(expected)
+    product = np.zeros_like(expected)
     for factors in prior_factors(features, popularity):
-        found += factors @ factors.T
+        product += factors @ factors.T
         np.testing.assert_allclose(np.sqrt(popularity) @ factors, 0, atol=1e-6)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(product, expected, atol=1e-6)
 
 
 @given(seed=st.integers(0, 999), n_blocks=st.integers(1, 4), noise=st.sampled_from([0.01, 0.3, 3.0]))
@@ -56,20 +56,20 @@ def test_scales_equal_naive_twin(seed, n_blocks, noise):
     matrix = upper + upper.T + sum(a * g @ g.T for a, g in zip(truth, blocks, strict=True))
     np.fill_diagonal(matrix, 0)
     products = np.array([np.sum(g * (matrix @ g)) for g in blocks])
-    found = believed_scales(products, hollow_inner(blocks), spread_of_pairs(hollow_inner(blocks), noise**2))
+    scales = believed_scales(products, hollow_inner(blocks), spread_of_pairs(hollow_inner(blocks), noise**2))
     expected = naive.scales(matrix, [g @ g.T for g in blocks], noise)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * noise)
+    np.testing.assert_allclose(scales, expected, rtol=1e-3, atol=1e-3 * noise)
 
 
 @given(seed=st.integers(0, 99), rank=st.integers(1, 9))
-def test_what_is_combined_is_the_nearest_of_its_rank(seed, rank):
+def test_combined_priors_are_the_nearest_of_their_rank(seed, rank):
     rng = np.random.default_rng(seed)
     vectors, values, prior = rng.normal(size=(9, 4)), rng.normal(size=4), rng.normal(size=(9, 2))
     whole = (vectors * values) @ vectors.T + prior @ prior.T
     weights, turn = np.linalg.eigh(whole)
-    kept = np.argsort(weights)[::-1][:rank]
-    kept = kept[weights[kept] > 1e-9]
-    expected = (turn[:, kept] * weights[kept]) @ turn[:, kept].T
+    strongest = np.argsort(weights)[::-1][:rank]
+    strongest = strongest[weights[strongest] > 1e-9]
+    expected = (turn[:, strongest] * weights[strongest]) @ turn[:, strongest].T
     factors = combine(values, vectors, prior, rank)
     np.testing.assert_allclose(factors @ factors.T, expected, atol=1e-8)
     assert (np.diff(np.square(factors).sum(axis=0)) <= 1e-9).all()
@@ -78,7 +78,7 @@ def test_what_is_combined_is_the_nearest_of_its_rank(seed, rank):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_many_dimensions_keep_the_strongest(monkeypatch):
+def test_only_the_strongest_of_many_dimensions_remain(monkeypatch):
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(60, 40)) * 0.7 ** np.arange(40)
     features, popularity = aligned(vectors, 60), rng.random(60)
@@ -98,12 +98,12 @@ def test_a_feature_that_all_items_have_or_none_is_no_prior():
 @pytest.mark.parametrize(
     "table", [np.eye(6), {"c": ["a", None, None, None, None, None]}, {"c": [("a",), ("b",), (), (), (), ()]}]
 )
-def test_what_tells_of_each_item_alone_is_no_prior_of_pairs_or_a_finite_one(table):
+def test_features_of_single_items_give_no_prior_of_pairs_or_a_finite_one(table):
     for popularity in (np.ones(6), np.arange(6.0), np.zeros(6), np.array([0.01, 1, 1, 1, 1, 1])):
         blocks = [*prior_factors(aligned(table, 6), popularity), popularity[:, None]]
-        found = believed_scales(np.full(len(blocks), 5.0), hollow_inner(blocks), hollow_inner(blocks))
-        assert np.isfinite(found).all()
-        assert (found >= 0).all()
+        scales = believed_scales(np.full(len(blocks), 5.0), hollow_inner(blocks), hollow_inner(blocks))
+        assert np.isfinite(scales).all()
+        assert (scales >= 0).all()
 
 
 def test_scales_below_twice_the_noise_are_none_and_large_ones_stay():
@@ -113,22 +113,22 @@ def test_scales_below_twice_the_noise_are_none_and_large_ones_stay():
     assert believed_scales(np.array([4e6]), inner, inner)[0] == pytest.approx(1e6, rel=1e-4)
 
 
-def test_what_must_be_told_is_stated_and_measured_by_the_spread():
+def test_the_required_signal_is_stated_and_measured_by_the_spread():
     inner = np.diag([4.0, 9.0])
     z = np.array([5.0, 2.5])
     for spread in (inner, np.diag([100.0, 0.01])):
         t = z * np.sqrt(spread.diagonal())
-        found = believed_scales(t, inner, spread, 3.0)
-        np.testing.assert_allclose(found, [t[0] / 4 * (1 - (3 / 5) ** 2), 0.0], rtol=1e-5)
+        scales = believed_scales(t, inner, spread, 3.0)
+        np.testing.assert_allclose(scales, [t[0] / 4 * (1 - (3 / 5) ** 2), 0.0], rtol=1e-5)
 
 
-def test_two_columns_that_say_the_same_share_what_is_believed():
+def test_two_equal_columns_share_the_scale_of_the_prior():
     inner = np.full((2, 2), 9.0)
-    found = believed_scales(np.array([900.0, 900.0]), inner, 1e-6 * inner)
-    assert found.sum() == pytest.approx(100, rel=1e-3)
+    scales = believed_scales(np.array([900.0, 900.0]), inner, 1e-6 * inner)
+    assert scales.sum() == pytest.approx(100, rel=1e-3)
 
 
-def test_strongest_directions_are_orthonormal_and_no_more_than_there_are():
+def test_strongest_directions_are_orthonormal_and_at_most_the_rank():
     rng = np.random.default_rng(1)
     factors = rng.normal(size=(20, 3)) @ rng.normal(size=(3, 5))
     vectors = strongest(factors, 4)

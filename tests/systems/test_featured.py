@@ -43,12 +43,12 @@ def used(monkeypatch):
     prefer(monkeypatch, personal=True, with_features=True)
 
 
-def fitted(kind, data, features, **others):
-    return kind(item_features=features, **OPTIONS[kind]).fit(data, key=Key.from_seed(2), **others)
+def fitted(kind, data, features, **options):
+    return kind(item_features=features, **OPTIONS[kind]).fit(data, key=Key.from_seed(2), **options)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_features_are_used_and_the_ledger_says_so(kind, data, table):
+def test_features_are_used_and_the_ledger_states_it(kind, data, table):
     model, without = fitted(kind, data, table), fitted(kind, data, None)
     assert not np.array_equal(model.item_factors_, without.item_factors_)
     (note,) = [note for note in model.ledger_.notes if "item features" in note]
@@ -66,7 +66,7 @@ def test_features_are_used_and_the_ledger_says_so(kind, data, table):
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_a_model_of_popularity_alone_makes_nothing_of_them_and_states_so(kind, data, table):
+def test_a_model_of_popularity_alone_states_that_it_ignores_features(kind, data, table):
     """Check a model of one item, which has no pairs."""
     rows = data.select_items([0])
     model = kind(1.0 if kind is ShuffledSketchGram else 0.02, item_features=table).fit(rows, key=Key.from_seed(2))
@@ -75,24 +75,22 @@ def test_a_model_of_popularity_alone_makes_nothing_of_them_and_states_so(kind, d
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_a_file_keeps_the_digest_and_serves_and_asks_for_features_before_it_is_fitted_again(
-    kind, data, table, tmp_path
-):
+def test_a_loaded_model_keeps_the_digest_and_requires_features_for_a_refit(kind, data, table, tmp_path):
     model = fitted(kind, data, table)
     model.save(tmp_path / "with")
-    again = load(tmp_path / "with")
-    for a, b in zip(again.recommend(data.user_ids), model.recommend(data.user_ids), strict=True):
+    loaded = load(tmp_path / "with")
+    for a, b in zip(loaded.recommend(data.user_ids), model.recommend(data.user_ids), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert again.item_features.digest == model.item_features.digest
-    assert again.item_features.blocks == ()
-    again.save(tmp_path / "again")
+    assert loaded.item_features.digest == model.item_features.digest
+    assert loaded.item_features.blocks == ()
+    loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "with").read_bytes()
     ledger = Ledger()
     with pytest.raises(ValueError, match=r"item_features must hold .* only the digest .* set_params\(item_features="):
-        again.fit(data, ledger=ledger)
+        loaded.fit(data, ledger=ledger)
     assert not ledger.events
-    again.set_params(item_features=table).fit(data, key=Key.from_seed(2))
-    np.testing.assert_array_equal(again.item_factors_, model.item_factors_)
+    loaded.set_params(item_features=table).fit(data, key=Key.from_seed(2))
+    np.testing.assert_array_equal(loaded.item_factors_, model.item_factors_)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).item_factors_, model.item_factors_)
 
 
@@ -113,7 +111,7 @@ def test_they_are_a_parameter_like_any_other(kind, table):
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_what_does_not_fit_the_items_is_refused_before_anything_is_spent(kind, data):
+def test_features_that_do_not_match_the_items_are_refused_before_any_cost(kind, data):
     ledger = Ledger()
     for features, error, message in (
         (np.eye(39), ValueError, "must have 40 rows, one for each item in the order of item_ids, got 39"),
@@ -126,7 +124,7 @@ def test_what_does_not_fit_the_items_is_refused_before_anything_is_spent(kind, d
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_another_order_of_rows_is_no_other_model(kind, data, table):
+def test_the_order_of_rows_does_not_change_the_model(kind, data, table):
     model = fitted(kind, data, table)
     shuffled = fitted(kind, data, table.sample(frac=1, random_state=3))
     np.testing.assert_array_equal(shuffled.item_factors_, model.item_factors_)
@@ -140,12 +138,12 @@ def test_a_node_needs_the_digest_alone(kind, data, table):
     server, node = (deployment_of(kind(item_features=given, **OPTIONS[kind])) for given in (features, features.digest))
     assert repr(server.model) == repr(node.model)
     for phase in range(len(server.model._plan(data, Key.from_seed(1)))):
-        theirs, ours = (each.rounds_of(phase, data.n_users, data.item_ids) for each in (server, node))
+        theirs, ours = (side.rounds_of(phase, data.n_users, data.item_ids) for side in (server, node))
         assert type(theirs.system) is type(ours.system)
         assert repr(vars(theirs.state)) == repr(vars(ours.state))
 
 
-def test_a_file_that_brings_features_of_its_own_is_refused(data, table, tmp_path):
+def test_a_file_that_contains_features_is_refused(data, table, tmp_path):
     fitted(DPGram, data, table).save(tmp_path / "model")
     document, arrays = unpack((tmp_path / "model").read_bytes())
     assert isinstance(document["header"]["parameters"]["item_features"], str)
@@ -156,8 +154,8 @@ def test_a_file_that_brings_features_of_its_own_is_refused(data, table, tmp_path
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_features_of_each_item_alone_do_no_harm(kind, data):
+def test_features_of_single_items_do_no_harm(kind, data):
     model = fitted(kind, data, {"own": np.eye(N_ITEMS), "one": ["a"] + [None] * (N_ITEMS - 1), "all": ["a"] * N_ITEMS})
     assert np.isfinite(model.recommend(data.user_ids, n=3)[1]).all()
-    alone = fitted(kind, data, {"one": ["a"] + [None] * (N_ITEMS - 1), "all": ["a"] * N_ITEMS})
-    np.testing.assert_array_equal(alone.item_factors_, fitted(kind, data, None).item_factors_)
+    with_single = fitted(kind, data, {"one": ["a"] + [None] * (N_ITEMS - 1), "all": ["a"] * N_ITEMS})
+    np.testing.assert_array_equal(with_single.item_factors_, fitted(kind, data, None).item_factors_)

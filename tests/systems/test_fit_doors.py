@@ -73,14 +73,14 @@ def test_every_fit_takes_a_matrix_or_a_frame(model, data):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_other_users_come_by_the_same_door(model, data):
+def test_new_users_have_the_same_entry_point(model, data):
     if not model.serves_others:
         pytest.skip("it answers only for the users it was fitted on")
     served = fitted(model, data)
-    others = data.select_users(np.arange(5, 12))
-    expected = served.with_users(others).recommend(others.user_ids, n=4)
-    by_frame = served.with_users(pd.DataFrame(frame_of(others))).recommend(others.user_ids, n=4)
-    by_matrix = served.with_users(others.to_scipy()).recommend(np.arange(7), n=4)
+    new_users = data.select_users(np.arange(5, 12))
+    expected = served.with_users(new_users).recommend(new_users.user_ids, n=4)
+    by_frame = served.with_users(pd.DataFrame(frame_of(new_users))).recommend(new_users.user_ids, n=4)
+    by_matrix = served.with_users(new_users.to_scipy()).recommend(np.arange(7), n=4)
     # Random scores depend on a user's position.
     if not isinstance(served, Random):
         np.testing.assert_array_equal(by_frame[0], expected[0])
@@ -104,11 +104,11 @@ def test_values_below_0_are_ratings_or_refused_by_the_models_name(model, data):
     elif isinstance(model, RatingModel):
         parameters = model.get_params() | {"grid": (-2.0, -1.0, 0.0, 1.0, 2.0)}
         of_signed = type(model)(**parameters).fit(below, key=KEY)
-        found = of_signed.predict([0, 1, 2], [0, 1, 2])
-        assert (abs(found) <= 2).all()
+        predictions = of_signed.predict([0, 1, 2], [0, 1, 2])
+        assert (abs(predictions) <= 2).all()
         # The offset of the scale does not matter to these models.
         if isinstance(model, RatingBaseline):
-            np.testing.assert_allclose(found, fitted(model, data).predict([0, 1, 2], [0, 1, 2]) - 3, atol=1e-6)
+            np.testing.assert_allclose(predictions, fitted(model, data).predict([0, 1, 2], [0, 1, 2]) - 3, atol=1e-6)
     elif isinstance(model, PrivatePrototypes):
         at_the_end = np.clip(below.values, *model.value_range)
         clipped = fitted(model, below._replace(values=at_the_end))
@@ -130,12 +130,12 @@ def test_jester_and_thumbs_are_ratings():
     # The maximum is 400.
     assert np.sign(model.predict(users, items)) @ thumbs > 300
     jester = data._replace(values=(9.5 * thumbs).astype(np.float32))
-    found = FedRec(1, n_rounds=2, n_factors=2, grid=(-10.0, 10.0)).fit(jester, key=KEY)
-    assert np.isfinite(found.predict(users, items)).all()
+    model_of_jester = FedRec(1, n_rounds=2, n_factors=2, grid=(-10.0, 10.0)).fit(jester, key=KEY)
+    assert np.isfinite(model_of_jester.predict(users, items)).all()
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_a_model_that_ignores_values_says_so_where_they_vary_and_nobody_is_protected(model, data):
+def test_a_model_without_a_guarantee_warns_if_it_ignores_varying_values(model, data):
     fresh = type(model)(**model.get_params())
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -153,7 +153,7 @@ def test_a_model_that_ignores_values_says_so_where_they_vary_and_nobody_is_prote
         assert str(warning.message).startswith(f"{type(model).__name__} ignores values, which vary here")
 
 
-def test_nothing_is_said_where_values_do_not_vary_or_do_matter(data):
+def test_there_is_no_warning_if_values_are_constant_or_used(data):
     entries = np.arange(data.n_interactions)
     alike = data._replace(values=np.where(entries % 2, 4.0, 0.0))
     late = data._replace(values=np.where(entries == data.n_interactions - 1, 2.0, 1.0))

@@ -21,8 +21,8 @@ def lines_of(fit, caplog):
         fit()
     assert {record.levelname for record in caplog.records} <= {"INFO"}
     lines = [text for record in caplog.records if not COSTS.fullmatch(text := record.getMessage())]
-    found = [LINE.fullmatch(text).groups() for text in lines]
-    return [(who, unit, int(number), int(n)) for who, unit, number, n in found]
+    matches = [LINE.fullmatch(text).groups() for text in lines]
+    return [(who, unit, int(number), int(n)) for who, unit, number, n in matches]
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def test_every_round_and_epoch_of_every_model_is_a_line(model, data, caplog):
     check(fresh, lines_of(lambda: fresh.fit(data, key=Key.from_seed(1)), caplog))
 
 
-def test_what_is_not_told_is_seen(data, caplog, monkeypatch):
-    monkeypatch.setattr("fastfedrec.systems.baselines.implicit_als.log_done", lambda *told, **more: None)
+def test_missing_log_lines_are_detected(data, caplog, monkeypatch):
+    monkeypatch.setattr("fastfedrec.systems.baselines.implicit_als.log_done", lambda *arguments, **more: None)
     model = ImplicitALS(3, 2)
     lines = lines_of(lambda: model.fit(data.binarize(), key=Key.from_seed(1)), caplog)
     with pytest.raises(AssertionError):
@@ -67,16 +67,16 @@ def test_what_is_not_told_is_seen(data, caplog, monkeypatch):
 
 
 @pytest.mark.ignores_values
-def test_a_line_that_names_another_class_is_seen(data, caplog, monkeypatch):
+def test_a_line_with_another_class_is_detected(data, caplog, monkeypatch):
     log_done = engine.log_done
-    monkeypatch.setattr(engine, "log_done", lambda _, *told, **more: log_done("ShareSum", *told, **more))
+    monkeypatch.setattr(engine, "log_done", lambda _, *arguments, **more: log_done("ShareSum", *arguments, **more))
     model = DPGram()
     lines = lines_of(lambda: model.fit(data, key=Key.from_seed(1)), caplog)
     with pytest.raises(AssertionError):
         check(model, lines)
 
 
-def test_a_training_that_stops_early_tells_how_far_it_came(data, caplog):
+def test_a_training_that_stops_early_logs_its_last_epoch(data, caplog):
     model = BiasedMF()
     lines = lines_of(lambda: model.fit(data, key=Key.from_seed(1)), caplog)
     assert lines[0][:2] == ("BiasedMF", "round")

@@ -1,4 +1,4 @@
-"""Parameters of a fitted model are those of its fit, whatever is set afterwards."""
+"""Parameters of a fitted model do not change with attributes that are set after its fit."""
 
 import copy
 import pickle
@@ -70,9 +70,9 @@ def test_methods_and_files_go_by_the_parameters_of_the_fit(model, changes, data,
         changed = copy.copy(fitted)
         change(changed)
         changed.save(tmp_path / "model")
-        again = load(tmp_path / "model")
-        assert again.get_params() == model.get_params()
-        for one in (changed, again, again.set_params(**changes), pickle.loads(pickle.dumps(changed))):
+        loaded = load(tmp_path / "model")
+        assert loaded.get_params() == model.get_params()
+        for one in (changed, loaded, loaded.set_params(**changes), pickle.loads(pickle.dumps(changed))):
             for now, then in zip(answers(one), expected, strict=True):
                 np.testing.assert_array_equal(now, then)
 

@@ -41,7 +41,7 @@ def lines_around(fit):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
-def test_the_cost_is_kept_at_every_line_after_the_first_release(model, data):
+def test_the_cost_is_recorded_at_every_line_after_the_first_release(model, data):
     """Check that after an interruption at any line, the next ledger has the recorded cost, if the fit had begun."""
     whole = new(model).fit(data, key=KEY).ledger_
     for line in range(1, lines_around(lambda: new(model).fit(data, key=KEY)) + 1):
@@ -53,13 +53,13 @@ def test_the_cost_is_kept_at_every_line_after_the_first_release(model, data):
         if "interactions_" in vars(interrupted):
             assert interrupted.ledger_.events == whole.events
             continue
-        again = interrupted.fit(data, key=KEY).ledger_
-        assert again.events == whole.events + ledger.events
-        assert again.is_simulation >= whole.is_simulation
+        next_ledger = interrupted.fit(data, key=KEY).ledger_
+        assert next_ledger.events == whole.events + ledger.events
+        assert next_ledger.is_simulation >= whole.is_simulation
 
 
 @pytest.mark.parametrize("is_fitted", [False, True])
-def test_a_second_interruption_loses_nothing_either(data, is_fitted):
+def test_a_second_interruption_loses_no_cost(data, is_fitted):
     def dying(line=None):
         model, engine = FMFLDP(n_rounds=2), Dying(1)
         if is_fitted:
@@ -88,7 +88,7 @@ UNCOPIED = {
 
 @pytest.mark.parametrize("kind", UNCOPIED)
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
-def test_what_cannot_be_copied_is_refused_before_anything_is_spent(model, data, kind, monkeypatch):
+def test_values_that_cannot_be_copied_are_refused_before_any_cost(model, data, kind, monkeypatch):
     name = next(iter(model.get_params()), None)
     if name is None:
         pytest.skip("it has no parameters")
@@ -136,10 +136,10 @@ def test_a_run_that_is_resumed_is_charged_once(data, tmp_path):
         if number == 1:
             raise StopHereError
 
-    def failed(where):
+    def failed(folder):
         model = PrivRec(**given)
         with pytest.raises(StopHereError) as raised:
-            model.fit(data, key=KEY, checkpoint=tmp_path / where, callback=stop)
+            model.fit(data, key=KEY, checkpoint=tmp_path / folder, callback=stop)
         assert sum(raised.value.ledger.events.values()) == 2
         return model, raised.value.ledger.events
 
@@ -156,7 +156,7 @@ def test_a_run_that_is_resumed_is_charged_once(data, tmp_path):
     assert model.ledger_.events == whole.ledger_.events + spent
 
 
-KEPT = {"n_rounds": 4, "cohort_size": 4, "n_factors": 16, "hidden": (16,), "clip_norm": 0.1, "noise_multiplier": 1.0}
+PRIVREC = {"n_rounds": 4, "cohort_size": 4, "n_factors": 16, "hidden": (16,), "clip_norm": 0.1, "noise_multiplier": 1.0}
 STAGED = {"stage1": "dp", "stage1_options": {"n_rounds": 1, "cohort_size": 4, "length": 3, "clip_norm": 0.1}}
 
 
@@ -175,20 +175,20 @@ def stopped(model, data, folder, n_rounds, key=KEY):
 @pytest.mark.parametrize("key", [KEY, None], ids=["seed", "entropy"])
 def test_a_run_in_the_same_folder_is_another_run(data, tmp_path, key):
     """Check that a run in a new folder at the same path is another run: both costs are counted."""
-    model, folder = PrivRec(**KEPT), tmp_path / "run"
+    model, folder = PrivRec(**PRIVREC), tmp_path / "run"
     spent = stopped(model, data, folder, 3, key)
     shutil.rmtree(folder)
-    stopped(PrivRec(**KEPT), data, folder, 2, key)
+    stopped(PrivRec(**PRIVREC), data, folder, 2, key)
     model.fit(data, checkpoint=folder)
     assert sum(model.ledger_.events.values()) == 4 + 3
-    assert model.ledger_.events == PrivRec(**KEPT).fit(data, key=KEY).ledger_.events + spent
+    assert model.ledger_.events == PrivRec(**PRIVREC).fit(data, key=KEY).ledger_.events + spent
 
 
 @pytest.mark.parametrize("parameters", [{}, STAGED], ids=["", "with stage one"])
 @pytest.mark.parametrize("how", ["moved", "link", "relative", "copied"])
 def test_a_run_is_charged_once_wherever_its_folder_is(data, tmp_path, monkeypatch, how, parameters):
     data = data if not parameters else data._replace(timestamps=np.arange(data.n_interactions))
-    model, folder, other = PrivRec(**KEPT, **parameters), tmp_path / "run", tmp_path / "other"
+    model, folder, other = PrivRec(**PRIVREC, **parameters), tmp_path / "run", tmp_path / "other"
     stopped(model, data, folder, 3)
     if how == "moved":
         folder.rename(other)
@@ -200,17 +200,17 @@ def test_a_run_is_charged_once_wherever_its_folder_is(data, tmp_path, monkeypatc
         monkeypatch.chdir(tmp_path)
         other = "run"
     model.fit(data, checkpoint=other)
-    assert model.ledger_.events == PrivRec(**KEPT, **parameters).fit(data, key=KEY).ledger_.events
+    assert model.ledger_.events == PrivRec(**PRIVREC, **parameters).fit(data, key=KEY).ledger_.events
 
 
-def test_only_the_run_that_is_resumed_is_its_own_cost(data, tmp_path):
+def test_only_the_resumed_run_replaces_its_cost(data, tmp_path):
     """Check two interrupted runs in two folders: if one is resumed, the other's cost remains in all ledgers."""
-    model = PrivRec(**KEPT)
+    model = PrivRec(**PRIVREC)
     first, second = (stopped(model, data, tmp_path / name, n) for name, n in (("first", 3), ("second", 2)))
     with pytest.raises(StopHereError) as raised:
         # This run has no checkpoint.
         model.fit(data, key=KEY, engine=Dying(1))
-    whole = PrivRec(**KEPT).fit(data, key=KEY).ledger_.events
+    whole = PrivRec(**PRIVREC).fit(data, key=KEY).ledger_.events
     model.fit(data, checkpoint=tmp_path / "second")
     assert model.ledger_.events == whole + first + raised.value.ledger.events
     model.fit(data, key=KEY)
@@ -220,43 +220,43 @@ def test_only_the_run_that_is_resumed_is_its_own_cost(data, tmp_path):
     assert sum(second.values()) == 2
 
 
-def test_a_run_that_is_resumed_from_an_older_copy_keeps_what_was_spent_after_it(data, tmp_path):
+def test_a_run_resumed_from_an_older_copy_keeps_later_costs(data, tmp_path):
     """Check that a repeated round, which has the same bits, costs once, also if a copy was restored after it."""
-    model, folder = PrivRec(**KEPT), tmp_path / "run"
-    stopped(PrivRec(**KEPT), data, folder, 1)
+    model, folder = PrivRec(**PRIVREC), tmp_path / "run"
+    stopped(PrivRec(**PRIVREC), data, folder, 1)
     shutil.copytree(folder, tmp_path / "older")
     assert sum(stopped(model, data, folder, 3, None).values()) == 3
     assert sum(stopped(model, data, tmp_path / "older", 2, None).values()) == 3
-    whole = PrivRec(**KEPT).fit(data, key=KEY).ledger_.events
+    whole = PrivRec(**PRIVREC).fit(data, key=KEY).ledger_.events
     assert sum(model.fit(data, key=KEY).ledger_.events.values()) == sum(whole.values()) + 3
     model.fit(data, checkpoint=tmp_path / "older")
     assert model.ledger_.events == whole
 
 
 def test_a_run_whose_resumption_is_interrupted_keeps_its_cost(data, tmp_path):
-    model = PrivRec(**KEPT)
+    model = PrivRec(**PRIVREC)
     spent = stopped(model, data, tmp_path / "run", 2)
-    whole, line = PrivRec(**KEPT).fit(data, key=KEY).ledger_.events, 0
+    whole, line = PrivRec(**PRIVREC).fit(data, key=KEY).ledger_.events, 0
     while True:
         line += 1
         shutil.copytree(tmp_path / "run", tmp_path / str(line))
-        again = copy.deepcopy(model)
+        copied = copy.deepcopy(model)
         with (
             suppress(KeyboardInterrupt),
             Interrupt(line, ("Account.resume", "Account.resume.<locals>.<genexpr>")) as lines,
         ):
-            again.fit(data, checkpoint=tmp_path / str(line))
+            copied.fit(data, checkpoint=tmp_path / str(line))
         if lines.n_lines < line:
             break
-        assert again.fit(data, key=KEY).ledger_.events == whole + spent
+        assert copied.fit(data, key=KEY).ledger_.events == whole + spent
     assert line > 8
 
 
 def test_a_run_that_is_resumed_and_stopped_once_more_has_all_of_its_rounds_once(data, tmp_path):
-    model = PrivRec(**KEPT)
+    model = PrivRec(**PRIVREC)
     stopped(model, data, tmp_path / "run", 2)
     assert sum(stopped(model, data, tmp_path / "run", 3, None).values()) == 3
-    whole = PrivRec(**KEPT).fit(data, key=KEY).ledger_.events
+    whole = PrivRec(**PRIVREC).fit(data, key=KEY).ledger_.events
     assert sum(model.fit(data, key=KEY).ledger_.events.values()) == sum(whole.values()) + 3
 
 

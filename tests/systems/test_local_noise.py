@@ -32,7 +32,7 @@ def fitted(model, data, n_shards=2, **options):
 
 
 def answers_of_fmf_ldp(n_users):
-    """Return (majority answers, answers) of users whose gradient exceeds the bounds in every coordinate."""
+    """Return (majority answers, answers) of users with gradients beyond the bounds in every coordinate."""
     model = FMFLDP(2, 1.0, n_reports=300, regularization=1e-12)
     state = FMFState(np.array([[3e-3, -2e-3], [1e-3, 2e-3], [-2e-3, 1e-3]], dtype=np.float32))
     update = model.local_round(state, alike([1, 0, 1], n_users), KEY, 0)
@@ -49,8 +49,8 @@ def rated(n_users=30):
 
 
 @pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram", "LaplaceRRSVD", "LaplaceRRSVD(hide_items=True)"])
-def test_the_ledger_counts_what_every_user_sends(name):
-    """Check that a user's reports in a round are at most the event's number, as are those of all users."""
+def test_the_ledger_counts_every_users_reports(name):
+    """Check that a user's reports in a round are at most the event's number, as is their sum over users."""
     data = rated()
     if name == "FMFLDP":
         model, rounds = fitted(FMFLDP(2, 1.0, n_rounds=2, n_reports=7), data)
@@ -71,7 +71,7 @@ def test_the_ledger_counts_what_every_user_sends(name):
     assert model.ledger_.epsilon("server", 0) in (math.inf, pytest.approx(event.epsilon * sum(sent)))
 
 
-def test_users_who_did_not_answer_are_in_no_crowd():
+def test_users_without_an_answer_are_in_no_shuffle():
     class OneSilent(RecordingEngine):
         def _answers(self, *arguments):
             yield from list(super()._answers(*arguments))[1:]
@@ -82,7 +82,7 @@ def test_users_who_did_not_answer_are_in_no_crowd():
 
 
 @pytest.mark.ignores_values
-def test_exact_rounds_promise_nothing():
+def test_exact_rounds_claim_no_guarantee():
     model, _ = fitted(FMFLDP(2, epsilon=None, n_rounds=2), rated())
     assert {model.ledger_.epsilon(view) for view in ("server", "shuffled_server", "public")} == {math.inf}
 
@@ -116,9 +116,9 @@ def test_an_entropy_key_makes_no_message_twice(name):
     for first in ways:
         key = Key.from_entropy()
         first(state, data, key, 0)
-        for again in ways:
+        for send in ways:
             with pytest.raises(ValueError, match="has already made the message of 'shard-0' in round 0"):
-                again(state, data, key, 0)
+                send(state, data, key, 0)
 
 
 @pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram"])
@@ -137,8 +137,8 @@ def test_rounds_and_users_answer_independently(name):
         def reports(round_number):
             return system._single_reports(state, alike(np.arange(50) % 2, 2), KEY, round_number, 1)
 
-    (places, bits), (others, other_bits) = reports(0), reports(1)
-    for first, second in ((places, others), (bits, other_bits)):
+    (positions, bits), (other_positions, other_bits) = reports(0), reports(1)
+    for first, second in ((positions, other_positions), (bits, other_bits)):
         assert 0.0 <= (first == second).mean() < 0.7
         assert (first[:400] == first[400:]).mean() < 0.7
 
@@ -146,13 +146,13 @@ def test_rounds_and_users_answer_independently(name):
 def test_a_stream_of_sketched_reports_is_shuffled():
     system = SketchRound(LargestResponse(2.5), 12, 40, 2, True)
     state, data = system.initial_state(KEY), rated()
-    place, bit = system._single_reports(state, data, KEY, 0, 1)
+    position, bit = system._single_reports(state, data, KEY, 0, 1)
     sent_place, sent_bit = system.report_stream(state, data, KEY, 0)
-    assert (sent_place != place).mean() > 0.9
+    assert (sent_place != position).mean() > 0.9
     # The order is fresh in each call, so an observer with the reports' key does not know it either.
     assert (sent_place != system.report_stream(state, data, KEY, 0)[0]).mean() > 0.9
-    in_order = np.lexsort((bit, place)), np.lexsort((sent_bit, sent_place))
-    np.testing.assert_array_equal(place[in_order[0]], sent_place[in_order[1]])
+    in_order = np.lexsort((bit, position)), np.lexsort((sent_bit, sent_place))
+    np.testing.assert_array_equal(position[in_order[0]], sent_place[in_order[1]])
     np.testing.assert_array_equal(bit[in_order[0]], sent_bit[in_order[1]])
 
 
@@ -163,7 +163,7 @@ def test_a_stream_of_sketched_reports_is_shuffled():
 @pytest.mark.parametrize(
     "name", ["FMFLDP", "ShuffledSketchGram", "DPLCF", "LaplaceRRSVD", "LaplaceRRSVD(hide_items=True)"]
 )
-def test_strongest_reports_are_as_sure_as_the_ledger_says(name):
+def test_strongest_reports_have_the_certainty_of_the_ledger(name):
     """Check that a user with extreme data has reports as certain as epsilon allows; a 10% error is detected."""
     if name.startswith("LaplaceRRSVD"):
         outputs_are_those_of_the_channel(hide_items=name != "LaplaceRRSVD")
@@ -212,7 +212,7 @@ def outputs_are_those_of_the_channel(*, hide_items):
         reports = arrays["report"][arrays["item"] == item].astype(int)
         assert len(reports) == n
         observed = np.bincount(reports, minlength=len(channel.outputs))
-        wanted = np.array([c / 2**64 for c in channel.counts[x]])
-        assert counts_are(observed, wanted)
-        assert not counts_are(observed, tilted(wanted, 1.1))
-        assert not counts_are(observed, tilted(wanted, 0.9))
+        probabilities = np.array([c / 2**64 for c in channel.counts[x]])
+        assert counts_are(observed, probabilities)
+        assert not counts_are(observed, tilted(probabilities, 1.1))
+        assert not counts_are(observed, tilted(probabilities, 0.9))

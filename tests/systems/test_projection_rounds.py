@@ -99,7 +99,7 @@ def test_public_signs_are_the_first_encoder(n_items, n_columns):
 
 @settings(max_examples=300)
 @given(case=cases())
-def test_no_projected_row_is_longer_than_the_unit(case):
+def test_no_projected_row_is_longer_than_the_bound(case):
     rows, mean, encoder = case
     for row in rows:
         assert square_of(sums_of([row], mean, encoder)) <= UNIT**2
@@ -108,14 +108,14 @@ def test_no_projected_row_is_longer_than_the_unit(case):
 
 @given(n_items=st.integers(300, 3000), n_own=st.integers(1, 300), seed=st.integers(0, 99))
 @settings(max_examples=10)
-def test_long_projected_rows_come_near_the_unit(n_items, n_own, seed):
+def test_long_projected_rows_come_close_to_the_bound(n_items, n_own, seed):
     row = set(np.random.default_rng(seed).choice(n_items, n_own, replace=False).tolist())
     square = square_of(sums_of([row], *public(n_items, 16, seed)))
     assert 0.98 * UNIT**2 <= square <= UNIT**2
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_the_largest_states_that_devices_answer_stay_within_the_unit(sign):
+def test_the_largest_states_that_devices_answer_stay_within_the_bound(sign):
     """Check with all products at their bounds: the widest encoder, with the largest entries and the largest mean."""
     n_items = 64
     encoder = np.full((n_items, MAX_COLUMNS), sign * FINEST, np.int16)
@@ -129,9 +129,9 @@ def test_the_largest_states_that_devices_answer_stay_within_the_unit(sign):
 @pytest.mark.parametrize("n", [63, 64, 65, 200])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_rows_longer_than_products_are_added_up_in_32_bits(n, sign):
-    """Check with a mean whose product with the largest entries has the largest possible lower half."""
-    own = naive.share(SCALE, n)
-    mean = max(range(own + 1), key=lambda m: (own * own - 3 * m * (own - m)) % 2**12)
+    """Check with a mean such that its product with the largest entries has the largest possible lower half."""
+    share = naive.share(SCALE, n)
+    mean = max(range(share + 1), key=lambda m: (share * share - 3 * m * (share - m)) % 2**12)
     means, encoder = [mean] * n + [0], np.full((n + 1, 9), sign * FINEST, np.int16)
     encoder[n // 2, 3:] *= -1
     sums = sums_of([set(range(n))], np.array(means, np.int32), encoder)
@@ -139,20 +139,20 @@ def test_rows_longer_than_products_are_added_up_in_32_bits(n, sign):
 
 
 @given(case=cases(), system=st.sampled_from([PROJECTIONS, SHARES]))
-def test_removing_a_projected_user_takes_off_its_part_alone(case, system):
+def test_removing_a_projected_user_subtracts_its_contribution_alone(case, system):
     rows, mean, encoder = case
-    whole, alone = sums_of(rows, mean, encoder, system), sums_of(rows[:1], mean, encoder, system)
-    rest = sums_of(rows[1:], mean, encoder, system) if rows[1:] else np.zeros_like(whole)
-    np.testing.assert_array_equal(whole, alone + rest)
+    whole, single = sums_of(rows, mean, encoder, system), sums_of(rows[:1], mean, encoder, system)
+    remaining = sums_of(rows[1:], mean, encoder, system) if rows[1:] else np.zeros_like(whole)
+    np.testing.assert_array_equal(whole, single + remaining)
 
 
 @given(case=cases(), system=st.sampled_from([PROJECTIONS, SHARES]))
-def test_a_projected_user_without_data_is_as_good_as_none(case, system):
+def test_a_projected_user_without_data_contributes_zero(case, system):
     rows, mean, encoder = case
     np.testing.assert_array_equal(sums_of([*rows, set()], mean, encoder, system), sums_of(rows, mean, encoder, system))
 
 
-def test_items_are_told_by_the_others_alone():
+def test_an_items_projection_excludes_the_item():
     """Check that a user of one item contributes 0 at mean 0, and that of two items each uses the other's encoder."""
     encoder = np.array([[3, 1], [-5, 2], [7, 7]], np.int16)
     nothing = np.zeros(3, np.int32)
@@ -163,12 +163,12 @@ def test_items_are_told_by_the_others_alone():
     np.testing.assert_array_equal(sums[:2], weight * encoder[[1, 0]].astype(np.int64))
 
 
-def test_the_sums_of_as_many_users_as_there_may_be_fit():
+def test_the_sums_of_the_maximum_number_of_users_fit():
     # The noise has at most the largest width, here 40 standard deviations.
     assert MAX_USERS * UNIT + 40 * 2**56 < 2**63
 
 
-def test_rounds_draw_noise_of_their_own():
+def test_rounds_draw_independent_noise():
     state, sums = SubspaceState(np.zeros(50, np.int32), np.zeros((0, 4), np.int16)), np.zeros((50, 4), np.int64)
     update = Update(0, "merged", 1, {"item_projections": sums})
     first, second = (ProjectionSum(NOISE, KEY, 0.0, n).apply(state, update).noisy for n in (0, 1))
@@ -185,7 +185,7 @@ def test_the_server_refuses_projections_that_no_users_can_have():
     assert "must be at most" in receiver.rejections[0].reason
 
 
-def test_traffic_is_what_is_sent():
+def test_traffic_is_that_of_the_messages():
     unsaid = SubspaceState(np.zeros(30, np.int32), np.empty((0, 8), np.int16))
     assert SHARES.traffic(unsaid, 5).download == 0
     assert SHARES.traffic(unsaid, 5).upload == 8 * 30
@@ -217,7 +217,7 @@ def test_devices_answer_no_state_that_the_norm_is_not_bounded_for(mean, entry, m
 # ---- threads --------------------------------------------------------------------------------------------------------
 
 
-def test_threads_make_no_difference(monkeypatch):
+def test_threads_do_not_change_the_sums(monkeypatch):
     monkeypatch.setattr(rounds, "_BLOCK", 3000)
     data, (mean, encoder) = datasets.generate_implicit(500, 90, key=KEY), public(90, 20)
     one, four = (
@@ -233,8 +233,8 @@ def test_threads_make_no_difference(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
-def test_audit_of_projections_finds_no_more_than_the_claim(norm, stddev, holds):
-    own = sums_of([{0, 3, 4}], *public(6, 3)).ravel()
-    found = mu_found(own, LayeredGaussian(int(UNIT * stddev)), UNIT, norm)
-    assert (found <= 1.0) == holds
-    assert found > 0.95
+def test_audit_of_projections_stays_within_the_claim(norm, stddev, holds):
+    contribution = sums_of([{0, 3, 4}], *public(6, 3)).ravel()
+    mu = mu_found(contribution, LayeredGaussian(int(UNIT * stddev)), UNIT, norm)
+    assert (mu <= 1.0) == holds
+    assert mu > 0.95

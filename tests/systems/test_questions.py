@@ -36,7 +36,7 @@ def data():
 # ---- frames ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_holds_what_is_recommended(data, monkeypatch):
+def test_a_frame_holds_the_recommendations(data, monkeypatch):
     model = OwnHistory().fit(data)
     users = [FULL, "a stranger", "user 3"]
     frame = model.recommend(users, n=3, unknown="skip", as_frame=True)
@@ -65,17 +65,17 @@ def model_of_factors(data):
 
 
 @pytest.mark.parametrize("frames", [pd, pl])
-def test_several_people_come_in_a_frame(frames, data):
+def test_several_users_are_given_in_a_frame(frames, data):
     data = data._replace(item_ids=np.arange(50))
     model = FMFLDP(n_rounds=2, n_reports=10).fit(data, key=Key.from_seed(2))
     frame = frames.DataFrame({"user": ["b", "a", "b"], "item": [4, 30, 9]})
     ids, scores = model.recommend_for(frame, n=5)
     assert ids.shape == (2, 5)
     # The rows are in the order of the ids.
-    for row, own in enumerate(([30], [4, 9])):
-        alone = model.recommend_for(own, n=5)
-        assert ids[row].tolist() == alone[0][0].tolist()
-        np.testing.assert_array_equal(scores[row], alone[1][0])
+    for row, user_items in enumerate(([30], [4, 9])):
+        single = model.recommend_for(user_items, n=5)
+        assert ids[row].tolist() == single[0][0].tolist()
+        np.testing.assert_array_equal(scores[row], single[1][0])
     strange = frames.DataFrame({"user": ["b", "a", "b", "c"], "item": [4, 30, 9, 777]})
     with pytest.raises(ValueError, match="must be items that the model knows, got 777"):
         model.recommend_for(strange)
@@ -83,8 +83,8 @@ def test_several_people_come_in_a_frame(frames, data):
     # User c, who is unknown to the model, is one of them.
     np.testing.assert_array_equal(more[:2], ids)
     assert more[2].tolist() == model.recommend_for([], n=5)[0][0].tolist()
-    found = model.recommend_for(frame, n=2, as_frame=True)
-    assert found["user"].tolist() == ["a", "a", "b", "b"]
+    frame_answer = model.recommend_for(frame, n=2, as_frame=True)
+    assert frame_answer["user"].tolist() == ["a", "a", "b", "b"]
     stars = LaplaceRRSVD(n_factors=2, n_epochs=2).fit(data, key=Key.from_seed(1))
     with pytest.raises(TypeError, match=r"a column of ratings, called value or rating, got the columns"):
         stars.recommend_for(frame)
@@ -92,7 +92,7 @@ def test_several_people_come_in_a_frame(frames, data):
     np.testing.assert_array_equal(stars.recommend_for(rated_frame)[1], stars.recommend_for({4: 5.0, 9: 1.0})[1])
 
 
-def test_one_person_without_items_gets_what_is_popular(data):
+def test_one_user_without_items_gets_popular_items(data):
     model = Popularity().fit(data)
     ids, _ = model.recommend_for([], n=4)
     assert ids.tolist() == model.recommend([NOBODY], n=4)[0].tolist()
@@ -102,18 +102,18 @@ def test_one_person_without_items_gets_what_is_popular(data):
 
 
 @given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=4), st.sets(st.integers(0, 7), min_size=1))
-def test_what_users_have_among_candidates(rows, candidates):
+def test_items_of_users_among_candidates(rows, candidates):
     dense = np.array([[float(item in row) for item in range(8)] for row in rows])
     data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
     columns = np.array(sorted(candidates))
-    asked = np.arange(len(rows))[::-1].copy()
-    indptr, indices = seen_among(data, asked, columns)
-    for place, row in enumerate(asked):
-        own = indices[indptr[place] : indptr[place + 1]]
-        assert sorted(columns[own].tolist()) == sorted(rows[row] & candidates)
+    rows_asked = np.arange(len(rows))[::-1].copy()
+    indptr, indices = seen_among(data, rows_asked, columns)
+    for position, row in enumerate(rows_asked):
+        similar = indices[indptr[position] : indptr[position + 1]]
+        assert sorted(columns[similar].tolist()) == sorted(rows[row] & candidates)
 
 
-def test_factors_of_zeros_tell_nothing():
+def test_zero_factors_have_no_similar_items():
     assert popularity_of_factors(np.zeros((4, 2))) is None
     np.testing.assert_array_equal(popularity_of_factors(np.array([[1.0], [3.0]])), [2.0, 6.0])
 
@@ -123,27 +123,29 @@ def test_items_without_factors_are_like_none(n_items, n, drawn):
     numbers = st.integers(-2, 2).map(float)
     factors = np.array(drawn.draw(st.lists(st.tuples(numbers, numbers), min_size=n_items, max_size=n_items)))
     n = min(n, n_items - 1)
-    found, cosines = similar_by_factors(factors, np.arange(n_items), n)
+    similar, cosines = similar_by_factors(factors, np.arange(n_items), n)
     lengths = np.linalg.norm(factors, axis=1)
     for item in range(n_items):
-        others = [j for j in range(n_items) if j != item and lengths[j] and lengths[item]]
-        expected = sorted((factors[j] @ factors[item] / lengths[j] / lengths[item] for j in others), reverse=True)[:n]
+        candidates = [j for j in range(n_items) if j != item and lengths[j] and lengths[item]]
+        expected = sorted((factors[j] @ factors[item] / lengths[j] / lengths[item] for j in candidates), reverse=True)[
+            :n
+        ]
         np.testing.assert_allclose(cosines[item][: len(expected)], expected, atol=1e-12)
         assert np.isneginf(cosines[item][len(expected) :]).all()
-        assert set(found[item][: len(expected)]) <= set(others)
+        assert set(similar[item][: len(expected)]) <= set(candidates)
 
 
-def test_what_an_item_adds_is_what_is_lost_without_it(data):
-    """Check models whose weights do not depend on the row: EASE's score without the item falls by its contribution."""
+def test_the_contribution_of_an_item_is_the_loss_without_it(data):
+    """Check models with constant weights: EASE's score without the item falls by its contribution."""
     (ease,) = (model for model in MODELS if type(model).__name__ == "EASE")
     model = type(ease)(**ease.get_params()).fit(data)
-    own = [(3, "film"), (17, "film"), (40, "film")]
-    person = Interactions.from_arrays(["x"] * 3, own, item_ids=data.item_ids)
+    user_items = [(3, "film"), (17, "film"), (40, "film")]
+    person = Interactions.from_arrays(["x"] * 3, user_items, item_ids=data.item_ids)
     served = model.with_users(person)
     ids, contributions = served.explain("x", (5, "film"))
     for item, adds in zip(ids, contributions, strict=True):
-        rest = [other for other in own if other != item]
-        without = model.with_users(Interactions.from_arrays(["x"] * 2, rest, item_ids=data.item_ids))
+        remaining = [other for other in user_items if other != item]
+        without = model.with_users(Interactions.from_arrays(["x"] * 2, remaining, item_ids=data.item_ids))
         whole, less = (one.score(["x"], [(5, "film")])[0] for one in (served, without))
         assert whole - less == pytest.approx(adds, abs=1e-12)
 
@@ -200,7 +202,7 @@ def test_bad_questions_are_named(data):
             call()
 
 
-def test_a_model_that_scores_in_a_context_has_nothing_popular(data):
+def test_a_model_that_scores_in_a_context_has_no_popularity(data):
     fresh = PrivRec(n_factors=16, hidden=(16,))
     for call in (fresh.recommend, lambda: fresh.recommend_for([]), lambda: fresh.similar_items([1])):
         with pytest.raises(RuntimeError, match="not fitted yet"):

@@ -37,7 +37,7 @@ from fastfedrec.systems.registry import SYSTEMS
 pytestmark = pytest.mark.ignores_values
 
 #: Options other than those in MODELS that change users' work, and so its division among threads and shards.
-OTHERS = [
+OTHER_OPTIONS = [
     FMFLDP(n_rounds=2, confidence_weight=0.5),
     FMFLDP(n_rounds=2, epsilon=None, confidence_weight=0.5),
     FMFLDP(n_rounds=2, normalize="l2", confidence_weight=0.5),
@@ -81,11 +81,11 @@ def test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load():
 
 def test_scores_are_of_pairs_and_do_not_depend_on_the_batch(model, data):
     users, items = data.user_ids[[3, 3, 0, 7]], data.item_ids[[1, 2, 1, 49]]
-    together = model.score(users, items)
-    assert together.shape == (4,)
-    assert np.isfinite(together).all()
+    batch = model.score(users, items)
+    assert batch.shape == (4,)
+    assert np.isfinite(batch).all()
     for n in range(4):
-        assert model.score(users[n : n + 1], items[n : n + 1])[0] == pytest.approx(together[n], rel=1e-12)
+        assert model.score(users[n : n + 1], items[n : n + 1])[0] == pytest.approx(batch[n], rel=1e-12)
 
 
 def test_recommend_is_the_order_of_score(model, data):
@@ -101,7 +101,7 @@ def test_recommend_is_the_order_of_score(model, data):
     assert list(unseen[0]) == [i for i in ids[0] if i not in seen][:5]
 
 
-def test_a_user_who_has_nearly_everything_is_filled_up(model):
+def test_a_user_with_nearly_all_items_gets_padded_recommendations(model):
     full = Interactions.from_scipy(csr_array(np.array([[1.0, 2, 4, 0], [0, 5, 0, 0]])))
     fitted = type(model)(**model.get_params()).fit(full, key=Key.from_seed(0))
     ids, scores = fitted.recommend([0], n=3)
@@ -109,7 +109,7 @@ def test_a_user_who_has_nearly_everything_is_filled_up(model):
     assert np.isneginf(scores[0, 1:]).all()
 
 
-def test_one_user_may_be_asked_for_twice(model, data):
+def test_one_user_may_be_requested_twice(model, data):
     ids, _ = model.recommend(data.user_ids[[2, 2]], n=3)
     assert list(ids[0]) == list(ids[1])
 
@@ -117,14 +117,14 @@ def test_one_user_may_be_asked_for_twice(model, data):
 def test_saved_models_serve_the_same(model, data, tmp_path):
     path = tmp_path / "model.fastfedrec"
     model.save(path)
-    again = load(path)
-    assert type(again) is type(model)
-    assert again.get_params() == model.get_params()
-    assert again.ledger_.to_dict() == model.ledger_.to_dict()
+    loaded = load(path)
+    assert type(loaded) is type(model)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.ledger_.to_dict() == model.ledger_.to_dict()
     for name, value in vars(model).items():
         if name.endswith("_") and name not in NOT_COMPARED:
-            np.testing.assert_equal(getattr(again, name), value, err_msg=name)
-    for a, b in zip(again.recommend(data.user_ids, n=7), model.recommend(data.user_ids, n=7), strict=True):
+            np.testing.assert_equal(getattr(loaded, name), value, err_msg=name)
+    for a, b in zip(loaded.recommend(data.user_ids, n=7), model.recommend(data.user_ids, n=7), strict=True):
         np.testing.assert_array_equal(a, b)
     with zipfile.ZipFile(path) as file:
         members = {name: file.read(name) for name in file.namelist()}
@@ -134,7 +134,7 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
     assert all(secret not in content and secret.hex().encode() not in content for content in members.values())
 
 
-def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
+def test_models_with_new_users_serve_fitted_users_as_before(model, data):
     if not model.serves_others:
         remedy = r"use serve\(" if hasattr(model, "serve") else "fit it again"
         with pytest.raises(TypeError, match=f"{type(model).__name__} serves only the users .*; {remedy}"):
@@ -173,7 +173,7 @@ def test_models_can_be_evaluated(model, data):
 
 def test_parameters_as_scikit_learn_knows_them(model):
     copy = type(model)(**model.get_params())
-    # The repr of a recommender contains that of the parameter.
+    # The repr of a recommender contains the parameter's repr.
     assert repr(copy) in repr(model)
     with pytest.raises(ValueError, match="unknown parameters"):
         copy.set_params(nonsense=1)
@@ -214,8 +214,8 @@ def test_clones_of_models_with_sequences(make, name, numbers, kind):
     assert model.get_params()[name] == tuple(numbers)
     assert isinstance(model.get_params()[name], tuple)
     # A tuple that holds the values used by the model is the given one.
-    kept = model.get_params()[name]
-    assert make(**{name: kept}).get_params()[name] is kept
+    parameter = model.get_params()[name]
+    assert make(**{name: parameter}).get_params()[name] is parameter
     assert model.set_params(**{name: kind(numbers)}).get_params()[name] == tuple(numbers)
 
 
@@ -265,7 +265,7 @@ def test_an_entropy_key_serves_one_fit_of_every_system(model, data):
         type(model)(**model.get_params()).fit(data, key=key)
 
 
-def test_not_fitted_is_said(model):
+def test_an_unfitted_model_raises_not_fitted(model):
     fresh = type(model)(**model.get_params())
     for call in (lambda: fresh.score(["u"], ["i"]), lambda: fresh.recommend(["u"]), lambda: fresh.save("x")):
         with pytest.raises(RuntimeError, match="not fitted yet; call fit"):
@@ -279,7 +279,7 @@ def test_a_model_is_loaded_where_its_class_was_never_imported(tmp_path, data):
     assert done.stdout.strip() == "Popularity"
 
 
-def test_load_refuses_what_is_no_model(tmp_path, data):
+def test_load_refuses_other_files(tmp_path, data):
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "absent")
     (tmp_path / "text").write_text("hello")
@@ -299,7 +299,7 @@ def crowd():
     return rated(1500, 60, 3)
 
 
-@pytest.mark.parametrize("model", [*MODELS, *OTHERS], ids=repr)
+@pytest.mark.parametrize("model", [*MODELS, *OTHER_OPTIONS], ids=repr)
 def test_threads_and_shards_do_not_change_the_model(model, crowd):
     one, four = (type(model)(**model.get_params()).fit(crowd, key=Key.from_seed(2), n_threads=n) for n in (1, 4))
     fits = [four]

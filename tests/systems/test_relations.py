@@ -96,8 +96,8 @@ ROWS = {
 
 def data_with(row):
     """Return seven users, preceded by one with this row."""
-    rest = (np.arange(7)[:, None] * 5 + np.arange(N_ITEMS)) % 3 == 0
-    dense = np.vstack([row, rest * (1.0 + np.arange(N_ITEMS) % 5)])
+    other_rows = (np.arange(7)[:, None] * 5 + np.arange(N_ITEMS)) % 3 == 0
+    dense = np.vstack([row, other_rows * (1.0 + np.arange(N_ITEMS) % 5)])
     data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
     return data._replace(timestamps=np.arange(data.n_interactions))
 
@@ -147,7 +147,7 @@ def shares(name, relation=None, is_restated=False):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_events_have_the_relation_that_is_proved(name):
+def test_events_have_the_proved_relation(name):
     of_rows = transcripts(name)
     for segments in of_rows.values():
         assert all(segment.releases for segment in segments)
@@ -159,22 +159,22 @@ def test_events_have_the_relation_that_is_proved(name):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_no_users_data_change_sums_by_more_than_the_events_state(name):
-    found = list(shares(name))
-    assert max(found) <= 1 + 1e-9
+    segments_shares = list(shares(name))
+    assert max(segments_shares) <= 1 + 1e-9
     # Controls: noise stated at twice its size, or a claim for replacement without a proof, would be detected.
-    assert max(found) > 0.3
+    assert max(segments_shares) > 0.3
     if SYSTEMS[name][1] != "replace":
         assert max(shares(name, "replace")) > 1.05
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_no_replaced_user_changes_sums_by_more_than_the_ledger_states(name):
-    found = list(shares(name, "replace", is_restated=True))
-    assert max(found) <= 1 + 1e-9
+    segments_shares = list(shares(name, "replace", is_restated=True))
+    assert max(segments_shares) <= 1 + 1e-9
     # Control: if the claimed distance were 1.2 of one contribution, the disjoint rows would exceed it.
     bounds = [
         getattr(event, "replace_sensitivity", None) for part in transcripts(name)["nothing"] for event in part.events
     ]
     if math.sqrt(2) in bounds:
-        assert max(found) * 2 / 1.2**2 > 1.05
-    assert max(found) > 0.15
+        assert max(segments_shares) * 2 / 1.2**2 > 1.05
+    assert max(segments_shares) > 0.15

@@ -54,7 +54,7 @@ def pairs_of_users(draw):
 
 
 CLAIMED = ["shares", "uncentred", "full"]
-#: Two rows whose only pair has opposite signs after centring.
+#: Two rows with one pair, which has opposite signs after centring.
 OPPOSITE = [{0}, {0, 1}], np.array([SCALE // 3, SCALE // 10], dtype=np.int64)
 
 
@@ -87,7 +87,7 @@ def test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic(case, ki
 
 @settings(max_examples=25)
 @given(n_items=st.integers(50, 400), n_own=st.integers(1, 50), seed=st.integers(0, 999), kind=st.sampled_from(CLAIMED))
-def test_long_rows_are_no_further_apart_and_disjoint_ones_hardly_less(n_items, n_own, seed, kind):
+def test_long_rows_are_at_most_sqrt_2_apart_and_disjoint_ones_nearly(n_items, n_own, seed, kind):
     rng = np.random.default_rng(seed)
     items = rng.permutation(n_items)
     mean = mean_of(kind, rng.integers(0, 2 * SCALE // math.isqrt(n_items), n_items))
@@ -105,8 +105,8 @@ def test_pairs_of_centred_rows_scaled_to_one_unit_have_no_such_bound():
     rows, mean = OPPOSITE
     contributions = []
     for row in rows:
-        own = math.isqrt(SCALE**2 // len(row))
-        z = [own * (item in row) - m for item, m in enumerate(mean.tolist())]
+        entry = math.isqrt(SCALE**2 // len(row))
+        z = [entry * (item in row) - m for item, m in enumerate(mean.tolist())]
         (pair,) = (a * b for a, b in itertools.combinations(z, 2))
         contributions.append(UNIT // abs(pair) * pair)
     assert (contributions[0] - contributions[1]) ** 2 > 3.99 * UNIT**2
@@ -202,8 +202,10 @@ def test_no_two_users_of_dpals_are_further_apart_than_its_event_states(rows, ang
         system, sums = als_system(kind, 2, 5, 2, mus), []
         for user in range(2):
             with pytest.MonkeyPatch.context() as patch:
-                own = factors[user : user + 1]
-                patch.setattr(als_rounds.als, "solve_own_users", lambda *_, own=own, **__: own.copy())
+                user_factors = factors[user : user + 1]
+                patch.setattr(
+                    als_rounds.als, "solve_own_users", lambda *_, user_factors=user_factors, **__: user_factors.copy()
+                )
                 sums.append(system._sums(state, data._take_users(np.array([user])), KEY, 1))
         square, claimed = als_square(system, sums)
         assert square <= claimed * (1 + 1e-9)
@@ -254,13 +256,13 @@ def test_fedrecs_counts_of_raters_cost_what_two_disjoint_lists_differ_by():
 def test_a_fits_first_release_costs_less_for_a_replaced_user(model, expected):
     data = datasets.generate_implicit(200, 40, key=KEY)
     ledger = model.fit(data, key=KEY).ledger_
-    first, *others = [event for event in ledger.events if isinstance(event, Gaussian)]
+    first, *later = [event for event in ledger.events if isinstance(event, Gaussian)]
     assert first.replace_sensitivity == expected
     bounds = [(event.replace_sensitivity or 2) / event.noise_multiplier for event in ledger.events.elements()]
     doubled = [2 / event.noise_multiplier for event in ledger.events.elements()]
     assert gaussian_delta(ledger.epsilon("public"), math.hypot(*bounds)) == pytest.approx(ledger.delta, rel=1e-3)
     assert gaussian_delta(ledger.epsilon("public"), math.hypot(*doubled)) > ledger.delta * 1.02  # control
-    assert others
+    assert later
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
@@ -269,22 +271,22 @@ def test_a_fits_first_release_costs_less_for_a_replaced_user(model, expected):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CLAIMED)
 @pytest.mark.parametrize(("claimed", "holds"), [(math.sqrt(2), True), (1.2, False)])
-def test_an_audit_of_two_users_finds_no_more_than_sqrt_2_and_catches_a_smaller_claim(kind, claimed, holds):
+def test_an_audit_of_two_users_stays_within_sqrt_2_and_detects_a_smaller_claim(kind, claimed, holds):
     """Check an adversary who knows all other users and projects noisy sums on the difference of the two candidates."""
     rows, mean = [{0, 1, 2}, {3, 4, 5}], np.zeros(6, dtype=np.int64)
-    # There are two items, whose centred rows have equal length in both, and opposite signs.
+    # The centred rows have equal length in both items, and opposite signs.
     if kind == "full":
         rows, mean = [{0}, {0, 1}], np.full(2, SCALE // 2)
     system = system_of(kind)
-    others = sums_of(system, [{0}, {1}, {0, 1}], mean)
+    releases = sums_of(system, [{0}, {1}, {0, 1}], mean)
     one, other = (sums_of(system, [row], mean) for row in rows)
     difference = (one - other) / UNIT
 
     def release(present, n):
-        sums = np.tile(others + (one if present else other), (n, 1))
+        sums = np.tile(releases + (one if present else other), (n, 1))
         noisy = NOISE.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}")
-        return (noisy - others) @ difference / UNIT
+        return (noisy - releases) @ difference / UNIT
 
-    found = audit(release, 0, 1, claimed, n=200_000, measure="mu", alpha=ALPHA).lower_bound
-    assert (found <= claimed) == holds
-    assert found > 1.3
+    bound = audit(release, 0, 1, claimed, n=200_000, measure="mu", alpha=ALPHA).lower_bound
+    assert (bound <= claimed) == holds
+    assert bound > 1.3

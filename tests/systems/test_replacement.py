@@ -31,8 +31,8 @@ def phase(mu, replacement, n_rounds=1, kind=ShareSum):
 
 def in_place_of(phases, kind):
     """Return one round of a kind, at the cost of the phases."""
-    (found,) = substitute(phases, [Phase(kind(NOISE, KEY, 0.0), STATE)], [1.0])
-    return found
+    (substituted,) = substitute(phases, [Phase(kind(NOISE, KEY, 0.0), STATE)], [1.0])
+    return substituted
 
 
 class SignedSum(ShareSum):
@@ -41,7 +41,7 @@ class SignedSum(ShareSum):
     replace_sensitivity = 2.0
 
 
-def own(plan):
+def exact_cost(plan):
     """Return the exact square of mu of a plan's rounds for a replaced user."""
     costs = [(phase.n_rounds, phase.system.round_cost) for phase in plan]
     return sum(n * (Fraction(c.replace_sensitivity) / Fraction(c.noise_multiplier)) ** 2 for n, c in costs)
@@ -56,7 +56,7 @@ def stated(plan):
 def check(plans):
     """Check that no event states less than its round's cost, and that all plans' sums equal the largest one."""
     state_largest_replacement(plans)
-    largest = max(map(own, plans))
+    largest = max(map(exact_cost, plans))
     for plan in plans:
         for one in plan:
             event, cost = one.system.round_event(5), one.system.round_cost
@@ -100,24 +100,24 @@ def test_every_plan_states_the_largest_cost(sensitivities, shares, n_rounds):
 def test_a_cheaper_substitute_states_what_the_plan_would_have_cost():
     root = math.sqrt(2)
     mean, pairs = phase(0.6, root), phase(0.8, 2.0)
-    again = in_place_of([pairs], ShareSumAgain)
-    state_largest_replacement([[mean, pairs], [mean, again]])
+    substituted = in_place_of([pairs], ShareSumAgain)
+    state_largest_replacement([[mean, pairs], [mean, substituted]])
     assert mean.system.round_event(1).replace_sensitivity == root  # both plans contain it
     assert pairs.system.round_event(1).replace_sensitivity is None
-    assert again.system.round_event(1).replace_sensitivity is None
-    assert again.system.round_cost.replace_sensitivity == root
+    assert substituted.system.round_event(1).replace_sensitivity is None
+    assert substituted.system.round_cost.replace_sensitivity == root
     # In between, there is a plan of both kinds.
     cross = phase(0.8 * math.sqrt(0.5), 2.0)
-    again = in_place_of([pairs := phase(0.8 * math.sqrt(0.5), root), cross], ShareSumAgain)
-    state_largest_replacement([[mean, pairs, cross], [mean, again]])
-    assert again.system.round_event(1).replace_sensitivity == pytest.approx(math.sqrt(3), rel=1e-9)
+    substituted = in_place_of([pairs := phase(0.8 * math.sqrt(0.5), root), cross], ShareSumAgain)
+    state_largest_replacement([[mean, pairs, cross], [mean, substituted]])
+    assert substituted.system.round_event(1).replace_sensitivity == pytest.approx(math.sqrt(3), rel=1e-9)
 
 
 def test_a_dearer_substitute_makes_the_plan_state_as_much():
     mean, pairs = phase(0.6, 2.0), phase(0.8, math.sqrt(2))
-    again = in_place_of([pairs], SignedSum)
+    substituted = in_place_of([pairs], SignedSum)
     assert pairs.system.round_event(1).replace_sensitivity == math.sqrt(2)
-    state_largest_replacement([[mean, pairs], [mean, again]])
+    state_largest_replacement([[mean, pairs], [mean, substituted]])
     assert pairs.system.round_event(1).replace_sensitivity == pytest.approx(2, rel=1e-9)
     assert mean.system.round_event(1).replace_sensitivity is None
     # With one plan alone, the round states its own cost.
@@ -127,12 +127,12 @@ def test_a_dearer_substitute_makes_the_plan_state_as_much():
 
 def test_without_it_a_substitute_states_2():
     pairs = phase(0.8, math.sqrt(2))
-    again = in_place_of([pairs], ShareSumAgain)
-    assert again.system.round_cost.replace_sensitivity == math.sqrt(2)
-    assert again.system.round_event(1).replace_sensitivity is None
+    substituted = in_place_of([pairs], ShareSumAgain)
+    assert substituted.system.round_cost.replace_sensitivity == math.sqrt(2)
+    assert substituted.system.round_event(1).replace_sensitivity is None
 
 
-def test_whichever_plan_a_fit_takes_the_ledger_states_no_less_than_every_other_costs():
+def test_for_any_plan_the_ledger_states_at_least_the_cost_of_every_plan():
     """Check that all plans have the same figure for replaced users, since a release chose the plan."""
     data, model = datasets.generate_implicit(60, 40, key=KEY), DPGram(2.0, n_users=100_000)
     figures = []
@@ -142,7 +142,7 @@ def test_whichever_plan_a_fit_takes_the_ledger_states_no_less_than_every_other_c
             for _ in range(one.n_rounds):
                 ledger.record(one.system.round_event(60))
         figures.append(ledger.epsilon("public"))
-        assert stated(plan) >= max(map(own, plans)) * (1 - Fraction(1, 2**38))
+        assert stated(plan) >= max(map(exact_cost, plans)) * (1 - Fraction(1, 2**38))
     assert len(figures) == 5
     assert max(figures) == pytest.approx(min(figures), rel=1e-6)
 

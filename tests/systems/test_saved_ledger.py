@@ -29,11 +29,11 @@ def change_header(path, change):
 # ---- oracle --------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_what_load_gives(path):
+def test_it_equals_the_ledger_of_load(path):
     model = load(path)
-    found = read_ledger(path)
-    assert found.ledger.to_dict() == model.ledger_.to_dict()
-    assert found.about == repr(model)
+    ledger = read_ledger(path)
+    assert ledger.ledger.to_dict() == model.ledger_.to_dict()
+    assert ledger.about == repr(model)
 
 
 # ---- invariants ----------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def test_no_array_is_read(path, monkeypatch):
     assert names == ["json"]
 
 
-def test_arrays_that_are_damaged_are_not_its_business(path):
+def test_damaged_arrays_do_not_matter(path):
     members = dict(np.load(path))
     with open(path, "wb") as file:
         np.savez(file, **members | {"data.indices": np.full_like(members["data.indices"], 10**6)})
@@ -69,13 +69,13 @@ def test_arrays_that_are_damaged_are_not_its_business(path):
         (lambda header: header.update(ledger=None), "ledger: "),
     ],
 )
-def test_what_is_no_ledger_is_refused(path, change, message):
+def test_other_headers_are_refused(path, change, message):
     change_header(path, change)
     with pytest.raises(ValueError, match=f"is not a model saved by fastfedrec .*{message}"):
         read_ledger(path)
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+def test_other_files_are_refused(tmp_path):
     (tmp_path / "text").write_text("no model")
     with pytest.raises(ValueError, match="is not a model saved by fastfedrec"):
         read_ledger(tmp_path / "text")

@@ -1,4 +1,4 @@
-"""Rounds of the mean in place of DPGram's planned rounds: every plan costs the same, and has noise of its own."""
+"""Rounds of the mean instead of DPGram's planned rounds: all plans cost the same and have independent noise."""
 
 import dataclasses
 import itertools
@@ -31,8 +31,8 @@ from fastfedrec.systems.gram.plan import exit_number, precision_of
 
 KEY = Key.from_seed(5)
 ROWS = interactions_of([{0, 1}, {2}] * 30, 40)
-EXIT = 5  # the number of the round after the first measurement
-#: What a run takes: the name of its plan, and of the rounds that come in place of planned ones.
+EXIT = 5  # number of the round after the first measurement
+#: A run: the name of its plan, and the names of the substitutes of planned rounds.
 PLANS = {
     "columns": ("pairs", []),
     "popularity": ("pairs, mean", ["ShareSumInstead"]),
@@ -44,23 +44,23 @@ PLANS = {
 
 
 def costs(phases):
-    """The squared budget of some phases, exactly as wide as their noise is."""
+    """Return the squared budget of some phases, from the exact width of their noise."""
     return sum(Fraction(system._unit) ** 2 / Fraction(system.noise.stddev) ** 2 for system, *_ in phases)
 
 
 def replaced(phases):
-    """Squared mu of some phases for a replaced user, as their events state it."""
+    """Return the squared mu of some phases for a replaced user, as their events state it."""
     events = [system.round_event(1) for system, *_ in phases]
     return sum((Fraction(event.replace_sensitivity or 2) / Fraction(event.noise_multiplier)) ** 2 for event in events)
 
 
 def alternatives(phases, model=None):
-    """The plans of a model by their names."""
+    """Return a model's plans by name."""
     return (model or DPGram())._alternatives(phases)
 
 
 def run_with(taken, *, epsilon=3.0, kind=DPGram, **options):
-    """A fit that takes one of the plans, and the recorded rounds."""
+    """Return a fit that takes one of the plans, and the recorded rounds."""
     engine, model = RecordingEngine(), kind(epsilon)
     with pytest.MonkeyPatch.context() as patch:
         start = PLANS[taken][0].removesuffix("s, mean") + "s" * PLANS[taken][0].endswith("s, mean")
@@ -103,11 +103,11 @@ def test_popularity_is_the_mean_of_all_its_releases(taken):
     share=st.sampled_from([0.05, 0.5, 0.95]), score=st.sampled_from(["ease", "knn"]),
 )  # fmt: skip
 def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, share, score):
-    """For zero_out by the width of the noise, for a replaced user by what events state; draws are paid for."""
+    """Check zero_out by the width of the noise, and replacement by the events' statements; draws are charged."""
     model = DPGram(epsilon, mean_share=share, score=score, n_users=2**22)
     plans = alternatives(model._plan(interactions_of([{0}], n_items), KEY))
     plan = plans["pairs"]
-    budget = Fraction(gaussian_mu(epsilon, 1e-6)) ** 2 * (1 + Fraction(1, 10**12))  # it is rounded down by 1e-9
+    budget = Fraction(gaussian_mu(epsilon, 1e-6)) ** 2 * (1 + Fraction(1, 10**12))  # rounded down by 1e-9
     assert costs(plan) <= budget
     assert list(plans) == ["pairs", "mean, pairs", "mean", "pairs, mean", "mean, pairs, mean"]
     for before, name, n_kept in (
@@ -130,7 +130,7 @@ def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, sha
 
 @pytest.mark.parametrize(("n_rounds", "n_before"), [(1, 3), (2, 3), (3, 4), (5, 6)])
 def test_plans_of_dpsubspace_cost_the_same(n_rounds, n_before):
-    """The mean comes in place of the last projections and the measurement after them, where there is one before."""
+    """Check that the mean replaces the last projections and the measurement after them, if one precedes."""
     model = DPSubspace(2.0, n_columns=3, n_rounds=n_rounds)
     plans = model._alternatives(model._plan(ROWS, KEY))
     plan = plans["pairs"]
@@ -152,7 +152,7 @@ def test_plans_of_dpsubspace_cost_the_same(n_rounds, n_before):
         assert type(other[-1].system) is subspace_rounds.ShareSumInstead
 
 
-def test_a_substitute_has_the_width_that_the_rounds_it_replaces_leave():
+def test_a_substitute_has_the_width_of_the_budget_of_replaced_rounds():
     model = DPGram(1.0)
     plans = alternatives(model._plan(ROWS, KEY))
     left = sum(system.width**-2 for system, *_ in plans["pairs"][EXIT:])
@@ -177,7 +177,7 @@ def test_the_ledger_of_every_run_states_the_cost_of_its_releases(taken):
     spent = sum(event.noise_multiplier**-2 for event in model.ledger_.events.elements())
     assert 0.999 * gaussian_mu(3.0, 1e-6) < math.sqrt(spent) <= gaussian_mu(3.0, 1e-6) * (1 + 1e-12)
     sensitivities = [one.event.replace_sensitivity for one in recorded]
-    # The first mean and pairs have sqrt(2), columns and measurements 2; later means make up for what they replace.
+    # The first mean and pairs have sqrt(2), columns and measurements 2; later means take the costs of replaced rounds.
     for one, sensitivity in zip(recorded, sensitivities, strict=True):
         if type(one.system) in (rounds.ShareSum, rounds.PairSum):
             assert sensitivity == SQRT_2
@@ -188,7 +188,7 @@ def test_the_ledger_of_every_run_states_the_cost_of_its_releases(taken):
 
 
 def test_two_sensitivities_of_one_user_add_up_as_squares():
-    """The control: if all rounds had 2, or all sqrt(2), the figure for a replaced user would be another."""
+    """Check the control: if all rounds had 2, or all sqrt(2), the figure for a replaced user would differ."""
     events = list(run_with("columns")[0].ledger_.events.elements())
     stated, figures = Ledger(1e-6), {}
     for event in events:
@@ -208,7 +208,8 @@ def test_two_sensitivities_of_one_user_add_up_as_squares():
 def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
     model = DPGram(1.0)
     plan = model._plan(ROWS, KEY)
-    twice = [plan[2]._replace(n_rounds=2), plan[-1]]  # two rounds of columns, and a measurement
+    # The plan has two rounds of columns, and a measurement.
+    twice = [plan[2]._replace(n_rounds=2), plan[-1]]
     again = Phase(rounds.ShareSumAgain(plan[0].system.noise, KEY, 0.0), plan[0].state)
     found = substitute(twice, [again], [1.0])[0].system
     expected = substitute([plan[2], plan[3], plan[-1]], [again], [1.0])[0].system
@@ -221,7 +222,7 @@ def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
 
 @pytest.mark.parametrize("kind", [DPGram, DPSubspace])
 def test_no_two_rounds_draw_from_one_stream(kind):
-    """Of a run's columns, its pairs and its three means; and not of the same round under another key."""
+    """Check a run's columns, pairs and three means, and the same round under another key."""
     model = kind(4.0)
     plan = model._plan(interactions_of([{0}], 200), KEY)
     plans = model._alternatives(plan)
@@ -233,12 +234,12 @@ def test_no_two_rounds_draw_from_one_stream(kind):
     for (a, one), (b, other) in itertools.combinations(noise.items(), 2):
         assert unrelated([one], [other]), (a, b)
     first = noise[plan[0].system._purpose]
-    assert not unrelated([first], [first + noise[phases[-1].system._purpose] / 100])  # the control
+    assert not unrelated([first], [first + noise[phases[-1].system._purpose] / 100])  # control
 
 
 @pytest.mark.parametrize("kind", [DPGram, DPSubspace])
-def test_a_node_finds_the_rounds_that_a_run_asks_for(kind):
-    """Rounds are numbered as all that may be asked for are; a run that leaves some out states how many."""
+def test_a_node_has_the_rounds_that_a_run_requests(kind):
+    """Check that rounds are numbered over all alternatives; a run that omits some states how many."""
     model = kind(3.0)
     phases, plans = model._all_phases(ROWS, KEY), model._plans(model._plan(ROWS, KEY))
     assert len(plans) == 5
@@ -260,7 +261,7 @@ def test_a_run_makes_the_rounds_of_its_plan(taken):
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 4.0])
-def test_shards_and_threads_change_nothing(epsilon):
+def test_shards_and_threads_do_not_change_the_model(epsilon):
     data = grouped(600, 40, 1)[0]
     here = DPGram(epsilon).fit(data, key=KEY, n_threads=1)
     there = DPGram(epsilon).fit(data, key=KEY, n_threads=4, engine=LocalEngine(3))
@@ -270,14 +271,14 @@ def test_shards_and_threads_change_nothing(epsilon):
 
 
 def test_the_plan_follows_from_the_noise_of_the_mean(monkeypatch):
-    """The noisier the mean, the more of the budget it takes; the choice reads no rows."""
-    seen, choose = [], measured_model.to_start_with
+    """Check that a noisier mean takes more of the budget, and that the choice reads no rows."""
+    seen, choose = [], measured_model.choose_first_plan
 
     def spy(plans, mean):
         seen.append((mean, choose(plans, mean)))
         return seen[-1][-1]
 
-    monkeypatch.setattr(measured_model, "to_start_with", spy)
+    monkeypatch.setattr(measured_model, "choose_first_plan", spy)
     data = grouped(600, 40, 1)[0]
     for epsilon, start in ((0.05, "mean"), (0.3, "mean, pairs"), (8.0, "pairs")):
         model = DPGram(epsilon).fit(data, key=KEY)
@@ -292,13 +293,14 @@ def test_the_plan_follows_from_the_noise_of_the_mean(monkeypatch):
         assert mean.precision == pytest.approx(plans["pairs"][0].system.width ** -2)
 
 
-def test_the_mean_takes_the_least_that_leaves_it_little_noise():
-    values, plans = np.full(100, 0.1), alternatives(DPGram(1.0)._plan(ROWS, KEY))  # the square is 1
+def test_the_mean_takes_the_minimum_budget_for_little_noise():
+    # The square of this mean is 1.
+    values, plans = np.full(100, 0.1), alternatives(DPGram(1.0)._plan(ROWS, KEY))
     first, more = (precision_of(plans["mean, pairs"][:n]) for n in (1, 2))
     limit = measurement._MAX_MEAN_NOISE
 
     def mean_with(ratio, precision):
-        """A mean whose noise is this part of its square if it has that precision."""
+        """Return a mean whose noise is this part of its square if it has that precision."""
         noise = ratio * precision / first / 100
         return NoisyMean(values * math.sqrt(1 + 100 * noise), math.sqrt(noise), first)
 
@@ -306,6 +308,6 @@ def test_the_mean_takes_the_least_that_leaves_it_little_noise():
         (0.99 * limit, first, "pairs"), (1.01 * limit, first, "mean, pairs"), (0.99 * limit, more, "mean, pairs"),
         (1.01 * limit, more, "mean"),
     ):  # fmt: skip
-        assert plan.to_start_with(plans, mean_with(ratio, precision)) == expected
-    assert plan.to_start_with(plans, NoisyMean(np.zeros(100), 1.0, first)) == "mean"
-    assert plan.to_start_with({"mean": plans["mean"]}, mean_with(0.0, first)) == "mean"
+        assert plan.choose_first_plan(plans, mean_with(ratio, precision)) == expected
+    assert plan.choose_first_plan(plans, NoisyMean(np.zeros(100), 1.0, first)) == "mean"
+    assert plan.choose_first_plan({"mean": plans["mean"]}, mean_with(0.0, first)) == "mean"

@@ -33,13 +33,13 @@ def data():
     return rated(40, 50, 1, user_ids=[f"user {u}" for u in range(40)], item_ids=[f"item {i}" for i in range(50)])
 
 
-def others(n_users, n_items):
+def other_users(n_users, n_items):
     """Return other users, with other items."""
     ids = {"user_ids": [f"B{u}" for u in range(n_users)], "item_ids": [f"thing {i}" for i in range(n_items)]}
     return rated(n_users, n_items, 5, **ids)
 
 
-SHAPES = {"the same shape": others(40, 50), "another shape": others(45, 40)}
+SHAPES = {"the same shape": other_users(40, 50), "another shape": other_users(45, 40)}
 
 
 @pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
@@ -47,7 +47,7 @@ def other(request):
     return request.param
 
 
-def kept_of(model):
+def state_of(model):
     """Return all of a model's state except the costs of failed fits."""
     return {name: value for name, value in vars(model).items() if name not in ("ledger_", "_unfinished_")}
 
@@ -76,7 +76,7 @@ def assert_is_unfitted(model, data):
 
 
 @pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
-def test_what_was_spent_is_what_was_recorded_until_then(model, data):
+def test_the_cost_of_a_failed_fit_is_the_recorded_one(model, data):
     whole, began, counter = Ledger(), Ledger(), Dying(1000)
     new(model).fit(data, key=KEY, ledger=whole, engine=counter)
     if counter.left == 1000:
@@ -97,12 +97,12 @@ def test_the_program_of_the_faults_page(data, tmp_path):
         model.set_params(learning_rate=1e30).fit(data, key=KEY)
     assert raised.value.ledger.epsilon(delta=0) == 250
     model.save(tmp_path / "m.npz")
-    again = load(tmp_path / "m.npz")
-    np.testing.assert_array_equal(again.item_factors_, factors)
-    assert again.ledger_.epsilon(delta=0) == model.ledger_.epsilon(delta=0) == 5250
-    assert any("did not finish" in note for note in again.ledger_.notes)
-    assert again.learning_rate == "auto"
-    assert again.recommend(data.user_ids[:3], 4)[0].tolist() == model.recommend(data.user_ids[:3], 4)[0].tolist()
+    loaded = load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(loaded.item_factors_, factors)
+    assert loaded.ledger_.epsilon(delta=0) == model.ledger_.epsilon(delta=0) == 5250
+    assert any("did not finish" in note for note in loaded.ledger_.notes)
+    assert loaded.learning_rate == "auto"
+    assert loaded.recommend(data.user_ids[:3], 4)[0].tolist() == model.recommend(data.user_ids[:3], 4)[0].tolist()
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_every_fit_is_a_transaction():
 def test_a_fit_that_is_interrupted_anywhere_leaves_the_model_as_it_was(model, data):
     fitted = new(model).fit(data, key=KEY)
     answers = fitted.recommend(data.user_ids, 3)
-    before, cost = kept_of(fitted), fitted.ledger_.events
+    before, cost = state_of(fitted), fitted.ledger_.events
     for share, other in zip((0.0, 0.4, 0.7, 0.2), (*SHAPES.values(),) * 2, strict=True):
         # This fit builds tables and caches.
         new(model).fit(other, key=KEY)
@@ -133,7 +133,7 @@ def test_a_fit_that_is_interrupted_anywhere_leaves_the_model_as_it_was(model, da
         cost = cost + raised.value.ledger.events
         assert fitted.ledger_.events == cost
         assert_is_unfitted(first, other)
-        after = kept_of(fitted)
+        after = state_of(fitted)
         assert after.keys() == before.keys()
         assert all(after[name] is before[name] for name in before)
     for now, then in zip(fitted.recommend(data.user_ids, 3), answers, strict=True):
@@ -141,12 +141,12 @@ def test_a_fit_that_is_interrupted_anywhere_leaves_the_model_as_it_was(model, da
 
 
 @pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
-def test_what_was_spent_stays_on_the_model_and_in_its_file(model, data, other, tmp_path):
+def test_costs_remain_on_the_model_and_in_its_file(model, data, other, tmp_path):
     if isinstance(model, PrivRec) and model.n_rounds == 0:
         pytest.skip("it has no rounds")
     first, second = new(model), new(model).fit(data, key=KEY)
     cost = second.ledger_.events
-    for target, before in ((first, None), (second, kept_of(second))):
+    for target, before in ((first, None), (second, state_of(second))):
         with pytest.raises(StopHereError) as raised:
             target.fit(other, key=KEY, engine=Dying(0))
         spent = raised.value.ledger
@@ -157,7 +157,7 @@ def test_what_was_spent_stays_on_the_model_and_in_its_file(model, data, other, t
             assert target.ledger_.events == cost + spent.events
             target.save(tmp_path / "model")
             assert load(tmp_path / "model").ledger_.events == cost + spent.events
-            assert {name: id(value) for name, value in kept_of(target).items()} == {
+            assert {name: id(value) for name, value in state_of(target).items()} == {
                 name: id(value) for name, value in before.items()
             }
         fresh = new(model).fit(other, key=KEY)
@@ -168,7 +168,7 @@ def test_what_was_spent_stays_on_the_model_and_in_its_file(model, data, other, t
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, DivergenceError, OSError])
-def test_whatever_ends_a_fit_says_what_was_spent(error, data):
+def test_every_failure_of_a_fit_reports_its_cost(error, data):
     model = FMFLDP(n_rounds=4).fit(data, key=KEY)
     with pytest.raises(error) as raised:
         model.fit(data, key=KEY, engine=Dying(2, error))
@@ -176,7 +176,7 @@ def test_whatever_ends_a_fit_says_what_was_spent(error, data):
     assert model.ledger_.epsilon(delta=0) == 1000 + 750
 
 
-def test_two_failures_are_two_costs_and_each_is_told_of_once(data):
+def test_two_failures_are_two_costs_and_each_is_reported_once(data):
     model, spent = FMFLDP(n_rounds=4), []
     for n in (1, 3):
         with pytest.raises(StopHereError) as raised:
@@ -188,7 +188,7 @@ def test_two_failures_are_two_costs_and_each_is_told_of_once(data):
     assert model.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1000 + 1500
 
 
-def test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation(data):
+def test_costs_from_a_seed_make_every_later_ledger_a_simulation(data):
     """Check that the later fit's key is secret while the earlier one's is public."""
     model = FMFLDP(n_rounds=2)
     with pytest.raises(StopHereError):
@@ -201,7 +201,7 @@ def test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation(data):
 
 
 @pytest.mark.parametrize("passed", ["itself", "read from its text", "a copy", "the exception's", "none", "another"])
-def test_a_ledger_that_has_the_cost_is_not_charged_again(passed, data):
+def test_a_ledger_with_the_cost_is_not_charged_twice(passed, data):
     before = FMFLDP(n_rounds=1).fit(data, key=KEY).ledger_  # its cost is 250
     model, ledger = FMFLDP(n_rounds=4), copy.deepcopy(before)
     with pytest.raises(StopHereError) as raised:
@@ -231,15 +231,15 @@ def test_a_ledger_that_was_not_passed_is_left_alone(data):
     assert model.ledger_.epsilon(delta=0) == 750
 
 
-def test_what_was_spent_goes_with_copies_and_pickles(data):
+def test_costs_are_part_of_copies_and_pickles(data):
     model = FMFLDP(n_rounds=4)
     with pytest.raises(StopHereError):
         model.fit(data, key=KEY, engine=Dying(1))
-    for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert again.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1500
+    for copied in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert copied.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1500
 
 
-def test_nothing_was_spent_where_an_argument_is_refused(data):
+def test_a_refused_argument_has_no_cost(data):
     model, ledger = DPGram(8.0), Ledger()
     with pytest.raises(ValueError, match="n_threads") as raised:
         model.fit(data, n_threads=-1, ledger=ledger)
@@ -278,7 +278,7 @@ def test_history_of_another_fit_does_not_stay(data):
     assert not hasattr(model.fit(data, key=KEY), "history_")
 
 
-def test_what_a_caller_has_set_stays(data):
+def test_attributes_set_by_the_caller_remain(data):
     model = FMFLDP(n_rounds=1)
     model.remark = "mine"
     assert model.fit(data, key=KEY).remark == "mine"
@@ -287,7 +287,7 @@ def test_what_a_caller_has_set_stays(data):
 # ---- threads --------------------------------------------------------------------------------------------------------
 
 
-def test_fits_of_one_model_in_two_threads_leave_the_whole_of_one(data, other):
+def test_fits_of_one_model_in_two_threads_leave_one_complete_fit(data, other):
     from concurrent.futures import ThreadPoolExecutor
 
     model = Popularity()
@@ -299,7 +299,7 @@ def test_fits_of_one_model_in_two_threads_leave_the_whole_of_one(data, other):
 
 
 class OwnFit(Popularity):
-    """Model whose `fit` calls that of its parent."""
+    """Model with a `fit` that calls `fit` of its parent."""
 
     def fit(self, interactions, *arguments, **options):
         return super().fit(interactions, *arguments, **options)
@@ -312,7 +312,7 @@ def test_a_subclass_may_call_the_fit_of_its_parent(data):
 
 
 @pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
-def test_what_is_no_engine_is_refused_before_anything_is_spent(model, data):
+def test_other_engines_are_refused_before_any_cost(model, data):
     ledger = Ledger()
     with pytest.raises(TypeError, match="engine must be Engine, got int"):
         new(model).fit(data, key=KEY, ledger=ledger, engine=5)

@@ -17,24 +17,24 @@ def small(kind):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_users_and_items_are_found_by_id():
+def test_users_and_items_are_matched_by_id():
     data = Interactions.from_arrays(["new", "c", "a"], [30, 40, 10])
     users, items = places_before(DATA, data)
-    for ids, old, found in ((data.user_ids, DATA.user_ids, users), (data.item_ids, DATA.item_ids, items)):
-        assert found.tolist() == [list(old).index(one) if one in old else -1 for one in ids]
+    for ids, old, factors in ((data.user_ids, DATA.user_ids, users), (data.item_ids, DATA.item_ids, items)):
+        assert factors.tolist() == [list(old).index(one) if one in old else -1 for one in ids]
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [ImplicitALS, NCF])
-def test_a_loss_of_each_epoch_is_kept_where_it_is_asked_for(kind):
+def test_the_loss_of_each_epoch_is_stored_on_request(kind):
     assert issubclass(kind, EpochBaseline)
     model = small(kind).fit(DATA, key=KEY, track_loss=True)
     assert model.loss_.shape == (2,)
-    again = small(kind).fit(DATA, key=KEY)
-    assert not hasattr(again, "loss_")
-    np.testing.assert_array_equal(again.score_items(["a", "b"]), model.score_items(["a", "b"]))
+    repeated = small(kind).fit(DATA, key=KEY)
+    assert not hasattr(repeated, "loss_")
+    np.testing.assert_array_equal(repeated.score_items(["a", "b"]), model.score_items(["a", "b"]))
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

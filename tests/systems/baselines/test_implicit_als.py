@@ -124,9 +124,9 @@ def test_a_warm_start_keeps_factors_by_id():
     model = ImplicitALS(4, 3, dtype="float64").fit(of(dense, user_ids=users, item_ids=items), key=KEY)
     # The second data set has other users and items, in another order.
     rows, columns = np.r_[39:9:-1], np.r_[19:4:-1]
-    others = of(dense[rows][:, columns], user_ids=[users[n] for n in rows], item_ids=[items[n] for n in columns])
+    other_data = of(dense[rows][:, columns], user_ids=[users[n] for n in rows], item_ids=[items[n] for n in columns])
     start = model.user_factors_[rows], model.item_factors_[columns]
-    by_id, by_hand = (ImplicitALS(4, 2, dtype="float64").fit(others, key=KEY, warm_start=w) for w in (model, start))
+    by_id, by_hand = (ImplicitALS(4, 2, dtype="float64").fit(other_data, key=KEY, warm_start=w) for w in (model, start))
     np.testing.assert_array_equal(by_id.item_factors_, by_hand.item_factors_)
     # Users and items that were absent before start as without a warm start.
     more = of(ratings(3, 25), item_ids=[*items, *(f"new {n}" for n in range(5))])
@@ -156,7 +156,7 @@ def test_weights_and_regularization_may_be_scaled_together():
     np.testing.assert_allclose(ten.loss_, 10 * one.loss_, rtol=1e-9)
 
 
-def test_the_objective_of_rendle_et_al_is_this_one():
+def test_the_objective_equals_that_of_rendle_et_al():
     """Check the model against dense solutions of the printed objective: weight 1 if observed, alpha0 for all."""
     dense = (ratings(20, 12) > 0).astype(float)
     alpha0, ridge, scaling = 0.3, 0.05, 0.7
@@ -168,10 +168,10 @@ def test_the_objective_of_rendle_et_al_is_this_one():
             factors = sides[0] if factors is None else factors
             solved = []
             for row in rows:
-                own = factors[row > 0]
-                amount = ridge * (len(own) + alpha0 * len(factors)) ** scaling
-                matrix = own.T @ own + alpha0 * factors.T @ factors + amount * np.eye(3)
-                solved.append(np.linalg.solve(matrix, own.sum(axis=0)))
+                item_rows = factors[row > 0]
+                amount = ridge * (len(item_rows) + alpha0 * len(factors)) ** scaling
+                matrix = item_rows.T @ item_rows + alpha0 * factors.T @ factors + amount * np.eye(3)
+                solved.append(np.linalg.solve(matrix, item_rows.sum(axis=0)))
             sides.append(np.array(solved))
         theirs = sides[1]
     root = np.sqrt(1 + alpha0)
@@ -201,7 +201,7 @@ def test_scores_are_inner_products_of_factors(people):
     assert not (model.user_factors_[5] == 9).any()
 
 
-def test_the_ledger_claims_nothing():
+def test_the_ledger_claims_no_guarantee():
     events = list(ImplicitALS(3, 2).fit(of(ratings(30, 20)), key=KEY).ledger_.events)
     assert [type(event) for event in events] == [Unprotected]
 
@@ -261,14 +261,14 @@ def test_a_warm_start_of_other_factors_is_refused():
         ImplicitALS(3, 1).fit(data, key=KEY, warm_start=model)
 
 
-def test_a_warm_start_beyond_the_type_is_refused():
+def test_a_warm_start_outside_the_type_is_refused():
     data = of(ratings(30, 20))
     start = np.ones((30, 3)), np.full((20, 3), 1e60)
     with pytest.raises(ValueError, match=r"warm_start's item_factors must be within the range of float32"):
         ImplicitALS(3, 1).fit(data, key=KEY, warm_start=start)
 
 
-def test_values_beyond_the_type_are_refused():
+def test_values_outside_the_type_are_refused():
     dense = ratings(30, 20)
     dense[3, 2] = 1e38
     with pytest.raises(ValueError, match=r"interactions must have values that fit float32 .* got 1e[+]38; scale"):
@@ -295,7 +295,7 @@ def test_threads_do_not_change_a_bit(solver):
 
 
 @pytest.mark.nightly
-def test_it_is_as_good_as_implicit_on_movielens_1m(data_path):
+def test_it_ranks_as_well_as_implicit_on_movielens_1m(data_path):
     """Check that NDCG at equal settings and starts is below implicit's by at most the spread between random starts."""
     implicit_als = pytest.importorskip("implicit.als", reason="implicit is an oracle of this test, no dependency")
     data = datasets.load_movielens(data_path("ml-1m.zip")).binarize()

@@ -34,8 +34,8 @@ def rows_of(data):
 
 def all_scores(model, data):
     users, items = np.indices(data.shape)
-    found = model.score(data.user_ids[users.ravel()], data.item_ids[items.ravel()])
-    return found.reshape(data.shape)
+    scores = model.score(data.user_ids[users.ravel()], data.item_ids[items.ravel()])
+    return scores.reshape(data.shape)
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_item_knn_equals_naive_twin(data, n_neighbors, shrinkage):
 
 @pytest.mark.ignores_values
 @given(data=counted(), regularization=st.sampled_from([0.1, 3.0]))
-def test_ease_equals_one_regression_an_item(data, regularization):
+def test_ease_equals_one_regression_for_each_item(data, regularization):
     model = EASE(regularization).fit(data)
     np.testing.assert_allclose(
         all_scores(model, data), naive.ease(rows_of(data), data.n_items, regularization), rtol=1e-8, atol=1e-10
@@ -87,19 +87,19 @@ def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
     data=counted(), n_neighbors=st.integers(1, 8), cells=st.sampled_from([1, 9, 20]), filled=st.sampled_from([0, 99])
 )
 def test_neither_blocks_of_items_nor_how_they_are_sorted_change_a_neighbor(data, n_neighbors, cells, filled):
-    found = []
+    neighbors = []
     for block, share in ((2**23, 0), (cells, filled)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", block)
             patch.setattr("fastfedrec.systems.baselines.item_models._SORTED_PAIRS", block)
             patch.setattr("fastfedrec.systems.baselines.item_models._MAX_DENSITY", share)
-            found.append(ItemKNN(n_neighbors).fit(data))
+            neighbors.append(ItemKNN(n_neighbors).fit(data))
     for name in ("neighbor_items_", "neighbor_similarities_", "item_counts_"):
-        np.testing.assert_array_equal(*(getattr(model, name) for model in found), strict=True)
+        np.testing.assert_array_equal(*(getattr(model, name) for model in neighbors), strict=True)
 
 
 @pytest.mark.ignores_values
-def test_items_that_few_have_have_neighbors_as_the_twin_says():
+def test_neighbors_of_rare_items_equal_naive_twin():
     rng = np.random.default_rng(2)
     data = Interactions.from_arrays(np.repeat(np.arange(40), 2), rng.integers(0, 60, 80), item_ids=range(60))
     assert (np.diff(data.indptr) ** 2).sum() < 60**2 / 8
@@ -110,7 +110,7 @@ def test_items_that_few_have_have_neighbors_as_the_twin_says():
 
 @pytest.mark.ignores_values
 @pytest.mark.parametrize("n_items", [60, 1_000_000])
-def test_what_no_user_has_costs_item_knn_nothing(n_items):
+def test_items_without_users_cost_item_knn_no_memory(n_items):
     rng = np.random.default_rng(2)
     few = Interactions.from_arrays(np.repeat(np.arange(40), 2), rng.integers(0, 60, 80), item_ids=range(60))
     data = few._replace(item_ids=np.arange(n_items))
@@ -120,10 +120,10 @@ def test_what_no_user_has_costs_item_knn_nothing(n_items):
     np.testing.assert_array_equal(model.neighbor_similarities_[:60], expected.neighbor_similarities_)
     assert not model.neighbor_similarities_[60:].any()
     assert not (model.neighbor_items_ == np.arange(n_items)[:, None]).any()
-    found, scores = model.recommend([3, 5], n=4)
-    wanted = expected.recommend([3, 5], n=4)
-    np.testing.assert_array_equal(scores, wanted[1])
-    np.testing.assert_array_equal(found[scores > 0], wanted[0][scores > 0])
+    items, scores = model.recommend([3, 5], n=4)
+    expected_items = expected.recommend([3, 5], n=4)
+    np.testing.assert_array_equal(scores, expected_items[1])
+    np.testing.assert_array_equal(items[scores > 0], expected_items[0][scores > 0])
 
 
 @pytest.mark.ignores_values
@@ -136,7 +136,7 @@ def test_item_knn_refuses_neighbors_that_memory_does_not_hold(monkeypatch):
 
 
 @pytest.mark.ignores_values
-def test_neighbors_are_turned_once_for_all_that_serve_by_them(monkeypatch):
+def test_neighbors_are_transposed_once_for_all_served_models(monkeypatch):
     rng = np.random.default_rng(2)
     data = Interactions.from_arrays(np.repeat(np.arange(40), 5), rng.integers(0, 60, 200))
     model, n_before = ItemKNN(9).fit(data), len(_neighbors._tables)
@@ -185,21 +185,21 @@ def test_items_that_ease_does_not_fit_are_not_recommended_and_rank_last(tmp_path
         assert 0 < is_known.sum() < len(is_known)
 
 
-def test_ease_says_so_where_regularization_is_lost_in_rounding():
+def test_ease_reports_regularization_that_is_lost_in_rounding():
     # One user has both items.
     data = Interactions.from_arrays([0, 0], [5, 6])
     with pytest.raises(ValueError, match="regularization must be larger: column 2 of"):
         EASE(1e-300).fit(data)
 
 
-def test_own_history_never_puts_a_popular_item_before_an_own_one():
+def test_own_history_ranks_the_users_items_before_popular_ones():
     data = Interactions.from_arrays([1] * 3 + [2] * 2 + [3, 4, 5], [7, 8, 9, 7, 8, 7, 7, 5], [9, 1, 1, 1, 1, 1, 1, 1])
     items, scores = OwnHistory().fit(data).recommend([5, 2], n=4, filter_seen=False)
     assert items.tolist() == [[5, 7, 8, 9], [7, 8, 5, 9]]
     assert (scores[0] >= 1).tolist() == [True, False, False, False]
 
 
-def test_the_ledger_claims_nothing():
+def test_the_ledger_claims_no_guarantee():
     data = Interactions.from_arrays([1, 1, 2], [10, 30, 10])
     for model in (OwnHistory(), ItemKNN(), EASE()):
         events = list(model.fit(data, key=Key.from_seed(1)).ledger_.events)
@@ -232,10 +232,10 @@ def test_bad_arguments(make, message):
 def test_models_beat_popularity_on_movielens_1m(data_path):
     data = datasets.load_movielens(data_path("ml-1m.zip")).binarize(3)
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
-    found = {}
+    ndcg = {}
     for model in (Popularity(), ItemKNN(), EASE()):
         model.fit(train)
         result = evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99), key=Key.from_seed(1))
-        found[type(model).__name__] = result["hr@10"]
-    assert found["ItemKNN"] > found["Popularity"] + 0.15
-    assert found["EASE"] > found["ItemKNN"]
+        ndcg[type(model).__name__] = result["hr@10"]
+    assert ndcg["ItemKNN"] > ndcg["Popularity"] + 0.15
+    assert ndcg["EASE"] > ndcg["ItemKNN"]

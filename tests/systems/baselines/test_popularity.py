@@ -69,13 +69,13 @@ def test_central_counts_equal_naive_twin(data, max_items, seed):
 def test_local_estimates_equal_naive_twin(data, n_reports, seed):
     key = Key.from_seed(seed)
     channel = BinaryResponse(split_epsilon(3.0, n_reports))
-    sums, asked = naive.sampled_answers(
+    sums, sampled = naive.sampled_answers(
         rows_of(data), data.n_items, data.global_user_ids, key, "dp_popularity.reports", channel.span + 2**63, n_reports
     )
-    expected = naive.estimated_users(sums, asked, data.n_users, channel.decoder)
+    expected = naive.estimated_users(sums, sampled, data.n_users, channel.decoder)
     model = DPPopularity(3.0, trust="local", n_reports=n_reports).fit(data, key=key)
     np.testing.assert_allclose(model.item_counts_, expected, rtol=1e-12, atol=1e-12 * data.n_users * channel.decoder)
-    assert all(count == 0 for count, n in zip(model.item_counts_, asked, strict=True) if n == 0)
+    assert all(count == 0 for count, n in zip(model.item_counts_, sampled, strict=True) if n == 0)
 
 
 @given(data=interactions(), seed=st.integers(0, 99))
@@ -111,15 +111,15 @@ def test_no_user_adds_more_than_max_items(data, max_items, seed):
 
     whole = counts(data)
     for user, length in enumerate(data.interactions_per_user()):
-        others = np.delete(np.arange(data.n_users), user)
-        difference = whole - counts(data.select_users(others))
+        other_rows = np.delete(np.arange(data.n_users), user)
+        difference = whole - counts(data.select_users(other_rows))
         assert difference.min() >= 0
         assert difference.sum() == min(length, max_items)
     np.testing.assert_array_equal(whole, sum(counts(shard) for shard in data.shard(3)))
 
 
 @given(epsilon=st.floats(1e-2, 1e4), n_reports=st.integers(1, 2000))
-def test_reports_together_cost_at_most_epsilon(epsilon, n_reports):
+def test_all_reports_cost_at_most_epsilon(epsilon, n_reports):
     share = Fraction(split_epsilon(epsilon, n_reports))
     assert share * n_reports <= Fraction(epsilon)
     assert share * n_reports > Fraction(epsilon) * (1 - Fraction(1, 2**50))
@@ -130,7 +130,7 @@ def test_reports_together_cost_at_most_epsilon(epsilon, n_reports):
 
 
 @given(epsilon=st.floats(1e-2, 500))
-def test_auto_n_reports_has_the_least_worst_case_variance(epsilon):
+def test_auto_n_reports_minimizes_the_worst_case_variance(epsilon):
     def variance(n):
         return 1 / (n * math.tanh(epsilon / n / 2) ** 2)
 
@@ -138,7 +138,7 @@ def test_auto_n_reports_has_the_least_worst_case_variance(epsilon):
 
 
 @pytest.mark.parametrize(("epsilon", "n"), [(5e-324, 1), (1e-300, 1), (1e-9, 1), (1e17, 2**24), (1e308, 2**24)])
-def test_reports_of_budgets_beyond_any_use(epsilon, n):
+def test_reports_of_extreme_budgets(epsilon, n):
     assert best_n_reports(epsilon) == n
 
 
@@ -148,7 +148,7 @@ def test_best_report_epsilon_is_a_root_and_a_minimum():
     assert cost[1] < min(cost[0], cost[2])
 
 
-def test_ledgers_say_what_holds(data):
+def test_ledgers_state_the_guarantees(data):
     key = Key.from_seed(1)
     assert Random().fit(data, key=key).ledger_.epsilon() == 0
     assert list(Popularity().fit(data).ledger_.events) == [Unprotected("exact item counts")]
@@ -176,16 +176,18 @@ def test_ledger_of_several_fits_adds_up(data):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_a_score_does_not_depend_on_what_else_is_asked(model, data, monkeypatch):
+def test_a_score_does_not_depend_on_other_pairs_of_the_call(model, data, monkeypatch):
     model.fit(data, key=Key.from_seed(3))
     users, items = np.divmod(np.arange(data.n_users * data.n_items), data.n_items)
     order = np.random.default_rng(1).permutation(len(users))
-    together = model.score(users[order], items[order])
-    np.testing.assert_array_equal(together, model._score_block(users[order])[np.arange(len(order)), items[order]])
-    assert together[7] == model.score(users[order[7:8]], items[order[7:8]])[0]
+    shuffled_scores = model.score(users[order], items[order])
+    np.testing.assert_array_equal(
+        shuffled_scores, model._score_block(users[order])[np.arange(len(order)), items[order]]
+    )
+    assert shuffled_scores[7] == model.score(users[order[7:8]], items[order[7:8]])[0]
     # A block has 2 users.
     monkeypatch.setattr("fastfedrec.systems._answers._PAIR_CELLS", 70)
-    np.testing.assert_array_equal(model.score(users[order], items[order]), together)
+    np.testing.assert_array_equal(model.score(users[order], items[order]), shuffled_scores)
     assert model.score([], []).shape == (0,)
 
 
@@ -221,11 +223,11 @@ def test_bad_parameters_are_refused_at_once_and_in_fit(arguments, error, message
         model.fit(data)
 
 
-def test_nobodys_data_are_refused_where_data_matter():
-    nobody = Interactions.from_scipy(scipy.sparse.csr_array((3, 3)))
+def test_data_without_interactions_are_refused_if_data_matter():
+    empty = Interactions.from_scipy(scipy.sparse.csr_array((3, 3)))
     with pytest.raises(ValueError, match="interactions must not be empty"):
-        Popularity().fit(nobody)
-    assert Random().fit(nobody).score_items([0]).shape == (1, 3)
+        Popularity().fit(empty)
+    assert Random().fit(empty).score_items([0]).shape == (1, 3)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

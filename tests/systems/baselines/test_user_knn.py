@@ -74,21 +74,21 @@ def test_memory_does_not_grow_with_the_square_of_the_users(monkeypatch):
     assert peak < 2500**2
 
 
-def test_the_nearest_come_first_and_nobody_is_its_own():
+def test_neighbors_are_sorted_and_exclude_the_user():
     data = datasets.generate_implicit(60, 40, key=KEY)
     model = UserKNN(59).fit(data, key=KEY)
     assert (np.diff(model.user_similarities_, axis=1) <= 0).all()
-    others = [[v for v in range(60) if v != u] for u in range(60)]
-    np.testing.assert_array_equal(np.sort(model.user_neighbors_, axis=1), others)
+    other_users = [[v for v in range(60) if v != u] for u in range(60)]
+    np.testing.assert_array_equal(np.sort(model.user_neighbors_, axis=1), other_users)
 
 
-def test_a_file_without_users_holds_nobodys_neighbors(tmp_path):
+def test_a_file_without_users_holds_no_neighbors(tmp_path):
     data = datasets.generate_implicit(60, 40, key=KEY)
     UserKNN(5).fit(data, key=KEY).save(tmp_path / "model", include_users=False)
     assert load(tmp_path / "model").user_neighbors_.shape == (0, 5)
 
 
-def test_the_ledger_claims_nothing():
+def test_the_ledger_claims_no_guarantee():
     events = list(UserKNN(5).fit(held(9, 5, 1).binarize(), key=KEY).ledger_.events)
     assert [type(event) for event in events] == [Unprotected]
 

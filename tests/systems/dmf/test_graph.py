@@ -23,22 +23,22 @@ graphs = st.integers(1, 6).flatmap(
 @settings(max_examples=25)
 @given(graph=graphs, walk_length=st.integers(0, 4))
 def test_walks_are_those_of_chances_step_by_step(graph, walk_length):
-    found = walk_weights(check_graph(graph, len(graph)), walk_length)
+    weights = walk_weights(check_graph(graph, len(graph)), walk_length)
     dense = np.array(graph, dtype=float)
     np.fill_diagonal(dense, 0)
-    np.testing.assert_allclose(found.toarray(), naive.walks(dense, walk_length), atol=1e-12)
+    np.testing.assert_allclose(weights.toarray(), naive.walks(dense, walk_length), atol=1e-12)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_each_length_of_walks_weighs_as_much_as_whom_it_reaches():
+def test_each_walk_length_has_the_weight_of_the_users_it_reaches():
     weights = walk_weights(draw_graph(np.arange(50, dtype=np.uint64), 3, KEY), 1)
     np.testing.assert_allclose(weights.sum(axis=1), np.diff(weights.indptr))
     assert not weights.diagonal().any()
 
 
-def test_nobody_draws_himself_and_one_user_has_nobody():
+def test_no_user_draws_itself_and_a_single_user_has_no_neighbour():
     for n in (1, 2, 40):
         graph = draw_graph(np.arange(n, dtype=np.uint64), 3, KEY)
         assert not graph.diagonal().any()

@@ -52,15 +52,15 @@ def test_factors_are_those_of_one_user_after_another(seed, n_users, n_items, n_f
         rows, n_items, x, p, graph, 2, key, n_negatives=n_negatives, rate=0.1, of_users=0.02, of_global=0.03,
         of_local=0.5, walk_length=walk_length,
     )  # fmt: skip
-    for found, expected in ((model._user_factors, x), (model._item_factors, np.stack([p, q], axis=2))):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for factors, expected in ((model._user_factors, x), (model._item_factors, np.stack([p, q], axis=2))):
+        np.testing.assert_allclose(factors, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(model.user_scores_, np.einsum("uf,uif->ui", x, p + q), rtol=1e-4, atol=1e-5)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_users_who_send_nobody_anything_learn_alone():
+def test_users_without_messages_learn_alone():
     """Check that without an edge and without a step, a user's model depends on its own row alone."""
     data = data_of()
     lonely = DMF(walk_length=0, **SMALL).fit(data, key=KEY)
@@ -72,7 +72,7 @@ def test_users_who_send_nobody_anything_learn_alone():
     assert (DMF(**SMALL).fit(data, key=KEY).user_scores_ != lonely.user_scores_).any()
 
 
-def test_what_a_user_has_reaches_those_whom_its_walks_reach_and_no_others():
+def test_a_users_items_change_only_users_within_its_walks():
     """Check on a line 0 - 1 - 2 - 3 with walks of two steps that one more item of user 0 changes users 1 and 2 only."""
     dense = (np.random.default_rng(1).random((4, 12)) < 0.4).astype(float)
     dense[0, 0], changed = 0, dense.copy()
@@ -89,24 +89,24 @@ def test_what_a_user_has_reaches_those_whom_its_walks_reach_and_no_others():
     np.testing.assert_array_equal(before._walks.toarray(), np.eye(4, k=1) + np.eye(4, k=2))
 
 
-def test_local_factors_hear_nobody():
+def test_local_factors_do_not_depend_on_other_users():
     data = data_of()
     model = DMF(n_factors=3, n_rounds=1).fit(data, key=KEY)
-    alone = DMF(n_factors=3, n_rounds=1, walk_length=0).fit(data, key=KEY)
-    np.testing.assert_array_equal(model._item_factors[:, :, 1], alone._item_factors[:, :, 1])
-    assert (model._item_factors[:, :, 0] != alone._item_factors[:, :, 0]).any()
+    local_model = DMF(n_factors=3, n_rounds=1, walk_length=0).fit(data, key=KEY)
+    np.testing.assert_array_equal(model._item_factors[:, :, 1], local_model._item_factors[:, :, 1])
+    assert (model._item_factors[:, :, 0] != local_model._item_factors[:, :, 0]).any()
 
 
-def test_the_ledger_promises_nothing_and_says_what_a_neighbour_learns():
+def test_the_ledger_claims_no_guarantee_and_states_the_view_of_a_neighbour():
     data = data_of()
     model = DMF(**SMALL).fit(data, key=KEY, record_views=[0, 1])
     assert list(model.ledger_.events) == [Unprotected("each user's gradients of items, sent to other users")]
-    told = model.ledger_.summary()
-    assert "SIMULATION" in told
+    summary = model.ledger_.summary()
+    assert "SIMULATION" in summary
     n_heard = np.diff(model._walks.indptr)
-    assert f"no server: a user is heard by {n_heard.mean():.1f} others, and at most {n_heard.max()}" in told
-    assert told.count("not protected, by experiment: a neighbour, gradients of one round") == 2
-    assert "by experiment: a neighbour, intersection of 2 rounds" in told
+    assert f"no server: a user is heard by {n_heard.mean():.1f} others, and at most {n_heard.max()}" in summary
+    assert summary.count("not protected, by experiment: a neighbour, gradients of one round") == 2
+    assert "by experiment: a neighbour, intersection of 2 rounds" in summary
     silent = DMF(**SMALL).fit(data, key=KEY).ledger_.summary()
     assert "by experiment" not in silent
     assert "not protected: a neighbour sees" in silent
@@ -115,10 +115,10 @@ def test_the_ledger_promises_nothing_and_says_what_a_neighbour_learns():
 def test_saved_and_loaded(tmp_path):
     model = DMF(**SMALL).fit(data_of(), key=KEY)
     model.save(tmp_path / "model.npz")
-    again = load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(again.score_items(np.arange(30)), model.user_scores_)
+    loaded = load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.score_items(np.arange(30)), model.user_scores_)
     with pytest.raises(TypeError, match="DMF serves only the users"):
-        again.with_users(data_of())
+        loaded.with_users(data_of())
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -50,16 +50,16 @@ rows_of_items = st.lists(st.sets(st.integers(0, N_ITEMS - 1)), min_size=1, max_s
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_sums_of_least_squares_are_those_of_loops():
+def test_sums_of_least_squares_equal_those_of_loops():
     rows, state = [{0, 1, 4}, {2}, set(), {0, 5, 6}], a_state([5, 1, 2, 0, 9, 3, 3])
     system = systems()[2]
-    found = sums_of(system, rows, state)
+    sums_by_name = sums_of(system, rows, state)
     solved = als.solve_users(interactions(rows), state.item_factors, regularization=0.5, confidence_weight=3.0)
     products, everybody = np.zeros((N_ITEMS, 6), dtype=np.int64), np.zeros(6, dtype=np.int64)
     sums = np.zeros((N_ITEMS, N_FACTORS), dtype=np.int64)
     # These are the two rarest items; among equally rare items, the first ones.
-    kept = [{1, 0}, {2}, set(), {5, 6}]
-    for row, factors in zip(kept, solved, strict=True):
+    selected = [{1, 0}, {2}, set(), {5, 6}]
+    for row, factors in zip(selected, solved, strict=True):
         whole = np.trunc(factors * (SCALE * (1 - 2.0**-40)) / max(1.0, math.sqrt(sum(f * f for f in factors))))
         x = [int(f) for f in whole]
         pairs = [x[i] * x[j] for i in range(3) for j in range(i, 3)]
@@ -68,9 +68,9 @@ def test_sums_of_least_squares_are_those_of_loops():
             products[item] += pairs
             sums[item] += [SCALE * f for f in x]
     # The norm's last digit may differ.
-    np.testing.assert_allclose(found["item_sums"], sums, atol=2 * SCALE)
-    np.testing.assert_allclose(found["item_products"], products, atol=2 * SCALE)
-    np.testing.assert_allclose(found["all_products"], everybody, atol=2 * SCALE)
+    np.testing.assert_allclose(sums_by_name["item_sums"], sums, atol=2 * SCALE)
+    np.testing.assert_allclose(sums_by_name["item_products"], products, atol=2 * SCALE)
+    np.testing.assert_allclose(sums_by_name["all_products"], everybody, atol=2 * SCALE)
     assert (np.abs(sums).sum(axis=1) > UNIT / 2).tolist() == [True, True, True, False, False, True, True]
 
 
@@ -78,22 +78,22 @@ def test_sums_of_least_squares_are_those_of_loops():
 def test_sums_by_item_are_those_of_loops(rows, n_factors, has_products, seed):
     values = np.random.default_rng(seed).integers(-SCALE, SCALE, size=(len(rows), n_factors))
     n_products = n_factors * (n_factors + 1) // 2
-    found = rounds.sum_by_item(interactions(rows), values, n_products * has_products, 2)
+    sums_of_items = rounds.sum_by_item(interactions(rows), values, n_products * has_products, 2)
     sums, products = naive.sum_by_item(rows, values.tolist(), N_ITEMS)
-    assert found[0].tolist() == [[SCALE * x for x in row] for row in sums]
-    assert found[1].tolist() == (products if has_products else [[]] * N_ITEMS)
+    assert sums_of_items[0].tolist() == [[SCALE * x for x in row] for row in sums]
+    assert sums_of_items[1].tolist() == (products if has_products else [[]] * N_ITEMS)
     everybody = naive.sum_by_item([{0}] * len(rows), values.tolist(), 1)[1][0]
     assert rounds._sum_products(values, n_products).tolist() == everybody
 
 
 def test_sums_of_the_start_and_of_counts():
     rows, state = [{0, 1, 4}, {2}, {0, 1}], a_state([5, 1, 2, 0, 9, 3, 3])
-    found = sums_of(systems()[1], rows, state)["item_projections"]
+    projections = sums_of(systems()[1], rows, state)["item_projections"]
     expected = np.zeros((N_ITEMS, N_FACTORS))
     for row in ({0, 1}, {2}, {0, 1}):
-        own = state.item_factors[sorted(row)].sum(axis=0)
-        expected[sorted(row)] += own / max(1, np.linalg.norm(own))
-    np.testing.assert_allclose(found / UNIT, expected, atol=3 / SCALE)
+        row_sum = state.item_factors[sorted(row)].sum(axis=0)
+        expected[sorted(row)] += row_sum / max(1, np.linalg.norm(row_sum))
+    np.testing.assert_allclose(projections / UNIT, expected, atol=3 / SCALE)
     counts = sums_of(systems()[0], rows, state)["item_counts"]
     assert counts.sum() == 5 * UNIT
     assert set(counts / UNIT) <= {0, 1, 2, 3}
@@ -104,8 +104,8 @@ def test_the_server_solves_the_normal_equations():
     rng = np.random.default_rng(1)
     factors = rng.normal(size=(40, N_FACTORS)) / 3
     has = rng.random((40, N_ITEMS)) < 0.5
-    left, right = np.triu_indices(N_FACTORS)
-    products = factors[:, left] * factors[:, right]
+    rows_of_pairs, right = np.triu_indices(N_FACTORS)
+    products = factors[:, rows_of_pairs] * factors[:, right]
     learned = system._learn(
         state,
         {
@@ -123,10 +123,10 @@ def test_the_server_solves_the_normal_equations():
 
 @given(rows_of_items, st.lists(st.sampled_from([-1.5, 0.5, 1.0, 2.0, 7.0]), min_size=N_ITEMS, max_size=N_ITEMS))
 @example([{0, 1, 2, 3}], list(range(1, N_ITEMS + 1)))  # the items are already sorted
-def test_the_rarest_items_are_kept_and_of_equally_rare_ones_the_first(rows, counts):
-    kept = rounds.select_items(a_state(counts), interactions(rows), 2, KEY)
-    found = [kept.indices[start:end].tolist() for start, end in itertools.pairwise(kept.indptr)]
-    assert found == [sorted(sorted(row, key=lambda item: (counts[item], item))[:2]) for row in rows]
+def test_the_rarest_items_are_selected_and_the_first_of_equally_rare_ones(rows, counts):
+    selection = rounds.select_items(a_state(counts), interactions(rows), 2, KEY)
+    selected_items = [selection.indices[start:end].tolist() for start, end in itertools.pairwise(selection.indptr)]
+    assert selected_items == [sorted(sorted(row, key=lambda item: (counts[item], item))[:2]) for row in rows]
 
 
 def test_with_hardly_any_noise_it_finds_the_groups():
@@ -137,9 +137,11 @@ def test_with_hardly_any_noise_it_finds_the_groups():
     data = Interactions.from_arrays(*np.nonzero(has))
     model = DPALS(16.0, n_factors=2, max_items=20).fit(data, key=KEY)
     scores = model._score_block(np.arange(2000))
-    own = np.where((group == 0)[:, None], scores[:, 1:10].mean(axis=1)[:, None], scores[:, 10:].mean(axis=1)[:, None])
+    group_scores = np.where(
+        (group == 0)[:, None], scores[:, 1:10].mean(axis=1)[:, None], scores[:, 10:].mean(axis=1)[:, None]
+    )
     other = np.where((group == 1)[:, None], scores[:, 1:10].mean(axis=1)[:, None], scores[:, 10:].mean(axis=1)[:, None])
-    assert (own > other).mean() > 0.95
+    assert (group_scores > other).mean() > 0.95
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -164,14 +166,14 @@ def test_a_row_that_no_norm_bounds_is_zero(wrong):
 
 @settings(deadline=None, max_examples=50)
 @given(rows=rows_of_items, counts=st.lists(st.integers(0, 4), min_size=N_ITEMS, max_size=N_ITEMS))
-def test_one_user_changes_the_sums_by_its_own_part_and_within_the_sensitivity(rows, counts):
+def test_one_user_changes_the_sums_by_its_contribution_within_the_sensitivity(rows, counts):
     for system in systems():
         with_user, without = (sums_of(system, part, a_state(counts)) for part in (rows, [set(), *rows[1:]]))
-        alone = sums_of(system, rows[:1], a_state(counts))
+        single = sums_of(system, rows[:1], a_state(counts))
         for name, noise in system.noises.items():
-            own = with_user[name] - without[name]
-            np.testing.assert_array_equal(own, alone[name])
-            assert sum(int(x) ** 2 for x in own.ravel()) <= noise.sensitivity**2
+            contribution = with_user[name] - without[name]
+            np.testing.assert_array_equal(contribution, single[name])
+            assert sum(int(x) ** 2 for x in contribution.ravel()) <= noise.sensitivity**2
 
 
 def test_the_sensitivities_are_no_larger_than_needed():
@@ -181,16 +183,16 @@ def test_the_sensitivities_are_no_larger_than_needed():
     assert squares.noises["all_products"].sensitivity == pytest.approx(UNIT, rel=1e-9)
     # A user with one large factor reaches the sensitivities up to rounding.
     state = dataclasses.replace(a_state(), item_factors=np.eye(N_ITEMS, N_FACTORS) * 0.3)
-    own = sums_of(squares, [{0, 3}], state)
+    contribution = sums_of(squares, [{0, 3}], state)
     for name, noise in squares.noises.items():
-        reached = math.sqrt(sum(int(x) ** 2 for x in own[name].ravel()))
+        reached = math.sqrt(sum(int(x) ** 2 for x in contribution[name].ravel()))
         assert reached > float(noise.sensitivity) * 0.99, name
 
 
 def test_a_rounds_event_is_that_of_all_its_noises():
     system = systems()[2]
-    each = [noise.gaussian.noise_multiplier(noise.sensitivity) for noise in system.noises.values()]
-    assert [1 / m for m in each] == pytest.approx([0.1, 0.5, 0.8], rel=1e-6)
+    multipliers = [noise.gaussian.noise_multiplier(noise.sensitivity) for noise in system.noises.values()]
+    assert [1 / m for m in multipliers] == pytest.approx([0.1, 0.5, 0.8], rel=1e-6)
     event = system.round_event(10)
     assert event.noise_multiplier <= (0.01 + 0.25 + 0.64) ** -0.5 * (1 + 1e-6)
     assert event.noise_multiplier == pytest.approx((0.01 + 0.25 + 0.64) ** -0.5, rel=1e-6)
@@ -198,7 +200,7 @@ def test_a_rounds_event_is_that_of_all_its_noises():
     assert event.distance >= draws * float(min(noise.gaussian.distance for noise in system.noises.values()))
 
 
-def test_the_rules_refuse_what_so_many_users_cannot_send():
+def test_the_rules_refuse_sums_that_this_number_of_users_cannot_send():
     for system in systems():
         state = a_state()
         update = system.local_round(state, interactions([{0, 1}, {2}]), KEY, 0)
@@ -209,7 +211,7 @@ def test_the_rules_refuse_what_so_many_users_cannot_send():
             assert accepted[name].violation(array + 3 * UNIT) is not None
 
 
-def test_a_user_without_items_is_served_what_is_popular():
+def test_a_user_without_items_is_served_popular_items():
     data = datasets.generate_implicit(100, 60, key=KEY)
     matrix = data.to_scipy().tolil()
     matrix[3] = 0
@@ -225,9 +227,9 @@ def test_traffic_and_repeated_fits():
     first, start, squares = (model.communication_.rounds[i] for i in range(3))
     assert (first.upload, start.upload) == (8 * 60, 8 * 120)
     assert squares.upload == 8 * (3 + 60 * 3 + 60 * 2)
-    again = DPALS(4.0, n_factors=2).fit(data, key=Key.from_seed(2), ledger=model.ledger_)
-    np.testing.assert_array_equal(model.item_factors_, again.item_factors_)
-    assert sum(again.ledger_.events.values()) == 8
+    second = DPALS(4.0, n_factors=2).fit(data, key=Key.from_seed(2), ledger=model.ledger_)
+    np.testing.assert_array_equal(model.item_factors_, second.item_factors_)
+    assert sum(second.ledger_.events.values()) == 8
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -268,16 +270,16 @@ def test_bad_fits():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
-def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm, stddev, holds):
-    # The audited release is that of one item's sums.
+def test_audit_stays_within_the_claim_and_detects_a_wrong_norm_or_noise(norm, stddev, holds):
+    # One item's sums are the audited release.
     state = dataclasses.replace(a_state(), item_factors=np.eye(N_ITEMS, N_FACTORS) * 0.3)
     system = LeastSquaresRound((0.1, 0.5, 1.0), *SHAPE, **OPTIONS)
-    own = sums_of(system, [{0, 3}], state)["item_sums"].ravel()
+    contribution = sums_of(system, [{0, 3}], state)["item_sums"].ravel()
     sensitivity = system.noises["item_sums"].sensitivity
     gaussian = type(system.noises["item_sums"].gaussian)(sensitivity * Fraction(stddev))
-    found = mu_found(own, gaussian, float(sensitivity), norm)
-    assert (found <= 1.0) == holds
-    assert found > 0.94
+    mu = mu_found(contribution, gaussian, float(sensitivity), norm)
+    assert (mu <= 1.0) == holds
+    assert mu > 0.94
 
 
 @pytest.mark.nightly

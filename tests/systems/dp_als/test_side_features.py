@@ -21,9 +21,9 @@ def side_of(table, weight):
 def a_form(seed=0):
     rng = np.random.default_rng(seed)
     roots = rng.normal(size=(N_ITEMS, N_FACTORS, N_FACTORS))
-    left = roots @ roots.transpose(0, 2, 1) + np.eye(N_FACTORS)
+    matrices = roots @ roots.transpose(0, 2, 1) + np.eye(N_FACTORS)
     right = rng.normal(size=(N_ITEMS, N_FACTORS))
-    return np.linalg.solve(left, right[:, :, None])[:, :, 0], left, right
+    return np.linalg.solve(matrices, right[:, :, None])[:, :, 0], matrices, right
 
 
 KINDS = {"kind": ["a", "b", "c"] * 4, "year": [*range(1990, 2000), None, None]}
@@ -43,9 +43,9 @@ def groups(n_users=3000, n_items=300, n_groups=6, seed=2):
 
 @pytest.mark.parametrize("table", [KINDS, PARTLY])
 def test_the_alternation_is_that_of_loops(table):
-    side, (factors, left, right), ridge = side_of(table, 0.7), a_form(), 2.5
+    side, (factors, matrices, right), ridge = side_of(table, 0.7), a_form(), 2.5
     dense, known = side.rows.toarray(), np.flatnonzero(np.diff(side.rows.indptr))
-    found = side.factorize(factors, left, right, ridge)
+    solution = side.factorize(factors, matrices, right, ridge)
     expected, weight = factors.copy(), None
     for _ in range(module._N_ALTERNATIONS):
         gram = sum(np.outer(expected[i], expected[i]) for i in known)
@@ -55,9 +55,9 @@ def test_the_alternation_is_that_of_loops(table):
         weight = 0.7 * ridge * N_FACTORS / np.trace(curvature) if weight is None else weight
         for i in known:
             of_features = sum(x * column for x, column in zip(dense[i], columns, strict=True))
-            expected[i] = np.linalg.solve(left[i] + weight * curvature, right[i] + weight * of_features)
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
-    assert np.abs(found[known] - factors[known]).max() > 0.1
+            expected[i] = np.linalg.solve(matrices[i] + weight * curvature, right[i] + weight * of_features)
+    np.testing.assert_allclose(solution, expected, rtol=1e-8)
+    assert np.abs(solution[known] - factors[known]).max() > 0.1
 
 
 def test_columns_side_by_side_have_norm_1_and_unknown_items_zeros():
@@ -69,22 +69,26 @@ def test_columns_side_by_side_have_norm_1_and_unknown_items_zeros():
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_items_without_features_and_a_weight_of_0_change_nothing():
-    factors, left, right = a_form()
-    np.testing.assert_allclose(side_of(PARTLY, 5.0).factorize(factors, left, right, 1.0)[8:], factors[8:], rtol=1e-12)
-    np.testing.assert_allclose(side_of(KINDS, 0.0).factorize(factors, left, right, 1.0), factors, rtol=1e-12)
-    nothing = side_of(KINDS, 1.0).factorize(np.zeros_like(factors), left, right, 1.0)
+def test_items_without_features_and_a_weight_of_0_have_no_effect():
+    factors, matrices, right = a_form()
+    np.testing.assert_allclose(
+        side_of(PARTLY, 5.0).factorize(factors, matrices, right, 1.0)[8:], factors[8:], rtol=1e-12
+    )
+    np.testing.assert_allclose(side_of(KINDS, 0.0).factorize(factors, matrices, right, 1.0), factors, rtol=1e-12)
+    nothing = side_of(KINDS, 1.0).factorize(np.zeros_like(factors), matrices, right, 1.0)
     np.testing.assert_array_equal(nothing, np.zeros_like(factors))
 
 
 def test_items_with_the_same_features_come_nearer():
-    factors, left, right = a_form()
-    found = side_of({"kind": ["a", "b", "c"] * 4}, 50.0).factorize(factors, left, right, 1.0)
-    spread = [np.var(of.reshape(4, 3, N_FACTORS), axis=0).sum() / np.var(of, axis=0).sum() for of in (factors, found)]
+    factors, matrices, right = a_form()
+    solution = side_of({"kind": ["a", "b", "c"] * 4}, 50.0).factorize(factors, matrices, right, 1.0)
+    spread = [
+        np.var(of.reshape(4, 3, N_FACTORS), axis=0).sum() / np.var(of, axis=0).sum() for of in (factors, solution)
+    ]
     assert spread[1] < 0.5 * spread[0]
 
 
-def test_features_cost_nothing_and_the_ledger_names_them(tmp_path):
+def test_features_are_free_and_the_ledger_names_them(tmp_path):
     data, group = groups(300, 60)
     plain, model = (
         DPALS(4.0, n_factors=3, item_features=features, **ADAPTIVE).fit(data, key=KEY)
@@ -96,10 +100,10 @@ def test_features_cost_nothing_and_the_ledger_names_them(tmp_path):
     notes = [note for note in model.ledger_.notes if "public item features were given (group; of 60 of 60" in note]
     assert [note.endswith("at the weight feature_weight, which costs nothing more") for note in notes] == [True]
     model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.score([0] * 5, range(5)), model.score([0] * 5, range(5)))
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.score([0] * 5, range(5)), model.score([0] * 5, range(5)))
     with pytest.raises(ValueError, match="item_features must hold features, got only the digest"):
-        again.fit(data, key=KEY)
+        loaded.fit(data, key=KEY)
 
 
 def test_a_node_plans_and_answers_by_the_digest_alone():
@@ -132,7 +136,7 @@ def test_features_of_other_items_are_refused_before_the_first_round():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("are_true", [True, False])
-def test_features_that_tell_taste_recall_more_at_the_same_epsilon(are_true):
+def test_informative_features_raise_recall_at_the_same_epsilon(are_true):
     """Check that features raise recall, and that the control, the same labels permuted, does not."""
     data, group = groups()
     labels = group if are_true else np.random.default_rng(4).permutation(group)

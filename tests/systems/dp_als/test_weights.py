@@ -52,9 +52,9 @@ some_weights = st.builds(FrequencyWeights, st.floats(0.0, 4.0), st.floats(1e-6, 
 def test_weights_are_those_of_whole_numbers_in_python(rows, counts, weights):
     levels = weights.item_levels(np.array(counts)).tolist()
     data = interactions(rows)
-    found = weights.of_users(data, np.array(counts), SCALE).tolist()
+    weights_of_users = weights.of_users(data, np.array(counts), SCALE).tolist()
     expected = [naive.user_weights([levels[item] for item in sorted(row)], SCALE) for row in rows if row]
-    assert found == [weight for own in expected for weight in own]
+    assert weights_of_users == [weight for row_weights in expected for weight in row_weights]
 
 
 @given(rows_of_items, st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -62,11 +62,13 @@ def test_weighted_sums_are_those_of_loops(rows, n_factors, seed):
     rng = np.random.default_rng(seed)
     data, values = interactions(rows), rng.integers(-SCALE, SCALE, size=(len(rows), n_factors))
     weights = rng.integers(0, SCALE + 1, size=data.n_interactions).astype(np.int32)
-    own = [weights[start:end].tolist() for start, end in zip(data.indptr[:-1], data.indptr[1:], strict=True)]
-    found = rounds.sum_by_item(data, values, n_factors * (n_factors + 1) // 2, 2, weights)
-    sums, products = naive.weighted_sum_by_item(rows, own, values.tolist(), N_ITEMS, SCALE)
-    assert found[0].tolist() == sums
-    assert found[1].tolist() == products
+    rows_of_weights = [
+        weights[start:end].tolist() for start, end in zip(data.indptr[:-1], data.indptr[1:], strict=True)
+    ]
+    sums_of_items = rounds.sum_by_item(data, values, n_factors * (n_factors + 1) // 2, 2, weights)
+    sums, products = naive.weighted_sum_by_item(rows, rows_of_weights, values.tolist(), N_ITEMS, SCALE)
+    assert sums_of_items[0].tolist() == sums
+    assert sums_of_items[1].tolist() == products
 
 
 def test_levels_fall_with_the_counts_and_the_rarest_has_the_highest():
@@ -79,10 +81,10 @@ def test_a_user_with_max_items_equally_frequent_items_weighs_as_without_weights(
     state, row = a_state(np.full(N_ITEMS, 5.0)), [{0, 2, 3, 7}]
     (start, squares), (plain_start, plain) = systems(FrequencyWeights(1.0, 1.0)), systems(None)
     for system, other in ((start, plain_start), (squares, plain)):
-        found, expected = (s.local_round(state, interactions(row), KEY, 0).arrays for s in (system, other))
-        for name in found:
+        uniform, expected = (s.local_round(state, interactions(row), KEY, 0).arrays for s in (system, other))
+        for name in uniform:
             factor = 1 if name == "all_products" else math.sqrt(MAX_ITEMS)
-            np.testing.assert_allclose(found[name] * factor, expected[name], rtol=1e-3, atol=1e-4 * UNIT)
+            np.testing.assert_allclose(uniform[name] * factor, expected[name], rtol=1e-3, atol=1e-4 * UNIT)
     assert plain._ridge == pytest.approx(squares._ridge, rel=1e-9)
 
 
@@ -96,24 +98,24 @@ def test_a_user_with_max_items_equally_frequent_items_weighs_as_without_weights(
 @example([{0, 1}], [669.0, 16385.0, *[0.0] * (N_ITEMS - 2)], FrequencyWeights(1.0, 1.0))
 def test_no_users_weights_have_a_norm_above_the_scale(rows, counts, weights):
     data = interactions(rows)
-    found = weights.of_users(data, np.array(counts), SCALE).tolist()
+    row_weights = weights.of_users(data, np.array(counts), SCALE).tolist()
     for start, end in zip(data.indptr[:-1], data.indptr[1:], strict=True):
-        assert sum(weight * weight for weight in found[start:end]) <= SCALE**2
-        assert (start == end) or sum(weight * weight for weight in found[start:end]) > (0.999 * SCALE) ** 2
+        assert sum(weight * weight for weight in row_weights[start:end]) <= SCALE**2
+        assert (start == end) or sum(weight * weight for weight in row_weights[start:end]) > (0.999 * SCALE) ** 2
 
 
 @given(rows_of_items, some_counts, some_weights)
 @example([{0, 1}, {0}], [0.0] * N_ITEMS, FrequencyWeights(1.0, 1.0))
-def test_weighted_sums_change_by_a_users_own_part_within_the_sensitivity(rows, counts, weights):
+def test_weighted_sums_change_by_a_users_contribution_within_the_sensitivity(rows, counts, weights):
     for system in systems_of(weights):
         parts = (rows, [set(), *rows[1:]], rows[:1])
-        with_user, without, alone = (
+        with_user, without, single = (
             system.local_round(a_state(counts), interactions(part), KEY, 0).arrays for part in parts
         )
         for name, sums in with_user.items():
-            own = sums - without[name]
-            np.testing.assert_array_equal(own, alone[name])
-            assert sum(int(x) ** 2 for x in own.ravel()) <= UNIT**2
+            contribution = sums - without[name]
+            np.testing.assert_array_equal(contribution, single[name])
+            assert sum(int(x) ** 2 for x in contribution.ravel()) <= UNIT**2
 
 
 @functools.cache
@@ -132,19 +134,19 @@ def systems_of(weights):
 def test_the_sensitivity_is_that_of_one_row_and_is_reached():
     system = systems(FrequencyWeights(0.25, 1.0))[1]
     state = ALSState(np.arange(N_ITEMS) + 1.0, np.eye(N_ITEMS, N_FACTORS) * 0.3)
-    own = system.local_round(state, interactions([{0, 3, 4, 5}]), KEY, 0).arrays
+    contribution = system.local_round(state, interactions([{0, 3, 4, 5}]), KEY, 0).arrays
     for name, noise in system.noises.items():
         assert float(noise.sensitivity) == pytest.approx(UNIT, rel=1e-9)
-        assert math.sqrt(sum(int(x) ** 2 for x in own[name].ravel())) > 0.98 * UNIT, name
+        assert math.sqrt(sum(int(x) ** 2 for x in contribution[name].ravel())) > 0.98 * UNIT, name
 
 
 def test_a_long_row_has_the_same_norm():
     data = interactions([set(range(5000))], 5000)
-    found = FrequencyWeights(0.25, 1.0).of_users(data, np.arange(5000.0), SCALE).astype(object)
-    assert 0.98 * SCALE < math.sqrt(sum(found**2)) <= SCALE
+    norms = FrequencyWeights(0.25, 1.0).of_users(data, np.arange(5000.0), SCALE).astype(object)
+    assert 0.98 * SCALE < math.sqrt(sum(norms**2)) <= SCALE
 
 
-def test_counts_cost_what_frequency_share_says():
+def test_counts_cost_the_frequency_share_of_the_budget():
     data = datasets.generate_implicit(100, 60, key=KEY)
     for share in (0.05, 0.3):
         model = DPALS(4.0, n_factors=2, max_items=5, weights="adaptive", frequency_share=share).fit(data, key=KEY)

@@ -33,7 +33,7 @@ def sent(data):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_own_rows_are_told_by_hand():
+def test_the_users_rows_are_identified_by_hand():
     """Check six rows along two lines, and others in their plane, all moved by the part that W' a explains."""
     d, rng = 6, np.random.default_rng(1)
     attention, (g, h) = rng.normal(size=(2, d)), rng.normal(size=(2, d))
@@ -45,12 +45,12 @@ def test_own_rows_are_told_by_hand():
         np.zeros((1, d * d + 2 * d), np.int64), np.eye(d), attention,
     )  # fmt: skip
     truth = Interactions.from_arrays(np.zeros(6, int), np.arange(6), np.ones(6), item_ids=np.arange(11))
-    found = attacks.pseudo_item_values(record, truth)
-    assert found.claims.tolist() == [1] * 6 + [-1] * 5
-    assert (found.precision, found.recall, found.auc) == (1, 1, 1)
+    result = attacks.pseudo_item_values(record, truth)
+    assert result.claims.tolist() == [1] * 6 + [-1] * 5
+    assert (result.precision, result.recall, result.auc) == (1, 1, 1)
     layer = np.linalg.qr(rng.normal(size=(d, d)))[0]
     turned = replace(record, rows=np.round(record.rows @ layer).astype(np.int64), weights=layer)
-    assert attacks.pseudo_item_values(turned, truth).claims.tolist() == found.claims.tolist()
+    assert attacks.pseudo_item_values(turned, truth).claims.tolist() == result.claims.tolist()
     # The attack has no claim about a layer other than the server's.
     other = replace(turned, weights=np.eye(d))
     assert (attacks.pseudo_item_values(other, truth).claims < 0).all()
@@ -59,43 +59,43 @@ def test_own_rows_are_told_by_hand():
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_values_tell_own_rows_where_there_is_no_noise(data, sent):
+def test_values_identify_the_users_rows_without_noise(data, sent):
     # Neighbours do not change the attack's claims.
     for record in (sent[0][0], sent[0][5]):
-        found = attacks.pseudo_item_values(record, data)
-        assert found.recall > 0.9
-        assert found.precision > 0.95 > 0.4 > found.base_rate
-        assert found.auc > 0.95
-        assert found.statement().startswith("not protected, by experiment: row values of one round")
+        result = attacks.pseudo_item_values(record, data)
+        assert result.recall > 0.9
+        assert result.precision > 0.95 > 0.4 > result.base_rate
+        assert result.auc > 0.95
+        assert result.statement().startswith("not protected, by experiment: row values of one round")
 
 
-def test_values_tell_nothing_of_rows_under_the_printed_noise(data, sent):
+def test_values_identify_no_rows_under_the_printed_noise(data, sent):
     """Check the negative control of the attack: its claims are right as often as chance."""
-    found = attacks.pseudo_item_values(sent[1][0], data)
-    assert abs(found.auc - 0.5) < 0.05
-    assert not found.beats_chance
+    result = attacks.pseudo_item_values(sent[1][0], data)
+    assert abs(result.auc - 0.5) < 0.05
+    assert not result.beats_chance
 
 
-def test_what_is_sent_in_every_round_is_had_whatever_the_noise(data, sent):
+def test_items_sent_in_every_round_are_the_users_with_any_noise(data, sent):
     for records in sent:
-        found = attacks.pseudo_item_intersection(records, data)
-        assert found.recall == 1
-        assert found.precision > 0.8 > 0.3 > found.base_rate
-        assert found.beats_chance
+        result = attacks.pseudo_item_intersection(records, data)
+        assert result.recall == 1
+        assert result.precision > 0.8 > 0.3 > result.base_rate
+        assert result.beats_chance
 
 
-def test_intersection_tells_nothing_of_other_peoples_items_or_of_one_round(data, sent):
+def test_intersection_reveals_no_items_of_other_users_or_of_one_round(data, sent):
     """Check the negative controls."""
     rows = np.roll(np.arange(data.n_users), 1)
-    others = data._take_users(rows)._replace(global_user_ids=data.global_user_ids)
-    found = attacks.pseudo_item_intersection(sent[0], others)
-    assert abs(found.auc - 0.5) < 0.05
-    assert not found.beats_chance
+    other_data = data._take_users(rows)._replace(global_user_ids=data.global_user_ids)
+    result = attacks.pseudo_item_intersection(sent[0], other_data)
+    assert abs(result.auc - 0.5) < 0.05
+    assert not result.beats_chance
     # No user was sampled twice.
     assert len(attacks.pseudo_item_intersection(sent[0][:1], data).claims) == 0
 
 
-def test_records_are_those_of_the_rounds_asked_for_on_any_engine(data):
+def test_records_are_those_of_the_requested_rounds_on_any_engine(data):
     whole, shards = (
         FedGNN("published", **OPTIONS).fit(data, key=KEY, record_views=[1, 4], engine=engine).records_
         for engine in (None, LocalEngine(3))
@@ -109,7 +109,7 @@ def test_records_are_those_of_the_rounds_asked_for_on_any_engine(data):
         assert one.rows.sum() == other.rows.sum()
 
 
-def test_what_attacks_reach_is_in_the_ledger(data):
+def test_results_of_attacks_are_in_the_ledger(data):
     fitted = [
         FedGNN("published", **OPTIONS, noise_scale=0.0).fit(data, key=KEY, record_views=rounds).ledger_.summary()
         for rounds in ((), (0, 1))

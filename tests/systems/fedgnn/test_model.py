@@ -41,18 +41,18 @@ def gradients_of(model, state, data, key, round_number, neighbors):
     system, _ = planned(model, data, key)
     parameters = Parameters.of(state.parameters, model.n_factors)
     entries = draw_entries(data, model._bounds, model.negatives, key, round_number)
-    found = []
+    gradients = []
     for c in range(data.n_users):
-        own = slice(*entries.indptr[c : c + 2])
-        rows = parameters.embeddings[entries.items[own]]
+        span = slice(*entries.indptr[c : c + 2])
+        rows = parameters.embeddings[entries.items[span]]
         near = [q for q in neighbors[c] if q.any()]
-        found.append(
+        gradients.append(
             naive.gradients(
-                rows, entries.targets[own], entries.kinds[own], near, parameters.weights, parameters.attention,
+                rows, entries.targets[span], entries.kinds[span], near, parameters.weights, parameters.attention,
                 model.user_learning_rate, model.user_steps,
             )
         )  # fmt: skip
-    return entries, found, system
+    return entries, gradients, system
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -76,18 +76,18 @@ def test_gradients_equal_complex_steps(data, seed, n_factors, n_neighbors, negat
     neighbors[:, 1:] = 0.0  # an empty slot for a neighbour
     entries, expected, _ = gradients_of(model, state, data, key, 3, neighbors)
     parameters = Parameters.of(state.parameters, n_factors)
-    found = find_gradients(
+    messages = find_gradients(
         parameters, parameters.projected(), entries, neighbors, model.user_learning_rate, user_steps, 2,
         with_moments=True,
     )  # fmt: skip
     for c, (user, by_weights, by_attention, by_rows) in enumerate(expected):
         close = {"rtol": 1e-9, "atol": 1e-11}
-        np.testing.assert_allclose(found.users[c], user, **close)
+        np.testing.assert_allclose(messages.users[c], user, **close)
         shared = np.concatenate([by_weights.ravel(), by_attention.ravel()])
-        np.testing.assert_allclose(found.shared[c], shared, **close)
-        own = slice(*entries.indptr[c : c + 2])
-        np.testing.assert_allclose(found.rows[own], by_rows, **close)
-        np.testing.assert_allclose(found.moments[c], by_rows.T @ by_rows, **close)
+        np.testing.assert_allclose(messages.shared[c], shared, **close)
+        span = slice(*entries.indptr[c : c + 2])
+        np.testing.assert_allclose(messages.rows[span], by_rows, **close)
+        np.testing.assert_allclose(messages.moments[c], by_rows.T @ by_rows, **close)
 
 
 @pytest.mark.nightly
@@ -107,11 +107,11 @@ def test_scores_equal_naive_twin():
     assert model.user_neighbors_.any()
     entries = draw_entries(data, (1.0, 5.0), 0, None)
     for c in range(data.n_users):
-        own = slice(*entries.indptr[c : c + 2])
-        rows = model.item_factors_[entries.items[own]]
+        span = slice(*entries.indptr[c : c + 2])
+        rows = model.item_factors_[entries.items[span]]
         near = [q for q in model.user_neighbors_[c] if q.any()]
         layer = model.weights_, model.attention_
-        user = naive.tuned(rows, entries.targets[own], entries.kinds[own], near, *layer, 1.0, model.user_steps)
+        user = naive.tuned(rows, entries.targets[span], entries.kinds[span], near, *layer, 1.0, model.user_steps)
         expected = 3.0 + np.array(naive.score(user, rows, near, model.item_factors_, *layer))
         np.testing.assert_allclose(model.score_items(data.user_ids[[c]])[0], expected, rtol=1e-9, atol=1e-9)
 
@@ -123,19 +123,19 @@ def test_the_server_takes_steps_of_adam():
     neighbors = np.zeros((data.n_users, 0, 3))
     moved, means, squares = state.parameters.copy(), 0.0, 0.0
     for t in range(3):
-        entries, found, _ = gradients_of(model, state, data, key, t, neighbors)
+        entries, gradients, _ = gradients_of(model, state, data, key, t, neighbors)
         total = np.zeros(len(moved))
         for c in np.flatnonzero(np.isin(data.global_user_ids, state.cohort)):
-            _, by_weights, by_attention, by_rows = found[c]
+            _, by_weights, by_attention, by_rows = gradients[c]
             total[:15] += np.concatenate([by_weights.ravel(), by_attention.ravel()])
-            own = entries.items[slice(*entries.indptr[c : c + 2])]
-            np.add.at(total[15:].reshape(-1, 3), own, by_rows)
+            sent_items = entries.items[slice(*entries.indptr[c : c + 2])]
+            np.add.at(total[15:].reshape(-1, 3), sent_items, by_rows)
         mean = total / 8
         means, squares = 0.9 * means + 0.1 * mean, 0.99 * squares + 0.01 * mean**2
         step = means / (1 - 0.9 ** (t + 1)) / (np.sqrt(squares / (1 - 0.99 ** (t + 1))) + 1e-8)
         moved = moved - model.learning_rate * step
         state = system.apply(state, system.local_round(state, data, key, t))
-        # Where a gradient is nearly 0, a step of the grid decides its sign.
+        # If a gradient is nearly 0, a step of the grid decides its sign.
         large = np.abs(mean) > 1e-3
         np.testing.assert_allclose(state.parameters[large], moved[large], rtol=1e-3, atol=1e-4)
         moved = state.parameters
@@ -146,7 +146,7 @@ def test_the_server_takes_steps_of_adam():
 
 @settings(max_examples=25)
 @given(data=small_data, seed=st.integers(0, 99), clip_norm=st.floats(1e-3, 10), negatives=st.integers(0, 2))
-def test_a_guaranteed_client_moves_the_sum_by_no_more_than_its_bound(data, seed, clip_norm, negatives):
+def test_a_guaranteed_client_moves_the_sum_within_its_bound(data, seed, clip_norm, negatives):
     """Check in exact integers the L2 sensitivity for which the noise is calibrated."""
     key = Key.from_seed(seed)
     model = FedGNN(clip_norm=clip_norm, negatives=negatives, init_scale=2.0, **SMALL)
@@ -160,7 +160,7 @@ def test_a_guaranteed_client_moves_the_sum_by_no_more_than_its_bound(data, seed,
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e200])
-def test_a_gradient_that_is_no_number_counts_as_zero(bad):
+def test_a_gradient_that_is_not_finite_counts_as_zero(bad):
     gradients = Gradients(np.zeros((2, 2)), np.ones((2, 8)), np.ones((3, 2)), np.zeros((0, 0, 0)))
     gradients.rows[2, 1] = bad
     factors = clip_factors(gradients, np.array([0, 2, 3]), 2.0)
@@ -170,7 +170,7 @@ def test_a_gradient_that_is_no_number_counts_as_zero(bad):
 
 @settings(max_examples=25)
 @given(data=small_data, seed=st.integers(0, 99), n_pseudo=st.integers(0, 30), negatives=st.integers(0, 2))
-def test_published_messages_add_up_to_the_update_and_hide_own_items_among_others(data, seed, n_pseudo, negatives):
+def test_published_messages_add_up_to_the_update_and_hide_the_users_items(data, seed, n_pseudo, negatives):
     key = Key.from_seed(seed)
     model = FedGNN(**{**PUBLISHED, "n_pseudo_items": n_pseudo, "negatives": negatives, "n_neighbors": 0})
     system, state = planned(model, data, key)
@@ -184,43 +184,43 @@ def test_published_messages_add_up_to_the_update_and_hide_own_items_among_others
     entries = draw_entries(data, model._bounds, negatives, key, 0)
     for user, first, last in zip(messages.users, messages.indptr, messages.indptr[1:], strict=False):
         (row,) = np.flatnonzero(data.global_user_ids == user)
-        own = entries.items[slice(*entries.indptr[row : row + 2])]
+        sent_items = entries.items[slice(*entries.indptr[row : row + 2])]
         sent = messages.items[first:last]
-        assert len(set(sent)) == len(sent) == min(len(own) + n_pseudo, data.n_items)
-        assert set(own) <= set(sent)
+        assert len(set(sent)) == len(sent) == min(len(sent_items) + n_pseudo, data.n_items)
+        assert set(sent_items) <= set(sent)
 
 
-def test_parts_of_a_users_items_and_others():
+def test_parts_of_a_users_items_and_pseudo_items():
     data = random_ratings(40, 50, 3, density=0.3)
     entries = draw_entries(data, (1.0, 5.0), 2, Key.from_seed(1), 0)
     for row in range(data.n_users):
-        own = slice(*entries.indptr[row : row + 2])
+        span = slice(*entries.indptr[row : row + 2])
         mine = slice(*data.indptr[row : row + 2])
-        is_own = np.isin(entries.items[own], data.indices[mine])
-        assert (np.diff(entries.items[own]) > 0).all()
-        np.testing.assert_array_equal(entries.kinds[own] == 2, ~is_own)
-        np.testing.assert_array_equal(entries.items[own][is_own], data.indices[mine])
-        np.testing.assert_array_equal(entries.targets[own][is_own], data.values[mine] - 3)
-        assert (entries.targets[own][~is_own] == -2).all()
+        is_own = np.isin(entries.items[span], data.indices[mine])
+        assert (np.diff(entries.items[span]) > 0).all()
+        np.testing.assert_array_equal(entries.kinds[span] == 2, ~is_own)
+        np.testing.assert_array_equal(entries.items[span][is_own], data.indices[mine])
+        np.testing.assert_array_equal(entries.targets[span][is_own], data.values[mine] - 3)
+        assert (entries.targets[span][~is_own] == -2).all()
         assert 0 < (~is_own).sum() <= 2 * is_own.sum()
 
 
-def test_neighbors_share_an_item_and_are_others():
+def test_neighbors_share_an_item_and_exclude_the_user():
     data = random_ratings(60, 40, 3, density=0.05)
     # An embedding's value identifies its user.
     embeddings = np.arange(1.0, 61.0)[:, None]
     upload = encrypt_items(data, embeddings, Key.from_seed(1))
-    found = find_neighbors(upload, data.global_user_ids, 3, Key.from_seed(2))[:, :, 0]
+    neighbors = find_neighbors(upload, data.global_user_ids, 3, Key.from_seed(2))[:, :, 0]
     matrix = (data.to_scipy().toarray() > 0).astype(int)
     shared = matrix @ matrix.T
     n_found = 0
-    for user, row in enumerate(found):
-        others = row[row > 0].astype(int) - 1
-        n_found += len(others)
-        assert len(set(others)) == len(others)
-        assert user not in others
-        assert (shared[user, others] > 0).all()
-        assert (len(others) > 0) == (shared[user].sum() > shared[user, user])
+    for user, row in enumerate(neighbors):
+        other_users = row[row > 0].astype(int) - 1
+        n_found += len(other_users)
+        assert len(set(other_users)) == len(other_users)
+        assert user not in other_users
+        assert (shared[user, other_users] > 0).all()
+        assert (len(other_users) > 0) == (shared[user].sum() > shared[user, user])
     assert n_found > 60
     # The third party sees the same lists of items under pseudonyms.
     assert not np.array_equal(upload.names, data.indices)
@@ -241,7 +241,7 @@ def test_neighbors_come_at_their_round_and_to_their_devices():
     assert (fitted[0].item_factors_ != fitted[2].item_factors_).any()
 
 
-def test_the_guaranteed_ledger_keeps_its_budget():
+def test_the_guaranteed_ledger_stays_within_its_budget():
     data = random_ratings(50, 12, 3)
     model = FedGNN(epsilon=1.5, delta=1e-5, n_rounds=7, cohort_size=10, n_factors=3).fit(data, key=Key.from_seed(1))
     ((event, times),) = model.ledger_.events.items()
@@ -256,23 +256,23 @@ def test_the_guaranteed_ledger_keeps_its_budget():
     assert model.ledger_.epsilon("server") == math.inf
 
 
-def test_the_published_ledger_promises_nothing_and_says_what_each_party_learns():
+def test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view():
     data = random_ratings(50, 12, 3)
     model = FedGNN(**PUBLISHED, clip=0.125, noise_scale=0.25).fit(data, key=Key.from_seed(1))
     (event,) = model.ledger_.events
     assert isinstance(event, Unprotected)
     assert model.ledger_.epsilon() == model.ledger_.epsilon("public") == math.inf
-    told = model.ledger_.summary()
-    assert "2 clip / noise_scale = 1.0000 a round, is that of one number: the 15 numbers" in told
-    assert "of the layer alone cost 15.00 a round, those of a row 3.000 more" in told
-    assert "third party: it learns who has how many items" in told
-    assert "neighbours: each user is sent the embeddings of up to 2 others" in told
-    alone = FedGNN(**{**PUBLISHED, "n_neighbors": 0, "noise_scale": 0.0}).fit(data, key=Key.from_seed(1))
-    assert "third party" not in alone.ledger_.summary()
-    assert "there is no noise on the numbers" in alone.ledger_.summary()
+    summary = model.ledger_.summary()
+    assert "2 clip / noise_scale = 1.0000 a round, is that of one number: the 15 numbers" in summary
+    assert "of the layer alone cost 15.00 a round, those of a row 3.000 more" in summary
+    assert "third party: it learns who has how many items" in summary
+    assert "neighbours: each user is sent the embeddings of up to 2 others" in summary
+    without_noise = FedGNN(**{**PUBLISHED, "n_neighbors": 0, "noise_scale": 0.0}).fit(data, key=Key.from_seed(1))
+    assert "third party" not in without_noise.ledger_.summary()
+    assert "there is no noise on the numbers" in without_noise.ledger_.summary()
 
 
-def test_users_and_rounds_draw_noise_of_their_own():
+def test_users_and_rounds_draw_independent_noise():
     noise, users = PublishedNoise(0.1, 0.2, 0), np.arange(4, dtype=np.uint64)
     rows = [
         row
@@ -285,7 +285,7 @@ def test_users_and_rounds_draw_noise_of_their_own():
     assert some.tolist() == rows[6] + rows[7][:5]
 
 
-def test_an_item_that_is_not_sent_is_not_the_users():
+def test_an_item_that_is_not_sent_is_no_item_of_the_user():
     """Check the event for which no epsilon holds: impossible for a user with the item, likely for others."""
     data, key = random_ratings(30, 60, 3, density=0.1), Key.from_seed(1)
     model = FedGNN(**{**PUBLISHED, "n_pseudo_items": 20, "n_neighbors": 0, "cohort_size": 30})
@@ -301,7 +301,7 @@ def test_an_item_that_is_not_sent_is_not_the_users():
     assert n_missing > 30 * 5 * 25
 
 
-def test_the_whole_message_tells_more_than_the_papers_epsilon():
+def test_the_whole_message_reveals_more_than_the_papers_epsilon():
     """Check two users whose gradients are at opposite ends of the clip: the sum of signs distinguishes them.
 
     At the paper's 2 clip / noise_scale = 1, no attack would be right more often than e / (1 + e) = .73.
@@ -321,16 +321,16 @@ def test_saved_and_loaded(tmp_path):
     for options in (PUBLISHED, SMALL):
         model = FedGNN(**options).fit(data, key=Key.from_seed(1))
         model.save(tmp_path / "model.npz")
-        again = load(tmp_path / "model.npz")
-        np.testing.assert_array_equal(again.predict([0, 1], [1, 2]), model.predict([0, 1], [1, 2]))
-        np.testing.assert_array_equal(again.user_neighbors_, model.user_neighbors_)
-        assert again.get_params() == model.get_params()
+        loaded = load(tmp_path / "model.npz")
+        np.testing.assert_array_equal(loaded.predict([0, 1], [1, 2]), model.predict([0, 1], [1, 2]))
+        np.testing.assert_array_equal(loaded.user_neighbors_, model.user_neighbors_)
+        assert loaded.get_params() == model.get_params()
         model.save(tmp_path / "shared.npz", include_users=False)
         shared = load(tmp_path / "shared.npz")
         assert not len(shared.user_neighbors_)
         served = shared.with_users(data)
-        alone = model.with_users(data)
-        np.testing.assert_array_equal(served.score_items(data.user_ids), alone.score_items(data.user_ids))
+        served_without = model.with_users(data)
+        np.testing.assert_array_equal(served.score_items(data.user_ids), served_without.score_items(data.user_ids))
 
 
 def test_training_learns():
@@ -378,7 +378,7 @@ def test_bad_parameters(options, message):
         FedGNN(**options)
 
 
-def test_ratings_are_asked_for_where_nothing_is_promised():
+def test_ratings_are_required_without_a_guarantee():
     ones = Interactions.from_arrays([0, 1, 1], [0, 0, 1])
     with pytest.raises(ValueError, match="interactions must hold ratings"):
         FedGNN("published").fit(ones)
@@ -395,7 +395,7 @@ def test_divergence_is_named():
         FedGNN(**SMALL, learning_rate=600.0).fit(random_ratings(9, 8, 1), key=Key.from_seed(1))
 
 
-def test_messages_by_themselves_are_those_of_the_published_variant():
+def test_single_messages_exist_for_the_published_variant_only():
     data, key = random_ratings(9, 8, 1), Key.from_seed(1)
     system, state = planned(FedGNN(**SMALL), data, key)
     with pytest.raises(TypeError, match="variant must be 'published'"):
@@ -403,22 +403,22 @@ def test_messages_by_themselves_are_those_of_the_published_variant():
 
 
 @pytest.mark.parametrize("options", [SMALL, PUBLISHED])
-def test_server_refuses_what_cannot_be(options):
+def test_server_refuses_impossible_messages(options):
     data, key = random_ratings(9, 6, 1), Key.from_seed(1)
     system, state = planned(FedGNN(**options), data, key)
     good = system.local_round(state, data, key, 0)
     total = good.arrays["total"]
-    most = int(system.rules(state, 9)["total"].high)
+    bound = int(system.rules(state, 9)["total"].high)
     bad = [
         {"total": total.astype(float)},
         {"total": total[:-1]},
-        {"total": np.full(total.shape, most + 1)},
+        {"total": np.full(total.shape, bound + 1)},
         {"total": total, "more": total},
         {},
     ]
     # Each number is valid alone, but the combination is not.
     if options is SMALL:
-        bad.append({"total": np.full(total.shape, most)})
+        bad.append({"total": np.full(total.shape, bound)})
     receiver = RoundReceiver(system, state, 0, {"shard-0": 9})
     for arrays in bad:
         assert not receiver.receive(Update(0, "shard-0", 9, arrays))

@@ -126,7 +126,7 @@ def test_colluding_parties_find_every_rated_item_by_value(data, rho):
         assert (result.precision, result.recall, result.told, result.auc) == (1, 1, 1, 1)
 
 
-def test_value_matching_without_collusion_finds_nothing_in_sums_over_many(data):
+def test_value_matching_without_collusion_finds_no_items_in_sums_over_users(data):
     for sharing in ("published", "additive"):
         (record,) = records(data, sharing=sharing)
         speakers = np.bincount(record.denoisers.items, minlength=data.n_items)
@@ -137,29 +137,29 @@ def test_value_matching_without_collusion_finds_nothing_in_sums_over_many(data):
         assert result.auc == 0.5
 
 
-def test_single_client_groups_are_told_without_collusion(data):
+def test_single_client_groups_are_revealed_without_collusion(data):
     half = data.n_users // 2
     (published,) = records(data, half, "published")
-    found = attacks.value_matching(published, data, colluding=False)
+    result = attacks.value_matching(published, data, colluding=False)
     # The sum for an item that the denoiser rated too is another vector; all other virtual items are found.
-    assert found.recall == 1
-    assert 0.8 < found.precision < 1
+    assert result.recall == 1
+    assert 0.8 < result.precision < 1
     (shared,) = records(data, data.n_users)
-    alone = attacks.group_sums(shared, data)
-    assert (alone.precision, alone.recall, alone.told) == (1, 1, 1)
+    result = attacks.group_sums(shared, data)
+    assert (result.precision, result.recall, result.told) == (1, 1, 1)
 
 
-def test_group_sums_tell_less_the_larger_the_group_and_are_never_wrong(data):
-    told = []
+def test_group_sums_reveal_less_in_larger_groups_and_are_never_wrong(data):
+    recalls = []
     for n_denoisers in (120, 40, 12, 1):
         (record,) = records(data, n_denoisers)
         result = attacks.group_sums(record, data)
         claimed = result.claims != 0
         assert ((result.claims[claimed] > 0) == result.is_rated[claimed]).all()
-        told.append(result.recall)
-    assert told[0] == 1
-    assert told == sorted(told, reverse=True)
-    assert told[-1] < 0.01
+        recalls.append(result.recall)
+    assert recalls[0] == 1
+    assert recalls == sorted(recalls, reverse=True)
+    assert recalls[-1] < 0.01
     (published,) = records(data, 40, "published")
     result = attacks.group_sums(published, data)
     claimed = result.claims != 0
@@ -167,7 +167,7 @@ def test_group_sums_tell_less_the_larger_the_group_and_are_never_wrong(data):
     assert ((result.claims[claimed] > 0) == result.is_rated[claimed]).all()
 
 
-def test_intersection_finds_rated_items_where_virtual_ones_are_redrawn_and_nothing_where_not(data):
+def test_intersection_finds_rated_items_only_if_virtual_ones_are_redrawn(data):
     anew = records(data, sharing="published", n_rounds=6)
     figures = [attacks.intersection(anew[:n], data) for n in (1, 2, 3, 6)]
     assert [f.recall for f in figures] == [1] * 4
@@ -175,25 +175,25 @@ def test_intersection_finds_rated_items_where_virtual_ones_are_redrawn_and_nothi
     assert precision[0] == figures[0].base_rate
     assert precision == sorted(precision)
     assert precision[-1] > 0.99
-    once = records(data, n_rounds=6)
-    result = attacks.intersection(once, data)
+    six_rounds = records(data, n_rounds=6)
+    result = attacks.intersection(six_rounds, data)
     assert result.precision == result.base_rate
     assert result.auc == 0.5
 
 
-def test_intersection_counts_only_rounds_in_which_a_user_was_heard(data):
+def test_intersection_counts_only_rounds_in_which_a_user_took_part(data):
     model = FedRec(rho=1, n_rounds=8, n_factors=2, client_share=0.5)
     result = attacks.intersection(model.fit(data, key=Key.from_seed(1), record_views=range(8)).records_, data)
     assert result.recall == 1
     assert result.precision > 0.85
 
 
-def test_popularity_finds_nothing_where_items_are_equally_popular(data):
+def test_popularity_finds_no_items_if_items_are_equally_popular(data):
     (record,) = records(data)
     assert 0.4 < attacks.popularity(record, data, np.sin(np.arange(data.n_items))).auc < 0.6
 
 
-def test_gradients_tell_all_ratings_factors_and_what_is_virtual(data):
+def test_gradients_reveal_ratings_factors_and_virtual_items(data):
     for rho, rounds in ((0, (6, 7)), (1, (4, 8)), (3, (8, 9))):
         result = attacks.gradients(*plain_records(data, rounds, rho), data)
         assert result.rating_recall == 1
@@ -205,14 +205,14 @@ def test_gradients_tell_all_ratings_factors_and_what_is_virtual(data):
         np.testing.assert_allclose(result.user_factors, before.user_factors_, rtol=1e-3, atol=1e-6)
 
 
-def test_gradients_tell_most_ratings_where_virtual_ones_are_predicted(data):
+def test_gradients_reveal_most_ratings_if_virtual_ones_are_predicted(data):
     result = attacks.gradients(*plain_records(data, (4, 5), t_predict=0), data)
     assert result.rating_recall > 0.8
     assert result.precision > 0.95
 
 
 @pytest.mark.parametrize("rho", [0, 1, 3])
-def test_gradients_tell_nothing_of_shares(data, rho):
+def test_gradients_reveal_no_ratings_from_shares(data, rho):
     published, additive = (
         attacks.gradients(*records(data, sharing=sharing, rho=rho, n_rounds=9)[6:8], data)
         for sharing in ("published", "additive")
@@ -223,7 +223,7 @@ def test_gradients_tell_nothing_of_shares(data, rho):
     assert rho == 0 or 0.45 < additive.auc < 0.55
 
 
-def test_gradients_make_no_claim_of_users_heard_once(data):
+def test_gradients_make_no_claim_about_users_in_a_single_round(data):
     model = FedRec(rho=1, n_rounds=9, n_factors=5, client_share=0.5)
     first, second = model.fit(data, key=Key.from_seed(1), record_views=[4, 8]).records_
     result = attacks.gradients(first, second, data)
@@ -235,45 +235,45 @@ def test_gradients_make_no_claim_of_users_heard_once(data):
     assert 0.9 * of_both < result.rating_recall <= of_both
 
 
-def test_what_attacks_reach_is_in_the_ledger(data):
+def test_results_of_attacks_are_in_the_ledger(data):
     def ledger_of(model, rounds):
         model.n_rounds, model.n_factors = 2, 3
         return by_experiment(model.fit(data, key=Key.from_seed(1), record_views=rounds))
 
     names = "gradients of two rounds", "intersection of 2 rounds", "sums of single denoisers", "popularity"
     gradients, intersection, groups, popularity = (f"{name}, the server" for name in names)
-    matching, alone = (f"value matching, the server with {what}" for what in ("denoisers", "each denoiser's sums"))
+    matching, shares = (f"value matching, the server with {what}" for what in ("denoisers", "each denoiser's sums"))
     assert ledger_of(FedRec(0), [0, 1]) == {gradients: True}
-    found = ledger_of(FedRec(1), [0, 1])
+    findings = ledger_of(FedRec(1), [0, 1])
     # These items are equally popular, so either result may occur.
-    assert found.pop(popularity) in (True, False)
-    assert found == {gradients: True, intersection: True}
+    assert findings.pop(popularity) in (True, False)
+    assert findings == {gradients: True, intersection: True}
     for sharing, exposed in (("published", True), ("additive", False)):
-        found = ledger_of(FedRecPlusPlus(sharing=sharing), [0, 1])
-        del found[popularity]
-        assert found == {
+        findings = ledger_of(FedRecPlusPlus(sharing=sharing), [0, 1])
+        del findings[popularity]
+        assert findings == {
             matching: True,
-            alone: False,
+            shares: False,
             groups: False,
             gradients: exposed,
             intersection: exposed,
         }
-        found = ledger_of(FedRecPlusPlus(data.n_users // 2, sharing, 1), [0])
-        assert found[groups]
-        assert set(found) == {matching, alone, groups, popularity}
+        findings = ledger_of(FedRecPlusPlus(data.n_users // 2, sharing, 1), [0])
+        assert findings[groups]
+        assert set(findings) == {matching, shares, groups, popularity}
     model = FedRecPlusPlus(n_rounds=1).fit(data, key=Key.from_seed(1), record_views=[0])
-    told = model.ledger_.summary()
-    assert "not protected, by experiment: value matching, the server with denoisers: of" in told
-    assert "what is stated by experiment is computed from the data, and covered by no guarantee" in told
+    summary = model.ledger_.summary()
+    assert "not protected, by experiment: value matching, the server with denoisers: of" in summary
+    assert "what is stated by experiment is computed from the data, and covered by no guarantee" in summary
 
 
-def test_without_records_the_ledger_says_how_to_attack(data):
+def test_without_records_the_ledger_states_how_to_attack(data):
     model = FedRec(n_rounds=2).fit(data, key=Key.from_seed(1))
     assert not by_experiment(model)
-    told = model.ledger_.summary()
-    assert "is measured, and stated here, by fit(record_views=...) with two rounds or more" in told
-    assert "(attacks.gradients)" in told
-    assert "by experiment" not in told
+    summary = model.ledger_.summary()
+    assert "is measured, and stated here, by fit(record_views=...) with two rounds or more" in summary
+    assert "(attacks.gradients)" in summary
+    assert "by experiment" not in summary
     recorded = FedRec(n_rounds=2).fit(data, key=Key.from_seed(1), record_views=[0, 1])
     assert "fit(record_views=...)" not in recorded.ledger_.summary()
     np.testing.assert_array_equal(recorded.item_factors_, model.item_factors_)
@@ -317,13 +317,13 @@ def test_bad_inputs(data):
 # ---- threads --------------------------------------------------------------------------------------------------------
 
 
-def test_threads_do_not_change_what_is_found(data):
-    found = []
+def test_threads_do_not_change_the_results(data):
+    results = []
     for n_threads in (1, 4):
         model = FedRecPlusPlus(3, "published", 1, n_rounds=1, n_factors=2)
         model.fit(data, key=Key.from_seed(1), n_threads=n_threads, record_views=[0])
-        found.append(attacks.value_matching(model.records_[0], data, colluding=False).claims)
-    np.testing.assert_array_equal(*found)
+        results.append(attacks.value_matching(model.records_[0], data, colluding=False).claims)
+    np.testing.assert_array_equal(*results)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
@@ -342,8 +342,8 @@ def test_figures_on_movielens_1m():
     anew = records(data, sharing="published", n_rounds=3)
     by_user = [precision_by_user(attacks.intersection(anew[:n], data)) for n in (1, 2, 3)]
     np.testing.assert_allclose(by_user, [0.50, 0.956, 0.993], atol=0.003)
-    (once,) = records(data)
-    assert abs(attacks.popularity(once, data, counts(data)).auc - 0.85) < 0.01
+    (record,) = records(data)
+    assert abs(attacks.popularity(record, data, counts(data)).auc - 0.85) < 0.01
     (matched,) = records(data, fill_by="popularity")
     assert abs(attacks.popularity(matched, data, counts(data)).auc - 0.616) < 0.01
 

@@ -34,10 +34,10 @@ def lists_of(spoken, data):
 
 
 @given(data=small_data, rho=st.integers(0, 4), seed=st.integers(0, 99), round_number=st.integers(0, 3))
-def test_spoken_items_equal_naive_twin(data, rho, seed, round_number):
+def test_reported_items_equal_naive_twin(data, rho, seed, round_number):
     key = Key.from_seed(seed)
     spoken = devices.fill_hybrid(data, rho, np.zeros(0), key, round_number, 2)
-    again = devices.fill_hybrid(
+    repeated = devices.fill_hybrid(
         data,
         rho,
         np.zeros(0),
@@ -46,8 +46,8 @@ def test_spoken_items_equal_naive_twin(data, rho, seed, round_number):
         2,
         devices.fill_hybrid(data, rho, np.zeros(0), key, round_number + 1, 2),
     )
-    np.testing.assert_array_equal(spoken.items, again.items)
-    np.testing.assert_array_equal(spoken.kinds, again.kinds)
+    np.testing.assert_array_equal(spoken.items, repeated.items)
+    np.testing.assert_array_equal(spoken.kinds, repeated.kinds)
     got = lists_of(spoken, data)
     assert got == [
         naive.spoken_hybrid(row, data.n_items, rho, user, key, round_number)
@@ -113,26 +113,26 @@ def test_rounds_equal_naive_twin(data, rho, seed, n_factors, t_predict, t_local)
         assert state.learning_rate == pytest.approx(0.3 * 0.9 ** (t + 1))
 
 
-def test_a_cohort_of_the_right_size_trains_and_nobody_else_moves():
+def test_a_cohort_of_the_right_size_trains_and_no_other_user_changes():
     data, key = random_ratings(50, 9, 1), Key.from_seed(2)
     model = FedRec(rho=1, client_share=0.2, n_factors=3)
     state = model.initial_state(data, key)
     first = devices.first_factors(key, data.global_user_ids, 3)
     model.local_round(state, data, key, 0)
     moved = (model.device_factors(state) != first).any(axis=1)
-    asked = state.roles(data.global_user_ids, 0) > 0
-    assert asked.sum() == 10
-    np.testing.assert_array_equal(moved, asked & (data.interactions_per_user() > 0))
-    assert (asked != (state.roles(data.global_user_ids, 1) > 0)).any()
+    sampled = state.roles(data.global_user_ids, 0) > 0
+    assert sampled.sum() == 10
+    np.testing.assert_array_equal(moved, sampled & (data.interactions_per_user() > 0))
+    assert (sampled != (state.roles(data.global_user_ids, 1) > 0)).any()
 
 
 def test_other_users_get_the_factors_of_least_squared_error():
     model = FedRec(rho=0, n_rounds=3, n_factors=3, regularization=0.1).fit(
         random_ratings(20, 8, 1), key=Key.from_seed(1)
     )
-    others = random_ratings(7, 8, 2)
-    served = model.with_users(others)
-    for row, ratings in enumerate(rows_of(others)):
+    new_users = random_ratings(7, 8, 2)
+    served = model.with_users(new_users)
+    for row, ratings in enumerate(rows_of(new_users)):
         v = model.item_factors_[list(ratings)]
         ridge = np.sqrt(0.1 * len(ratings)) * np.eye(3)
         expected = np.linalg.lstsq(np.vstack([v, ridge]), np.append(list(ratings.values()), np.zeros(3)), rcond=None)[0]
@@ -170,7 +170,7 @@ def test_predictions_are_ratings(data, rho, seed, rate):
     assert predicted.max() <= 5
 
 
-def test_divergence_is_named_and_the_last_good_round_kept():
+def test_divergence_is_named_and_the_last_finite_round_remains():
     data = random_ratings(30, 9, 4)
     with pytest.warns(RuntimeWarning, match=r"training diverged in round \d+: the largest factor is .*lower learning_"):
         model = FedRec(rho=0, learning_rate=60.0, n_rounds=200).fit(data, key=Key.from_seed(1))
@@ -222,7 +222,7 @@ def test_a_clipped_user_is_within_the_bound_in_whole_numbers(data, rho, seed, cl
 
 
 @pytest.mark.parametrize("kind", [FedRec, FedRecPlusPlus])
-def test_ratings_off_the_grid_are_told_only_where_nothing_is_promised(kind):
+def test_ratings_off_the_grid_are_reported_only_without_a_guarantee(kind):
     data = Interactions.from_arrays([1, 1, 2, 2], [1, 2, 1, 3], [2.5, 3, 70, 4])
     with pytest.warns(UserWarning, match="1 of 4 ratings are not from 1 to 5, the ends of the grid, and train"):
         kind(n_factors=2, n_rounds=1).fit(data, key=Key.from_seed(1))
@@ -281,7 +281,7 @@ def test_bad_data_and_order_of_rounds():
         model.local_round(state, data, entropy, 0)
 
 
-def test_server_refuses_what_cannot_be():
+def test_server_refuses_impossible_messages():
     data, key, model = random_ratings(6, 4, 1), Key.from_seed(1), FedRec(n_factors=2)
     state = model.initial_state(data, key)
     good = model.local_round(state, data, key, 0)
@@ -354,8 +354,8 @@ def test_responses_have_their_probabilities():
     spoken = devices.fill_by_response(
         Interactions.from_scipy(matrix), devices.response_channel(0.6, 0.3), Key.from_seed(1), 2
     )
-    kept, added = (spoken.kinds == devices.RATED).sum(), (spoken.kinds == devices.VIRTUAL).sum()
-    for successes, probability in ((kept, 0.6), (added, 0.3)):
+    n_kept, added = (spoken.kinds == devices.RATED).sum(), (spoken.kinds == devices.VIRTUAL).sum()
+    for successes, probability in ((n_kept, 0.6), (added, 0.3)):
         assert share_is(successes, n, probability)
         assert not share_is(successes, n, probability * 0.9)
         assert not share_is(successes, n, probability * 1.1)

@@ -111,10 +111,10 @@ def test_virtual_vectors_are_really_sent_and_matter(sharing):
     if sharing == "additive":
         assert len(record.server) == len(record.denoisers) == 3 * data.n_interactions
     with_noise = add_up(record.server, shape)
-    left = with_noise - add_up(record.denoiser_sums(), shape)
-    assert (with_noise != left).any(axis=1).sum() > 20
+    remainder = with_noise - add_up(record.denoiser_sums(), shape)
+    assert (with_noise != remainder).any(axis=1).sum() > 20
     without_one = record.denoisers.select(np.arange(len(record.denoisers)) != 5)
-    assert ((with_noise - add_up(without_one, shape)) != left).any()
+    assert ((with_noise - add_up(without_one, shape)) != remainder).any()
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
@@ -130,15 +130,15 @@ def test_updates_hold_the_totals_of_the_messages(sharing):
 
 
 @given(data=small_data, sharing=st.sampled_from(SHARINGS), seed=st.integers(0, 99))
-def test_with_randomized_response_only_what_was_added_is_taken_out(data, sharing, seed):
+def test_with_randomized_response_only_added_items_are_removed(data, sharing, seed):
     options = {"n_rounds": 3, "n_factors": 2, "learning_rate": 0.3, **RESPONSES}
     model = plus_plus(1, sharing, **options).fit(data, key=Key.from_seed(seed), record_views=[2])
     (record,) = model.records_
-    left = add_up(record.server, (data.n_items, 3)) - add_up(record.denoiser_sums(), (data.n_items, 3))
+    remainder = add_up(record.server, (data.n_items, 3)) - add_up(record.denoiser_sums(), (data.n_items, 3))
     plain = FedRec(**options).fit(data, key=Key.from_seed(seed), record_views=[0]).records_[0].server
     rated = {(user, item) for user, row in zip(data.global_user_ids, rows_of(data), strict=True) for item in row}
-    kept = [item for user, item in zip(plain.senders, plain.items, strict=True) if (user, item) in rated]
-    np.testing.assert_array_equal(left[:, -1], np.bincount(kept, minlength=data.n_items))
+    items_of_rated = [item for user, item in zip(plain.senders, plain.items, strict=True) if (user, item) in rated]
+    np.testing.assert_array_equal(remainder[:, -1], np.bincount(items_of_rated, minlength=data.n_items))
 
 
 def test_only_gradients_of_rated_items_are_clipped():
@@ -154,14 +154,14 @@ def test_ledgers():
     additive = plus_plus(4, rho=1, n_rounds=2).fit(data, key=Key.from_seed(1))
     (event,) = additive.ledger_.events
     assert event == Unprotected("exact sums of gradients and counts of raters, and which items each user speaks of")
-    told = additive.ledger_.summary()
-    assert "a denoiser adds up what 15 users or more sent" in told
-    assert "against the server and the denoisers together nothing holds" in told
-    assert "which items a user speaks of is open to the server" in told
+    summary = additive.ledger_.summary()
+    assert "a denoiser adds up what 15 users or more sent" in summary
+    assert "against the server and the denoisers together nothing holds" in summary
+    assert "which items a user speaks of is open to the server" in summary
     published = plus_plus(30, "published", n_rounds=2, client_share=0.5).fit(data, key=Key.from_seed(1))
-    told = published.ledger_.summary()
-    assert "a denoiser adds up what 2 users or more sent, itself among them; 1 of them in a round" in told
-    assert "finds the virtual items by their values" in told
+    summary = published.ledger_.summary()
+    assert "a denoiser adds up what 2 users or more sent, itself among them; 1 of them in a round" in summary
+    assert "finds the virtual items by their values" in summary
     answered = plus_plus(n_rounds=2, **RESPONSES).fit(data, key=Key.from_seed(1)).ledger_
     assert [type(e) for e in answered.events] == [LocalReports, Unprotected]
     assert answered.epsilon() == math.inf
@@ -180,13 +180,13 @@ def test_vectors_are_counted_as_messages():
     for sharing in SHARINGS:
         model = plus_plus(5, sharing, rho=2, n_rounds=1).fit(data, key=Key.from_seed(1), record_views=[0])
         (record,) = model.records_
-        found, is_own = model.vectors_, record.denoisers.senders == record.denoisers.receivers
+        vectors, is_own = model.vectors_, record.denoisers.senders == record.denoisers.receivers
         from_denoisers = np.isin(record.server.senders, np.unique(record.denoisers.receivers))
-        assert (found.n_denoisers, found.n_ordinary) == (5, 25)
-        assert found.denoiser_received == pytest.approx((~is_own).sum() / 5)
-        assert found.denoiser_sent == pytest.approx((len(record.denoiser_sums()) + from_denoisers.sum()) / 5)
-        assert found.ordinary == pytest.approx(((~from_denoisers).sum() + (~is_own).sum()) / 25)
-        assert found.client == pytest.approx((5 * found.denoiser + 25 * found.ordinary) / 30)
+        assert (vectors.n_denoisers, vectors.n_ordinary) == (5, 25)
+        assert vectors.denoiser_received == pytest.approx((~is_own).sum() / 5)
+        assert vectors.denoiser_sent == pytest.approx((len(record.denoiser_sums()) + from_denoisers.sum()) / 5)
+        assert vectors.ordinary == pytest.approx(((~from_denoisers).sum() + (~is_own).sum()) / 25)
+        assert vectors.client == pytest.approx((5 * vectors.denoiser + 25 * vectors.ordinary) / 30)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def shares():
 
 
 @pytest.mark.slow
-def test_what_each_party_sees_is_uniform(shares):
+def test_the_view_of_each_party_is_uniform(shares):
     record, plain = shares
     assert looks_uniform(record.server)
     assert looks_uniform(record.denoisers)

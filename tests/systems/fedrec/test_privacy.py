@@ -35,17 +35,17 @@ def test_ledger_of_central_privacy():
     assert (state.divisors != exact).any()
 
 
-def test_what_a_user_sends_is_in_no_figure_of_a_private_run(tmp_path):
+def test_a_users_messages_are_in_no_figure_of_a_private_run(tmp_path):
     data, key = random_ratings(40, 30, 2, density=0.2), Key.from_seed(1)
     # The second data set has one rating less.
     more = data.keep_interactions(np.arange(data.n_interactions) > 0)
     options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
-    told = []
+    releases = []
     for rows in (data, more):
         model = FedRec(1, **options).fit(rows, key=key)
         model.save(tmp_path / "m", include_users=False)
-        told.append((model.communication_, repr(model.vectors_), repr(load(tmp_path / "m").vectors_)))
-    assert told[0] == told[1]
+        releases.append((model.communication_, repr(model.vectors_), repr(load(tmp_path / "m").vectors_)))
+    assert releases[0] == releases[1]
     exact = [FedRec(1, n_rounds=1, n_factors=2).fit(rows, key=key).vectors_ for rows in (data, more)]
     # Runs without a claimed guarantee do show the difference.
     assert exact[0] != exact[1]
@@ -60,7 +60,7 @@ def test_with_cohorts_central_privacy_is_for_replacing_a_user_at_twice_the_sensi
     assert some_asked.ledger_.epsilon("public") == pytest.approx(all_asked.ledger_.epsilon("public"))
 
 
-def test_when_a_private_run_ends_depends_on_what_is_released_alone(monkeypatch):
+def test_the_end_of_a_private_run_depends_on_released_values_alone(monkeypatch):
     data, key = random_ratings(40, 9, 2), Key.from_seed(1)
     monkeypatch.setattr(FedRec, "device_factors", lambda self, state: np.full((40, 2), np.nan))
     private = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0).fit(data, key=key)
@@ -96,7 +96,7 @@ def test_noise_is_added_to_the_sums_and_the_private_count_is_not_used():
     assert 0.5 < noise.std() / 1.5 < 1.6
 
 
-def test_ledger_says_none_and_what_is_not_protected():
+def test_ledger_states_none_and_the_unprotected_values():
     data = random_ratings(30, 9, 4)
     model = FedRec(rho=1, n_rounds=2).fit(data, key=Key.from_seed(1))
     assert model.ledger_.events == {Unprotected("each user's gradients, and which items they are of"): 2}
@@ -117,7 +117,7 @@ def test_ledger_of_randomized_response_is_exact():
     assert model.ledger_.epsilon() == math.inf
 
 
-def test_what_is_moved():
+def test_traffic_and_rounds():
     data = random_ratings(30, 40, 4, density=0.2)
     model = FedRec(rho=1, n_rounds=2, n_factors=5).fit(data, key=Key.from_seed(1))
     mean = data.interactions_per_user().mean()

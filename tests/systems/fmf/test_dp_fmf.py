@@ -48,7 +48,7 @@ def test_sums_are_those_of_normalised_gradients(data, seed, n_factors):
 
 
 @pytest.mark.parametrize("exponent", [0, 100, 138, 139, 142, 150, 155, *range(157, 165), 170, 200, 300])
-def test_one_users_sums_have_norm_1_at_most_whatever_the_regularization(exponent):
+def test_one_users_sums_have_norm_1_at_most_for_any_regularization(exponent):
     # Squares of the user's factors overflow doubles from about 1e154.
     for seed in range(5):
         state = state_of(3, 2, seed, scale=1.0)
@@ -59,7 +59,7 @@ def test_one_users_sums_have_norm_1_at_most_whatever_the_regularization(exponent
         assert (square >= 0.99 * UNIT**2) == (exponent < 140)
 
 
-def test_the_server_steps_as_far_as_the_noise_says():
+def test_the_size_of_the_servers_step_follows_the_noise():
     system = GradientRound(1.0, 300, 4, KEY, 0.1)
     state = state_of(300, 4, 1)
     moved = system.apply(state, system.zero_update(state, 5)).item_factors - state.item_factors
@@ -77,7 +77,7 @@ def test_the_server_steps_as_far_as_the_noise_says():
 
 @given(interaction_matrices(max_users=1), st.integers(0, 999), st.integers(1, 6), st.sampled_from([1e-12, 1.0, 1e6]))
 @settings(max_examples=150)
-def test_no_user_adds_more_than_the_unit_in_exact_arithmetic(data, seed, n_factors, scale):
+def test_no_contribution_exceeds_the_bound_in_exact_arithmetic(data, seed, n_factors, scale):
     sums = sums_of(state_of(data.n_items, n_factors, seed, scale), data, regularization=0.1 * scale**2)
     square = sum(int(x) ** 2 for x in sums.reshape(-1))
     assert square <= UNIT**2
@@ -89,7 +89,7 @@ def test_no_user_adds_more_than_the_unit_in_exact_arithmetic(data, seed, n_facto
 
 
 @pytest.mark.parametrize("n_items", [1000, 20_000])
-def test_long_vectors_come_near_the_unit_and_never_beyond(n_items):
+def test_long_vectors_come_close_to_the_bound_and_never_exceed_it(n_items):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         row = csr_array((rng.random((1, n_items)) < 0.1).astype(float))
@@ -99,10 +99,10 @@ def test_long_vectors_come_near_the_unit_and_never_beyond(n_items):
 
 @given(interaction_matrices(), st.integers(0, 99))
 @settings(max_examples=30)
-def test_users_add_up_whatever_the_shards(data, seed):
+def test_sums_do_not_depend_on_the_shards(data, seed):
     state = state_of(data.n_items, 3, seed)
-    alone = sum(sums_of(state, shard) for shard in data.shard(data.n_users))
-    np.testing.assert_array_equal(sums_of(state, data), alone)
+    sum_of_shards = sum(sums_of(state, shard) for shard in data.shard(data.n_users))
+    np.testing.assert_array_equal(sums_of(state, data), sum_of_shards)
 
 
 @pytest.mark.every_instruction_set
@@ -114,7 +114,7 @@ def test_sums_are_the_same_on_every_instruction_set():
             np.testing.assert_array_equal(sums_of(state, data), expected)
 
 
-def test_a_user_without_items_changes_nothing_and_is_served():
+def test_a_user_without_items_has_no_effect_and_is_served():
     dense = generated(500).to_scipy().toarray()
     dense[7] = 0
     data = Interactions.from_scipy(csr_array(dense))
@@ -155,23 +155,25 @@ def test_bad_data():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
-def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm, stddev, holds):
-    own = sums_of(state_of(5, 2, 1), Interactions.from_scipy(csr_array(np.array([[1.0, 0, 1, 0, 0]])))).reshape(-1)
+def test_audit_stays_within_the_claim_and_detects_a_wrong_norm_or_noise(norm, stddev, holds):
+    contribution = sums_of(
+        state_of(5, 2, 1), Interactions.from_scipy(csr_array(np.array([[1.0, 0, 1, 0, 0]])))
+    ).reshape(-1)
     noise = GradientRound(stddev**-1, 5, 2, KEY, 0.1).noises["gradients"].gaussian
-    found = mu_found(own, noise, UNIT, norm)
-    assert (found <= 1.0) == holds
-    assert found > 0.95
+    mu = mu_found(contribution, noise, UNIT, norm)
+    assert (mu <= 1.0) == holds
+    assert mu > 0.95
 
 
 @pytest.mark.slow
-def test_it_beats_popularity_on_generated_data_where_there_are_enough_users():
+def test_it_beats_popularity_on_generated_data_with_enough_users():
     data = datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1), mean_interactions=93)
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
-    found = [
+    hit_ratios = [
         evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99), key=Key.from_seed(1))["hr@10"]
         for model in (Popularity().fit(train), DPFMF(1.0).fit(train, key=Key.from_seed(3)))
     ]
-    assert found[1] > found[0] + 0.03
+    assert hit_ratios[1] > hit_ratios[0] + 0.03
 
 
 @pytest.mark.nightly
@@ -179,5 +181,5 @@ def test_movielens():
     as_they_are = leave_one_out_users()
     train, test = resampled(*as_they_are, 50_000)
     assert hit_ratio(DPFMF(0.5).fit(train, key=Key.from_seed(3)), train, test) >= 0.53
-    for epsilon, least in ((0.5, 0.38), (1.0, 0.47), (2.0, 0.55)):
-        assert hit_ratio(DPFMF(epsilon).fit(as_they_are.train, key=Key.from_seed(3)), *as_they_are) >= least
+    for epsilon, minimum in ((0.5, 0.38), (1.0, 0.47), (2.0, 0.55)):
+        assert hit_ratio(DPFMF(epsilon).fit(as_they_are.train, key=Key.from_seed(3)), *as_they_are) >= minimum

@@ -102,7 +102,7 @@ def test_the_published_variant_takes_the_papers_steps():
     np.testing.assert_allclose(model.apply(state, update).item_factors, expected, rtol=1e-6)
 
 
-def test_both_sides_descend_one_loss(data):
+def test_users_and_server_descend_one_loss(data):
     """Check at the users' optimal factors that a short step descends the regularized sum over users."""
     weight, regularization, rate = 1.5, 30.0, 1e-3
     model = FMFLDP(3, None, 1, confidence_weight=weight, regularization=regularization, server_steps=1,
@@ -110,7 +110,7 @@ def test_both_sides_descend_one_loss(data):
     state = state_of(data.n_items, 3, 1)
     factors, liked = state.item_factors.astype(float), data.to_scipy().toarray() > 0
 
-    def least_loss(factors):
+    def optimal_loss(factors):
         total = regularization * (factors**2).sum()
         for user in range(data.n_users):
             items = np.flatnonzero(liked[user])
@@ -124,13 +124,13 @@ def test_both_sides_descend_one_loss(data):
     rng = np.random.default_rng(0)
     for _ in range(5):
         way = rng.standard_normal(factors.shape)
-        slope = (least_loss(factors + 1e-5 * way) - least_loss(factors - 1e-5 * way)) / 2e-5
+        slope = (optimal_loss(factors + 1e-5 * way) - optimal_loss(factors - 1e-5 * way)) / 2e-5
         # A weight that is wrong by a factor of two would be detected.
         assert abs(2 * regularization * (factors * way).sum()) > 0.2 * abs(slope)
         assert (moved * way).sum() == pytest.approx(slope, rel=0.02)
 
 
-def test_published_variant_keeps_equations_5_and_9(data):
+def test_published_variant_follows_equations_5_and_9(data):
     state, key = state_of(data.n_items, 5, 1), Key.from_seed(2)
     ours, published = FMFLDP(n_reports=40), FMFLDP(n_reports=40, variant="published")
     update = published.local_round(state, data, key, 0)
@@ -242,7 +242,7 @@ def test_bad_reports_are_left_out(data):
 @pytest.mark.parametrize("strongest", [1.0, 1e12, 1e200, 1e308])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e12])
 @pytest.mark.parametrize("options", [{}, {"normalize": "l2"}, {"normalize": "l2", "rotate": True}], ids=str)
-def test_every_user_sends_every_report_whatever_its_data(options, strongest, scale):
+def test_every_user_sends_every_report_for_any_data(options, strongest, scale):
     # A client's answer must not depend on its data: neither on an empty row nor on values that make its own
     # system singular or overflow. The other users' reports must not change either.
     ordinary = np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])
@@ -263,14 +263,14 @@ def test_every_user_sends_every_report_whatever_its_data(options, strongest, sca
             np.testing.assert_array_equal(got[1], usual[1])
 
 
-def test_fit_depends_on_nothing_but_data_and_key(data):
-    first, again, other = (FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(s)) for s in (1, 1, 2))
-    np.testing.assert_array_equal(first.item_factors_, again.item_factors_)
+def test_fit_depends_on_data_and_key_alone(data):
+    first, repeated, other = (FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(s)) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.item_factors_, repeated.item_factors_)
     assert (first.item_factors_ != other.item_factors_).any()
 
 
 @pytest.mark.ignores_values
-def test_values_are_binarised_unless_asked(data):
+def test_values_are_binarised_by_default(data):
     rng = np.random.default_rng(0)
     rated = data.to_scipy()
     rated.data[:] = rng.integers(0, 6, size=rated.nnz)
@@ -309,7 +309,7 @@ def test_divergence_names_its_cause(data):
 
 
 @pytest.mark.parametrize("regularization", [1.0, 5.0])
-def test_the_twin_finds_what_alternating_least_squares_finds(regularization):
+def test_the_twin_reaches_the_loss_of_alternating_least_squares(regularization):
     data = datasets.generate_implicit(300, 120, key=Key.from_seed(1)).binarize()
     matrix = data.to_scipy()
     transposed, liked = Interactions.from_scipy(matrix.T.tocsr()), matrix.toarray()

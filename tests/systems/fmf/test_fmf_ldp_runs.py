@@ -58,7 +58,7 @@ def test_ledger_states_figures_at_the_models_delta(data):
     assert loose.epsilon("server", 0) == strict.epsilon("server", 0)
 
 
-def test_users_who_were_not_heard_hide_nobody(data):
+def test_absent_users_are_in_no_shuffle(data):
     class Liar(FMFLDP):
         def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):
             update = super().local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
@@ -71,7 +71,7 @@ def test_users_who_were_not_heard_hide_nobody(data):
     assert model.ledger_.epsilon("server", 0) == honest.ledger_.epsilon("server", 0)
 
 
-def test_published_ledger_says_what_the_paper_does_not(data):
+def test_published_ledger_states_the_cost_that_the_paper_omits(data):
     model = FMFLDP(n_rounds=4, n_reports=10, variant="published").fit(data, key=Key.from_seed(1))
     assert model.ledger_.epsilon(delta=0) == pytest.approx(4 * 10 * 2.5)
     assert "the paper states n_reports * epsilon" in model.ledger_.summary()
@@ -145,7 +145,7 @@ def test_parameters_changed_after_construction_are_checked(data):
         model.fit(data)
 
 
-def test_exact_gradients_of_nobody_are_refused(data):
+def test_exact_gradients_of_no_users_are_refused(data):
     with pytest.raises(ValueError, match="interactions must not be empty"):
         FMFLDP(epsilon=None).fit(data.keep_interactions(np.zeros(data.n_interactions, dtype=bool)))
 

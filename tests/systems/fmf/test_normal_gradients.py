@@ -91,7 +91,7 @@ def test_round_is_the_same_on_every_instruction_set(data, rotate, n_factors, n_r
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 99))
-def test_turning_back_undoes_the_turn_and_norms_stay(n_items, n_factors, rotation):
+def test_the_inverse_rotation_undoes_the_rotation_and_norms_stay(n_items, n_factors, rotation):
     normal = NormalGradient(n_items, n_factors, rotation, 2)
     gradient = np.random.default_rng(rotation).normal(size=(n_items, n_factors))
     turned = naive.turn(gradient, normal.signs().astype(float), *normal.shape)
@@ -139,7 +139,7 @@ def test_the_ledger_is_that_of_plain_reports(data, rotate):
     assert down[0] - down[1] == (8 if rotate else 0)
 
 
-def test_each_round_turns_anew_and_runs_differ():
+def test_each_round_rotates_anew_and_runs_differ():
     one, two = (FMFLDP(normalize="l2", rotate=True).initial_state(50, Key.from_seed(s)) for s in (1, 2))
     assert one.rotation != two.rotation
     first, second = (NormalGradient(50, 5, one.rotation, r).signs() for r in (0, 1))
@@ -149,7 +149,7 @@ def test_each_round_turns_anew_and_runs_differ():
     assert FMFLDP().initial_state(50, Key.from_seed(1)).rotation == 0
 
 
-def test_the_server_takes_coordinates_of_the_turned_gradient_and_no_others(data):
+def test_the_server_accepts_coordinates_of_the_rotated_gradient_only(data):
     model, state = model_of(True, n_reports=5), state_of(data.n_items, 5, 1)
     # The sizes are 60 items and 5 factors, each rounded up to the next power of two.
     index = np.array([0, 64 * 8 - 1, 64 * 8, -1])
@@ -207,7 +207,7 @@ def test_answers_estimate_the_mean_of_clipped_numbers(rotate, data, n_factors, s
             assert (np.abs(wrong * estimate - exact) > bound).any()
 
 
-def test_clipping_takes_a_known_share_and_the_rest_averages_out():
+def test_clipping_removes_a_known_share_and_the_remainder_averages_out():
     # One user has 40 items and 3 factors, decoded without noise over 300 rotations.
     gradient = naive.normalize(np.random.default_rng(1).normal(size=(40, 3)))
     decoded, single = np.zeros((40, 3)), []
@@ -225,7 +225,7 @@ def test_clipping_takes_a_known_share_and_the_rest_averages_out():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.9, False)])
-def test_audit_finds_no_more_than_epsilon_in_a_report(share, holds):
+def test_audit_of_a_report_stays_within_epsilon(share, holds):
     # Two users with one item each: their rotated gradients are 1 and -1 at half of all positions, the largest distance.
     factors = np.zeros((16, 1), dtype=np.float32)
     # The third user makes x'v vanish on the first two factors, so gradients are one number each.
@@ -236,8 +236,8 @@ def test_audit_finds_no_more_than_epsilon_in_a_report(share, holds):
 
     def release(item, n):
         sender = Interactions.from_scipy(csr_array(np.eye(16)[[item]]))
-        asked = FMFLDP(**(model.get_params() | {"n_reports": n}))
-        index, bit = asked.report_stream(state, sender, Key.from_seed(7 + item), 0, shuffle_key=Key.from_seed(1))
+        reporting = FMFLDP(**(model.get_params() | {"n_reports": n}))
+        index, bit = reporting.report_stream(state, sender, Key.from_seed(7 + item), 0, shuffle_key=Key.from_seed(1))
         # The score is positive for the second user, negative for the first, or 0.
         return (2.0 * bit - 1) * (second - first)[index]
 
@@ -250,7 +250,7 @@ def test_rotated_reports_beat_plain_ones_at_the_same_cost():
     data = datasets.generate_implicit(20_000, 500, key=Key.from_seed(1), mean_interactions=60)
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     shared = {"n_reports": 100, "n_rounds": 10, "epsilon": 1.0}
-    found = {
+    hit_ratios = {
         name: evaluate(
             model.fit(train, key=Key.from_seed(3)),
             train,
@@ -265,11 +265,11 @@ def test_rotated_reports_beat_plain_ones_at_the_same_cost():
             "popularity": Popularity(),
         }.items()
     }
-    assert found["rotated"]["hr@10"] > found["plain"]["hr@10"] + 0.02
+    assert hit_ratios["rotated"]["hr@10"] > hit_ratios["plain"]["hr@10"] + 0.02
 
 
 @pytest.mark.nightly
-def test_turned_reports_on_movielens():
+def test_rotated_reports_on_movielens():
     train, test = resampled(*leave_one_out_users(), 50_000)
 
     round_of = ShuffledReports("binary response", 2.5, 58, 50_000, neighboring="zero_out")

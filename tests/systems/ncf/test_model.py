@@ -85,7 +85,7 @@ def test_steps_are_those_of_complex_steps_and_of_adam_as_printed(
         np.testing.assert_allclose(losses, naive.loss(flat(start), batches[0], *shape_of(network)))
 
 
-def test_what_has_no_gradient_for_long_is_where_adam_takes_it():
+def test_parameters_without_a_gradient_still_follow_adam():
     network = network_of("gmf", n_users=3)
     start = start_of(network, 0.5, np.random.default_rng(1))
     batches = [[(0, 0, 1)]] * 3 + [[(1, 1, 0)]] * 400 + [[(0, 2, 1)]]
@@ -153,7 +153,7 @@ def drawn(data, positives, n_negatives, round=0):
     return np.stack([users, items, labels], axis=1).astype(int)
 
 
-def test_examples_are_all_positives_and_for_each_so_many_items_that_are_not_there():
+def test_examples_are_all_positives_with_n_negatives_each():
     dense = np.zeros((4, 6))
     dense[0, :5], dense[1, 2], dense[2], dense[3, [0, 3]] = 4, 4, 4, [2, 4]
     data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
@@ -169,7 +169,7 @@ def test_examples_are_all_positives_and_for_each_so_many_items_that_are_not_ther
     assert (drawn(data, positives, 3, round=1) != examples).any()
 
 
-def test_a_user_draws_the_same_negatives_whoever_else_is_there():
+def test_a_users_negatives_do_not_depend_on_other_users():
     data = rated()
     part = data.select_users(np.array([2, 5]))
     here, there = drawn(part, part, 2), drawn(data, data, 2)
@@ -179,7 +179,7 @@ def test_a_user_draws_the_same_negatives_whoever_else_is_there():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_rated_low_is_neither_positive_nor_negative(kind):
+def test_low_ratings_are_neither_positive_nor_negative(kind):
     data = rated()
     other = data._replace(values=np.where(data.values_or_ones() <= 3, 1, data.values_or_ones()).astype(np.float32))
     models = [NCF(threshold=3.0, kind=kind, **SMALL).fit(d, key=KEY) for d in (data, other)]
@@ -198,27 +198,27 @@ def test_a_warm_start_keeps_parameters_by_id(kind):
     data = rated()
     model = NCF(kind=kind, **SMALL).fit(data, key=KEY, track_loss=True)
     assert model.loss_.shape == (2,)
-    others = Interactions.from_arrays(
+    other_data = Interactions.from_arrays(
         np.repeat(["new", *data.user_ids[::-1].astype(str)], 2), np.tile(data.item_ids[[3, 1]], 10)
     )
     model.interactions_ = model.interactions_._replace(user_ids=data.user_ids.astype(str))
-    again = NCF(kind=kind, **SMALL)
-    network = again._network(others)
-    table, weights = again._warm_parameters(network, others, KEY, model)
+    refitted = NCF(kind=kind, **SMALL)
+    network = refitted._network(other_data)
+    table, weights = refitted._warm_parameters(network, other_data, KEY, model)
     fresh, _ = network.start(KEY, f"ncf.{kind}.start")
-    place = {user: row for row, user in enumerate(model.interactions_.user_ids)}
-    for row, user in enumerate(others.user_ids):
-        expected = model.user_embeddings_[place[user]] if user in place else fresh[row]
+    row_of = {user: row for row, user in enumerate(model.interactions_.user_ids)}
+    for row, user in enumerate(other_data.user_ids):
+        expected = model.user_embeddings_[row_of[user]] if user in row_of else fresh[row]
         np.testing.assert_array_equal(table[row], expected)
     np.testing.assert_array_equal(table[10:], model.item_embeddings_[[1, 3]])
     np.testing.assert_array_equal(weights, model.weights_)
-    again.set_params(n_epochs=1).fit(others, key=KEY, warm_start=model)
-    assert not hasattr(again, "loss_")
-    assert (again.weights_ != model.weights_).any()
+    refitted.set_params(n_epochs=1).fit(other_data, key=KEY, warm_start=model)
+    assert not hasattr(refitted, "loss_")
+    assert (refitted.weights_ != model.weights_).any()
 
 
 @pytest.mark.ignores_values
-def test_the_ledger_promises_nothing():
+def test_the_ledger_claims_no_guarantee():
     model = NCF(**SMALL).fit(rated(), key=KEY)
     assert {type(event) for event in model.ledger_.events} == {Unprotected}
     assert model.ledger_.epsilon("public") == np.inf
@@ -234,9 +234,9 @@ def test_a_saved_model_answers_as_before(tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_finds_groups_of_users_that_popularity_cannot_see(kind):
-    own_group = np.arange(200)[:, None] % 4 == np.arange(80) % 4
-    has = KEY.uniform("test", size=200 * 80).reshape(200, 80) < np.where(own_group, 0.5, 0.03)
+def test_it_learns_groups_of_users_that_popularity_cannot(kind):
+    is_in_group = np.arange(200)[:, None] % 4 == np.arange(80) % 4
+    has = KEY.uniform("test", size=200 * 80).reshape(200, 80) < np.where(is_in_group, 0.5, 0.03)
     train, test = next(LeaveOneOut().split(Interactions.from_arrays(*np.nonzero(has)), key=KEY))
     ncf = NCF(kind=kind, n_epochs=10, learning_rate=0.01, batch_size=64)
     ours, popularity = (

@@ -53,15 +53,15 @@ def test_values_that_overflow_are_refused_by_fit(kind):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_one_entity_alone_is_the_central_model():
+def test_a_single_entity_has_the_central_model():
     data = rated()
-    central, alone = CentralNMF(4).fit(data, key=KEY), IndividualNMF(4).fit(data, key=KEY)
-    np.testing.assert_array_equal(central.user_factors_, alone.user_factors_)
+    central, individual = CentralNMF(4).fit(data, key=KEY), IndividualNMF(4).fit(data, key=KEY)
+    np.testing.assert_array_equal(central.user_factors_, individual.user_factors_)
     spread = CentralNMF(4).fit(data, entities=np.arange(50) % 3, key=KEY)
     np.testing.assert_array_equal(central.item_factors_, spread.item_factors_)
 
 
-def test_predictions_stay_in_the_range_and_nothing_is_promised():
+def test_predictions_stay_in_the_range_without_a_guarantee():
     data = rated()
     model = CentralNMF(4, value_range=(2.0, 3.0)).fit(data, key=KEY)
     predicted = model.predict(np.repeat(data.user_ids, 20), np.tile(data.item_ids, 50))

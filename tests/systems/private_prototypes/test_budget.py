@@ -54,7 +54,7 @@ def test_noise_from_tables_takes_a_millionth_of_delta_or_there_is_none(delta):
     assert accountant.get_epsilon(delta) <= 1.0
 
 
-def test_without_epsilon_nothing_is_promised():
+def test_without_epsilon_there_is_no_guarantee():
     model = PrivatePrototypes(2, 2, None).fit(rated(), key=KEY)
     assert model.ledger_.epsilon("public") == np.inf
 

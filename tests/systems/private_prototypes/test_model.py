@@ -45,16 +45,16 @@ def test_sensitivity_is_never_exceeded_and_is_reached(kind):
     """Check one user's contribution to the message, for users with any values, in L1 and in squared L2."""
     for value_range in ((1.0, 5.0), (0.3, 0.8), (0.0, 7.3)):
         model = PrivatePrototypes(3, 2, 1.0, max_entries=4, prototypes=kind, value_range=value_range)
-        rule, most = model.sums(9), [0, 0]
+        rule, largest = model.sums(9), [0, 0]
         for value in (*value_range, 100.0, 0.0, sum(value_range) / 2):
             user = rated(1, 9, density=1.0)
             limited = model._limit(user._replace(values=np.full(user.n_interactions, value)), KEY)
             sent = recover_prototypes(limited, np.zeros(1, dtype=np.int64), 3, rule, key=KEY)
             moved = np.concatenate([sent.counts.ravel(), sent.sums.ravel()])
-            most[0] = max(most[0], int(np.abs(moved).sum()))
-            most[1] = max(most[1], int((moved**2).sum()))
-        assert most[0] == rule.sensitivity
-        assert most[1] == rule.squared_norm_sensitivity
+            largest[0] = max(largest[0], int(np.abs(moved).sum()))
+            largest[1] = max(largest[1], int((moved**2).sum()))
+        assert largest[0] == rule.sensitivity
+        assert largest[1] == rule.squared_norm_sensitivity
 
 
 def test_prototypes_without_noise_are_means():
@@ -120,13 +120,13 @@ def test_entities_draw_different_noise():
 def test_rows_of_one_user_are_limited():
     data, owner = rated(40), np.arange(40) % 10
     model = PrivatePrototypes(max_rows_per_user=3)
-    kept = model._choose_rows(owner, data, KEY)
-    assert np.bincount(owner[kept]).tolist() == [3] * 10
+    chosen_rows = model._choose_rows(owner, data, KEY)
+    assert np.bincount(owner[chosen_rows]).tolist() == [3] * 10
     assert model._choose_rows(None, data, KEY).all()
     assert PrivatePrototypes(max_rows_per_user=4)._choose_rows(owner, data, KEY).all()
 
 
-def test_prototypes_of_a_kind_are_told_from_public_numbers():
+def test_the_kind_of_prototypes_is_chosen_from_public_numbers():
     sizes = [None, 100, 600, 10_000, 100_000, 10**6, 10**8]
     chosen = [choose_n_prototypes(size, 3706, 150, 111.0) for size in sizes]
     assert chosen[:3] == [1, 1, 1]
@@ -167,8 +167,8 @@ def test_new_users_of_known_and_new_entities_are_served():
         served = model.serve(new, entities=[0] * 10 + ["new"] * 10)
         assert served.user_entities_.tolist() == [0] * 10 + [-1] * 10
         assert served.predict(new.user_ids[[0, 15]], new.item_ids[[3, 4]]).shape == (2,)
-        again = model.serve(old, entities=np.arange(60) % 2)
-        np.testing.assert_allclose(again.user_factors_, model.user_factors_)
+        served_new = model.serve(old, entities=np.arange(60) % 2)
+        np.testing.assert_allclose(served_new.user_factors_, model.user_factors_)
         np.testing.assert_array_equal(served.item_factors_, model.item_factors_)
         assert served.ledger_ is model.ledger_
 
@@ -196,7 +196,7 @@ def test_labels_that_look_alike_are_different_entities():
     assert model.communication_.rounds[0].n_clients == 2
 
 
-def test_the_engines_order_of_entities_changes_nothing():
+def test_the_engines_order_of_entities_has_no_effect():
     data, names = rated(), ("a", "b")
     model = PrivatePrototypes(2, 2, 1.0)
     state = start(model, data, names)
@@ -206,7 +206,7 @@ def test_the_engines_order_of_entities_changes_nothing():
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_the_published_variant_promises_nothing_and_says_so():
+def test_the_published_variant_states_that_it_has_no_guarantee():
     choices = {"prototypes": "zero_filled", "value_range": (0.0, 5.0), "grouping": "kmeans", "variant": "published"}
     data = rated(200, 20, density=1.0)
     model = PrivatePrototypes(2, 2, 1e4, **choices).fit(data, entities=np.arange(200) % 2, key=KEY)
@@ -280,7 +280,7 @@ def test_bad_arguments_of_fit_and_serve():
         PrivatePrototypes(1, 2, None).fit(data.select_users(np.empty(0, dtype=np.int64)))
 
 
-class Stranger(LocalEngine):
+class AlteringEngine(LocalEngine):
     """Engine that replaces one entity's message by the result of `change`."""
 
     def __init__(self, change):
@@ -324,7 +324,7 @@ def altered(name, change):
     ],
 )
 def test_bad_messages_are_named_and_the_round_goes_on(change, reason):
-    engine = Stranger(change)
+    engine = AlteringEngine(change)
     model = PrivatePrototypes(2, 2, 1.0).fit(rated(), entities=np.arange(60) % 2, key=KEY, engine=engine)
     (rejection,) = [r for r in engine.rejections if "no acceptable message" not in r.reason]
     assert re.search(reason, rejection.reason)

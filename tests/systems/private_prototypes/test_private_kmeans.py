@@ -38,10 +38,10 @@ def levels(x, candidates, radius):
     return np.array([[naive.grid_distance(a, b, radius) for b in candidates] for a in x], dtype=np.uint16)
 
 
-def exact_ratio_holds(weights, others, epsilon):
+def exact_ratio_holds(weights, other_weights, epsilon):
     """Check in integers that no probability exceeds exp(epsilon) times the other; exp(-epsilon) is rounded up."""
     shrink = Fraction(exp_minus(Fraction(epsilon), 200) + 2, 2**200)
-    a, b = weights.tolist(), others.tolist()
+    a, b = weights.tolist(), other_weights.tolist()
     return all(
         x * sum(b) * shrink <= y * sum(a) and y * sum(a) * shrink <= x * sum(b) for x, y in zip(a, b, strict=True)
     )
@@ -67,8 +67,8 @@ def test_swap_losses_of_any_number_of_candidates(n_candidates, instruction_set):
     distances = rng.choice([0, 1, 300, 65534, 65535], (40, n_candidates)).astype(np.uint16)
     chosen = rng.integers(0, n_candidates, 3)
     with hardware.use_instruction_set(instruction_set):
-        found = swap_losses(distances, chosen, 1)
-    assert found.tolist() == naive.swap_losses(distances.tolist(), chosen.tolist())
+        losses = swap_losses(distances, chosen, 1)
+    assert losses.tolist() == naive.swap_losses(distances.tolist(), chosen.tolist())
 
 
 @pytest.mark.parametrize("n_candidates", [3, 40])
@@ -96,7 +96,7 @@ def test_weights_are_exponentials(losses, epsilon, sensitivity):
 
 @pytest.mark.parametrize("epsilon", [2.0**-16, 0.1, 1.0, 8.0])
 @pytest.mark.parametrize("start", [[0, 0, 0], [10**6, 0, 400_000], [5, 10**9, 10**8]])
-def test_enumerated_mechanism_keeps_epsilon_exactly(epsilon, start):
+def test_enumerated_mechanism_satisfies_epsilon_exactly(epsilon, start):
     worst, start = 0.0, np.array(start)
     for added in itertools.product([0, 1, 30_000, LEVELS], repeat=3):
         a, b = selection_weights(start, epsilon), selection_weights(start + np.array(added), epsilon)
@@ -108,8 +108,8 @@ def test_enumerated_mechanism_keeps_epsilon_exactly(epsilon, start):
         assert worst > 0.4 * epsilon
 
 
-def test_epsilon_is_reached_and_ten_percent_less_noise_breaks_it():
-    # One user raises all losses except the best one's, whose share rises by nearly e^epsilon.
+def test_epsilon_is_reached_and_violated_by_ten_percent_less_noise():
+    # One user raises all losses except the best one's, and its share rises by nearly e^epsilon.
     start, added = np.array([3 * LEVELS, *[0] * 999]), np.array([0, *[LEVELS] * 999])
     a, b = selection_weights(start, 1.0), selection_weights(start + added, 1.0)
     assert exact_ratio_holds(a, b, 1.0)
@@ -133,7 +133,7 @@ def test_enumerated_swaps_of_neighbours_stay_within_epsilon(seed):
 @given(
     words=st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=2), losses=st.lists(st.integers(0, 300), min_size=1)
 )
-def test_a_draw_is_the_place_of_its_bits_among_the_weights(words, losses):
+def test_a_draw_is_the_position_of_its_bits_among_the_weights(words, losses):
     losses = np.array(losses)
     weights = selection_weights(losses, 1.0, 50).tolist()
     target = (words[0] << 64 | words[1]) * sum(weights) >> 128
@@ -185,7 +185,7 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1.7e308])
-def test_no_row_of_one_user_decides_whether_there_is_a_release(odd):
+def test_no_row_of_one_user_changes_whether_a_release_is_made(odd):
     x = points(40)
     x[7] = odd, 0.1
     like = np.where(np.arange(40)[:, None] == 7, [[1e99, 0.1]] if np.isfinite(odd) else [[0.0, 0.0]], x)
@@ -201,23 +201,23 @@ def test_no_row_of_one_user_decides_whether_there_is_a_release(odd):
 
 def test_bad_arguments():
     x, candidates = points(5), points(4)
-    rest = {"radius": 1.0, "n_swaps": 2, "epsilon": 1.0, "key": KEY}
+    defaults = {"radius": 1.0, "n_swaps": 2, "epsilon": 1.0, "key": KEY}
     with pytest.raises(ValueError, match="n_clusters must be at most 4, got 5"):
-        private_kmeans(x, candidates, 5, **rest)
+        private_kmeans(x, candidates, 5, **defaults)
     with pytest.raises(ValueError, match=r"candidates must have shape \('any', 2\), got \(4, 1\)"):
-        private_kmeans(x, candidates[:, :1], 2, **rest)
+        private_kmeans(x, candidates[:, :1], 2, **defaults)
     with pytest.raises(TypeError, match="points must be an array of float64"):
-        private_kmeans(x.astype(np.float32), candidates, 2, **rest)
+        private_kmeans(x.astype(np.float32), candidates, 2, **defaults)
     with pytest.raises(ValueError, match="epsilon must be at least"):
-        private_kmeans(x, candidates, 2, **rest | {"epsilon": 1e-9})
+        private_kmeans(x, candidates, 2, **defaults | {"epsilon": 1e-9})
     with pytest.raises(ValueError, match=r"epsilon must be at most 1e\+100, got 1.7e\+308"):
-        private_kmeans(x, candidates, 2, **rest | {"epsilon": 1.7e308})
+        private_kmeans(x, candidates, 2, **defaults | {"epsilon": 1.7e308})
     with pytest.raises(ValueError, match="n_swaps must be at least 1, got 0"):
-        private_kmeans(x, candidates, 2, **rest | {"n_swaps": 0})
+        private_kmeans(x, candidates, 2, **defaults | {"n_swaps": 0})
     with pytest.raises(ValueError, match=r"radius must be at least 1e-100"):
-        private_kmeans(x, candidates, 2, **rest | {"radius": 0.0})
+        private_kmeans(x, candidates, 2, **defaults | {"radius": 0.0})
     with pytest.raises(TypeError, match="key must be Key, got NoneType"):
-        private_kmeans(x, candidates, 2, **rest | {"key": None})
+        private_kmeans(x, candidates, 2, **defaults | {"key": None})
     with pytest.raises(ValueError, match="accounting must be one of 'pure', 'zcdp'"):
         clustering_events(swap_epsilon=1.0, n_swaps=1, accounting="rdp")
 
@@ -238,7 +238,7 @@ def test_threads_and_instruction_sets_do_not_change_a_bit(instruction_set):
 
 
 @pytest.mark.slow
-def test_draws_have_the_stated_probabilities_and_no_others():
+def test_draws_have_exactly_the_stated_probabilities():
     losses, epsilon, n = np.array([0, 20, 50, 120]), 1.0, 100_000
     words = KEY.words("test", size=2 * n).reshape(-1, 2)
     seen = np.bincount([draw_loss(losses, epsilon, w, 50) for w in words], minlength=4)

@@ -26,9 +26,9 @@ def points(n, p=3, seed=0):
     return np.random.default_rng(seed).uniform(-0.6, 0.6, (n, p))
 
 
-def run(x, *, n_clusters=3, n_rounds=3, epsilon=1.0, key=KEY, n_threads=1, **rest):
+def run(x, *, n_clusters=3, n_rounds=3, epsilon=1.0, key=KEY, n_threads=1, **options):
     return private_lloyd.private_lloyd(
-        x, n_clusters, radius=1.0, n_rounds=n_rounds, epsilon=epsilon, key=key, n_threads=n_threads, **rest
+        x, n_clusters, radius=1.0, n_rounds=n_rounds, epsilon=epsilon, key=key, n_threads=n_threads, **options
     )
 
 
@@ -96,12 +96,12 @@ def test_no_user_moves_a_release_by_more_than_its_sensitivity(releases, monkeypa
 
 @pytest.mark.parametrize("n_rounds", [1, 2, 7])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
-def test_releases_cost_epsilon_together(releases, n_rounds, epsilon):
+def test_all_releases_cost_epsilon(releases, n_rounds, epsilon):
     run(points(10), n_rounds=n_rounds, epsilon=epsilon)
-    assert [each[2] for each in releases] == round_epsilons(epsilon, n_rounds)
-    assert sum(each[2] for each in releases) == Fraction(epsilon)
+    assert [release[2] for release in releases] == round_epsilons(epsilon, n_rounds)
+    assert sum(release[2] for release in releases) == Fraction(epsilon)
     # No random stream is used twice.
-    assert len({each[3:] for each in releases}) == n_rounds + 1
+    assert len({release[3:] for release in releases}) == n_rounds + 1
     assert PureAccountant().compose(lloyd_event(epsilon)).get_epsilon() == epsilon
 
 
@@ -112,20 +112,20 @@ def test_noise_has_the_scale_of_the_sensitivity(monkeypatch):
     assert scales == [2100]
 
 
-def test_nothing_but_the_releases_depends_on_the_data(releases):
+def test_only_the_releases_depend_on_the_data(releases):
     seen = []
     for x in (points(30), points(30)[1:], points(0), points(500, seed=9), CORNERS):
         releases.clear()
         centers = run(x)
-        seen.append((centers.tobytes(), [(each[0].shape, *each[1:]) for each in releases]))
+        seen.append((centers.tobytes(), [(release[0].shape, *release[1:]) for release in releases]))
     assert all(other == seen[0] for other in seen)
 
 
 def test_centres_are_good_where_noise_is_small_and_stay_in_the_ball():
-    places = np.array([[-0.5, 0.0, 0.3], [0.5, 0.5, 0.0], [0.1, -0.6, -0.5]])
-    x = np.concatenate([points(2_000, seed=4) * 0.1 + place for place in places])
+    true_centers = np.array([[-0.5, 0.0, 0.3], [0.5, 0.5, 0.0], [0.1, -0.6, -0.5]])
+    x = np.concatenate([points(2_000, seed=4) * 0.1 + center for center in true_centers])
     centers = run(x, epsilon=20.0, n_rounds=9)
-    assert assign_rows(places, centers)[1].max() < 0.02**2
+    assert assign_rows(true_centers, centers)[1].max() < 0.02**2
     for seed in range(5):
         assert np.linalg.norm(run(points(5), epsilon=0.01, key=Key.from_seed(seed)), axis=1).max() < 1 + 1e-12
 

@@ -48,30 +48,30 @@ def test_prototypes_without_noise_are_means(seed, kind):
     labels = np.random.default_rng(seed).integers(0, 3, x.n_users)
     dense = x.to_scipy().toarray()
     for rule in (recovery(kind), recovery(kind, epsilon=None)):
-        found = recover_prototypes(x, labels, 3, rule, key=KEY)
+        prototypes = recover_prototypes(x, labels, 3, rule, key=KEY)
         for c in range(3):
             mine = dense[labels == c]
             if kind == "zero_filled":
-                assert found.counts[c] == len(mine)
-                assert found.sums[c].tolist() == mine.sum(axis=0).tolist()
+                assert prototypes.counts[c] == len(mine)
+                assert prototypes.sums[c].tolist() == mine.sum(axis=0).tolist()
             else:
-                assert found.counts[c].tolist() == (mine > 0).sum(axis=0).tolist()
-                assert found.sums[c].tolist() == np.where(mine > 0, mine - 3, 0).sum(axis=0).tolist()
+                assert prototypes.counts[c].tolist() == (mine > 0).sum(axis=0).tolist()
+                assert prototypes.sums[c].tolist() == np.where(mine > 0, mine - 3, 0).sum(axis=0).tolist()
 
 
 @given(seed=seeds(), kind=st.sampled_from(["zero_filled", "masked"]))
-def test_without_noise_the_largest_are_chosen(seed, kind):
+def test_without_noise_the_largest_are_selected(seed, kind):
     x, labels = ratings(seed=seed), np.random.default_rng(seed).integers(-1, 2, 20)
     every = recover_prototypes(x, labels, 2, recovery(kind), key=KEY)
     for rule in (
         recovery(kind, epsilon=None, support_size=3),
         recovery(kind, support_size=3, support_epsilon=ALMOST_NONE),
     ):
-        found = recover_prototypes(x, labels, 2, rule, key=KEY)
+        prototypes = recover_prototypes(x, labels, 2, rule, key=KEY)
         for c in range(2):
             scores = every.counts[c] if kind == "masked" else every.sums[c]
-            assert sorted(scores[found.items[c]]) == sorted(scores)[-3:]
-            assert found.sums[c].tolist() == every.sums[c][found.items[c]].tolist()
+            assert sorted(scores[prototypes.items[c]]) == sorted(scores)[-3:]
+            assert prototypes.sums[c].tolist() == every.sums[c][prototypes.items[c]].tolist()
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_sensitivities_are_those_of_the_specification():
 
 @pytest.mark.parametrize("kind", ["zero_filled", "masked"])
 @pytest.mark.parametrize("steps", [1, 3])
-def test_no_user_moves_the_sums_by_more_and_one_reaches_the_bound(monkeypatch, kind, steps):
+def test_no_user_exceeds_the_bound_of_the_sums_and_one_reaches_it(monkeypatch, kind, steps):
     released = []
 
     def no_noise(self, values, **_):
@@ -123,9 +123,9 @@ def test_removing_a_user_changes_no_noise_scale_and_no_shape():
     rule = recovery(epsilon=1.0, support_size=3, support_epsilon=1.0)
     labels = np.arange(x.n_users) % 2
     for some, theirs in ((x, labels), (x.select_users(np.arange(1, x.n_users)), labels[1:])):
-        found = recover_prototypes(some, theirs, 2, rule, key=KEY)
-        assert found.items.shape == found.counts.shape == found.sums.shape == (2, 3)
-        assert (np.diff(found.items, axis=1) > 0).all()
+        prototypes = recover_prototypes(some, theirs, 2, rule, key=KEY)
+        assert prototypes.items.shape == prototypes.counts.shape == prototypes.sums.shape == (2, 3)
+        assert (np.diff(prototypes.items, axis=1) > 0).all()
 
 
 def test_the_ledgers_sum_is_the_stated_epsilon():
@@ -152,7 +152,7 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
 
 @pytest.mark.parametrize("support", [{}, {"support_size": 3, "support_epsilon": 0.25}])
 @pytest.mark.parametrize("kind", ["zero_filled", "masked"])
-def test_every_draw_of_sums_and_counts_is_paid_for(monkeypatch, kind, support):
+def test_every_draw_of_sums_and_counts_is_charged(monkeypatch, kind, support):
     """Check that the table's total-variation distance covers all draws, for every row that a user may have."""
     add_noise, drawn = DiscreteGaussian.add_noise, []
 
@@ -224,10 +224,10 @@ def test_chosen_items_follow_one_shot_gumbel_noise():
     rule, n = recovery(support_size=2, support_epsilon=2.0), 20_000
     seen = {}
     for r in range(n):
-        found = recover_prototypes(x, np.zeros(3, dtype=int), 1, rule, key=Key.from_seed(r)).items[0]
-        seen[tuple(found.tolist())] = seen.get(tuple(found.tolist()), 0) + 1
+        items = recover_prototypes(x, np.zeros(3, dtype=int), 1, rule, key=Key.from_seed(r)).items[0]
+        seen[tuple(items.tolist())] = seen.get(tuple(items.tolist()), 0) + 1
 
-    # The probabilities are those of sets: they include both orders of the two largest noisy scores.
+    # A set's probability includes both orders of the two largest noisy scores.
     def probabilities(beta):
         orders = naive_selection.order_probabilities([3, 2, 1], beta, 2)
         return [sum(p for o, p in orders.items() if set(o) == set(pair)) for pair in pairs]

@@ -19,13 +19,13 @@ def movielens():
 
 def figures(model, movielens, n_seeds=3, **options):
     data, regions = movielens
-    found = []
+    results = []
     for seed in range(n_seeds):
         train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=Key.from_seed(seed)))
         model.fit(train, entities=regions, key=Key.from_seed(100 + seed), **options)
         error = evaluate_ratings(model, test, metrics=["rmse"])["rmse"]
-        found.append((error, mean_percentile_rank(model, test, seen=train)))
-    return np.mean(found, axis=0)
+        results.append((error, mean_percentile_rank(model, test, seen=train)))
+    return np.mean(results, axis=0)
 
 
 # One mean needs one factor: with ten equal ones, the regularization of users removes more.
@@ -46,9 +46,9 @@ ONE_MEAN = {"n_prototypes": 1, "n_factors": 1, "regularization": 1.0, "delta": 1
 )
 def test_movielens_figures_of_the_specification(movielens, parameters, rmse, rank):
     """Check that errors are within .01 of the design's prototype, as splits differ, and ranking is no worse."""
-    error, found = figures(PrivatePrototypes(**parameters), movielens)
+    error, ranking = figures(PrivatePrototypes(**parameters), movielens)
     assert error == pytest.approx(rmse, abs=0.01)
-    assert found < rank + 0.01
+    assert ranking < rank + 0.01
 
 
 @pytest.mark.nightly

@@ -51,19 +51,19 @@ def test_users_are_in_the_group_of_the_nearest_released_centre(model):
     assert np.abs(np.sort(exact.centers, axis=0) - np.sort(CENTERS, axis=0)).max() > 1
 
 
-@pytest.mark.parametrize("others", ["without anything", "with everything", "absent", "in another order"])
-def test_a_users_group_does_not_depend_on_other_users_rows(model, others):
+@pytest.mark.parametrize("other_rows", ["without anything", "with everything", "absent", "in another order"])
+def test_a_users_group_does_not_depend_on_other_users_rows(model, other_rows):
     labels = groups(model, DATA)
     for user in range(0, 60, 7):
-        if others == "absent":
+        if other_rows == "absent":
             data, row = DATA.select_users(np.array([user])), 0
-        elif others == "in another order":
+        elif other_rows == "in another order":
             order = np.roll(np.arange(60), 13)
             data, row = DATA.select_users(order), int(np.flatnonzero(order == user)[0])
         else:
             is_own = np.repeat(np.arange(60), DATA.interactions_per_user()) == user
-            data = DATA.keep_interactions(is_own) if others == "without anything" else DATA
-            if others == "with everything":
+            data = DATA.keep_interactions(is_own) if other_rows == "without anything" else DATA
+            if other_rows == "with everything":
                 data = data._replace(values=np.where(is_own, DATA.values, 5.0))
             row = user
         assert groups(model, data)[row] == labels[user]

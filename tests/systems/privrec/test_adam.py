@@ -20,7 +20,7 @@ ADAM = SMALL | {"server_optimizer": "adam", "server_learning_rate": 0.01, "thres
 
 
 @pytest.mark.parametrize("noise", [None, GridNoise.calibrated("gaussian", 0.01, 0.3)])
-def test_adam_steps_by_what_is_released(noise):
+def test_adam_steps_by_released_values(noise):
     data = small_data()
     system = replace(
         rounds(data, noise=noise, clip_norm=0.01 if noise else None), server_optimizer="adam", server_learning_rate=0.01
@@ -74,7 +74,7 @@ def test_a_resumed_run_goes_on_with_its_moments(tmp_path, monkeypatch, private):
         ({"server_optimizer": "adam", "noise_multiplier": 1.0, "clip_norm": 1.0}, "adam", 0.005),
     ],
 )
-def test_auto_is_adam_where_nothing_speaks_against_it(given, optimizer, rate):
+def test_auto_is_adam_unless_a_setting_excludes_it(given, optimizer, rate):
     parameters = PrivRec(**given).get_params()
     settings = PrivRecSettings.resolve(parameters, 1000)
     assert (settings.server_optimizer, settings.server_learning_rate) == (optimizer, rate)

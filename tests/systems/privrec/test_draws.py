@@ -25,11 +25,11 @@ PRIVATE = {"n_rounds": 1, "cohort_size": "all", "clip_norm": 0.1, "noise_multipl
 def test_first_keeps_the_first_events_of_each_user(lengths, n, has_contexts):
     items = np.arange(sum(lengths), dtype=np.int32)
     events = Events(np.cumsum([0, *lengths]), items, items.astype(np.int64) if has_contexts else None)
-    kept = events.first(n)
+    first_events = events.first(n)
     starts = events.indptr[:-1].tolist()
     expected = [list(range(start, start + min(length, n))) for start, length in zip(starts, lengths, strict=True)]
-    assert [part.tolist() for part in np.split(kept.items, kept.indptr[1:-1])] == expected
-    assert kept.contexts is None or kept.contexts.tolist() == kept.items.tolist()
+    assert [part.tolist() for part in np.split(first_events.items, first_events.indptr[1:-1])] == expected
+    assert first_events.contexts is None or first_events.contexts.tolist() == first_events.items.tolist()
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -45,14 +45,14 @@ def test_a_client_with_too_long_a_log_trains_on_its_first_events(monkeypatch):
         return ClientData(log, features, network, 0.0).draw(users, local, "x", key=KEY, round=0, n_threads=1)
 
     whole = draw()
-    most = 5
-    monkeypatch.setattr(rounds_module, "MAX_DRAWS", local.epochs * (n_items + most))
+    n_events = 5
+    monkeypatch.setattr(rounds_module, "MAX_DRAWS", local.epochs * (n_items + n_events))
     short = draw()
     for u in users:
-        one, other = (each.items[each.indptr[u] : each.indptr[u + 1]] for each in (whole, short))
-        labels = (each.labels[each.indptr[u] : each.indptr[u + 1]] > 0 for each in (whole, short))
+        one, other = (examples.items[examples.indptr[u] : examples.indptr[u + 1]] for examples in (whole, short))
+        labels = (examples.labels[examples.indptr[u] : examples.indptr[u + 1]] > 0 for examples in (whole, short))
         first, second = (items[positive] for items, positive in zip((one, other), labels, strict=True))
-        assert second.tolist() == first[:most].tolist()
+        assert second.tolist() == first[:n_events].tolist()
     assert len(short.items) < len(whole.items)
 
 
@@ -75,13 +75,13 @@ def test_epochs_at_the_bound_are_accepted():
     settings = PrivRecSettings.resolve(model.get_params(), 200)
     # This is the number of draws for an epoch's batches of masked sequences.
     masked = -(-2 * 40 // 32) * 4 + 40
-    for most, changed in (
+    for bound, changed in (
         (MAX_DRAWS // 80, replace(settings, stage1=None)),
         (MAX_DRAWS // max(80, masked), settings),
     ):
-        replace(changed, local_epochs=most).check_draws(40, 32)
+        replace(changed, local_epochs=bound).check_draws(40, 32)
         with pytest.raises(ValueError, match="local_epochs must be at most"):
-            replace(changed, local_epochs=most + 1).check_draws(40, 32)
+            replace(changed, local_epochs=bound + 1).check_draws(40, 32)
     first = replace(settings.stage1, local_epochs=MAX_DRAWS // 40)
     replace(settings, stage1=first).check_draws(40, 32)
     with pytest.raises(ValueError, match=r"stage1_options\['local_epochs'\] must be at most"):

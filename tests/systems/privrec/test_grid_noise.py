@@ -27,7 +27,7 @@ def test_updates_are_cut_to_whole_steps_exactly(clip_norm, dtype):
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize(("clip_norm", "z"), [(0.1, 1.0), (40.0, 0.7), (1e-3, 12.3)])
-def test_the_noise_is_no_less_than_stated(kind, clip_norm, z):
+def test_the_noise_is_at_least_the_stated_one(kind, clip_norm, z):
     noise = GridNoise.calibrated(kind, clip_norm, z)
     sensitivity = 2 * Fraction(clip_norm) / Fraction(noise.step)
     spread = noise.mechanism.stddev if kind == "gaussian" else noise.mechanism.scale

@@ -102,7 +102,7 @@ def test_rounds_equal_the_twin_and_begin_where_stage_one_ended():
     assert np.abs(state.parameters - seen[0])[at:end].max() > 1e-4
 
 
-def test_without_weight_nothing_changes():
+def test_without_weight_the_model_is_unchanged():
     plain = fit("dp", options=without_joint_loss())
     zero = fit("dp", options=FEW | {"contrastive_weight": 0.0})
     np.testing.assert_array_equal(zero.parameters_, plain.parameters_)
@@ -113,7 +113,7 @@ def test_without_weight_nothing_changes():
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_one_user_moves_both_parts_together_by_no_more_than_the_bound(kind):
+def test_one_users_joint_update_of_both_parts_is_within_the_bound(kind):
     data = people()
     system = rounds_of(fit("dp", parameters={"noise": kind}))
     noise, state = system.noise, system.initial_state()
@@ -125,8 +125,8 @@ def test_one_user_moves_both_parts_together_by_no_more_than_the_bound(kind):
 
     at, end = system.network.network.n_dense, system.network.n_dense
     for user in state.cohort.tolist():
-        others = data.select_users(np.flatnonzero(data.global_user_ids != user))
-        moved = whole - system.local_round(state, others, KEY, 0).arrays["total"]
+        other_users = data.select_users(np.flatnonzero(data.global_user_ids != user))
+        moved = whole - system.local_round(state, other_users, KEY, 0).arrays["total"]
         assert 0 < length(moved) <= radius**order
         # The encoder's part is not zero.
         assert length(moved[at:end]) > 0
@@ -136,7 +136,7 @@ def test_one_user_moves_both_parts_together_by_no_more_than_the_bound(kind):
     assert np.linalg.norm(free, order) > 5 * 0.01
 
 
-def test_the_server_has_nothing_to_refuse_of_clients_that_clip():
+def test_the_server_accepts_all_messages_of_clients_that_clip():
     engine = LocalEngine(2)
     with contextlib.suppress(NoAnswerError):
         model_of("dp").fit(people(), key=KEY, engine=engine)
@@ -175,7 +175,7 @@ def test_the_ledger_is_that_of_the_rounds_without_it(kind):
         assert 1.49 < model.ledger_.epsilon("public") <= 1.5
 
 
-def test_what_moves_is_counted():
+def test_traffic_is_counted():
     model, plain = fit("public"), fit("public", options=without_joint_loss())
     last, before = (m.communication_.rounds[-1] for m in (model, plain))
     # These are the encoder's dense weights.
@@ -187,7 +187,7 @@ def test_what_moves_is_counted():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shards_and_threads_change_nothing(kind):
+def test_shards_and_threads_do_not_change_the_model(kind):
     one, four = (fit(kind, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one.parameters_, four.parameters_)
     sharded = fit(kind, engine=LocalEngine(4))
@@ -213,14 +213,14 @@ def test_fine_tuning_saving_and_the_popular_start(tmp_path):
     # Popularity's share is included in the total, not added to it.
     assert 1.4 < model.ledger_.epsilon("public") <= 1.5
     model.save(tmp_path / "model", include_users=False)
-    again = load(tmp_path / "model")
-    assert again.stage1_options == FEW
+    loaded = load(tmp_path / "model")
+    assert loaded.stage1_options == FEW
     new = people().select_users([7, 1])
-    found = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, again)]
-    np.testing.assert_array_equal(*found)
+    scores = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, loaded)]
+    np.testing.assert_array_equal(*scores)
 
 
-def test_users_without_a_sequence_train_the_network_alone():
+def test_users_without_a_sequence_train_only_the_network():
     data = Interactions.from_arrays([0, 1, 2], [0, 1, 2], timestamps=[1, 2, 3])
     model = PrivRec(**(SMALL | {"cohort_size": "all"}), stage1="published", stage1_options={"contrastive_weight": 9.0})
     plain = PrivRec(**(SMALL | {"cohort_size": "all"}), stage1="published")
@@ -247,7 +247,7 @@ def test_bad_parameters(arguments, message):
         PrivRec(**({"stage1_options": FEW} | arguments))
 
 
-def test_the_users_need_an_order_of_their_own():
+def test_users_need_ordered_interactions():
     with pytest.raises(ValueError, match="interactions must have timestamps"):
         fit("public", data=people()._replace(timestamps=None))
     log = InteractionLog.from_arrays([0, 0, 1, 1], [0, 1, 0, 1])

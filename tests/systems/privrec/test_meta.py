@@ -1,4 +1,4 @@
-"""PrivRec whose clients differentiate through their own steps: rounds against a twin, and their cost."""
+"""PrivRec with clients that differentiate through their own steps: rounds against a twin, and their cost."""
 
 from dataclasses import replace
 
@@ -65,33 +65,35 @@ def test_rounds_equal_the_twin(meta):
         assert 0.05 < np.median(model.learning_rates_) < 0.2
 
 
-def test_each_method_is_a_model_of_its_own():
-    found = [fit(meta).parameters_ for meta in ("reptile", *METHODS)]
-    assert all((a != b).any() for k, a in enumerate(found) for b in found[:k])
-    np.testing.assert_array_equal(found[0], PrivRec({"user": ["age"]}, **SMALL).fit(small_data(), key=KEY).parameters_)
+def test_each_method_is_a_different_model():
+    parameters = [fit(meta).parameters_ for meta in ("reptile", *METHODS)]
+    assert all((a != b).any() for k, a in enumerate(parameters) for b in parameters[:k])
+    np.testing.assert_array_equal(
+        parameters[0], PrivRec({"user": ["age"]}, **SMALL).fit(small_data(), key=KEY).parameters_
+    )
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("meta", METHODS)
-def test_the_ledger_is_reptiles(meta):
-    """Check that one bound has one noise; for Meta-SGD only the number of draws, whose distance is charged, differs."""
-    own, reptile = fit(meta, **PRIVATE), fit("reptile", **PRIVATE)
-    ((event, count),) = own.ledger_.events.items()
+def test_the_ledger_equals_reptiles(meta):
+    """Check that one bound has one noise; for Meta-SGD only the charged number of draws differs."""
+    model, reptile = fit(meta, **PRIVATE), fit("reptile", **PRIVATE)
+    ((event, count),) = model.ledger_.events.items()
     ((other, times),) = reptile.ledger_.events.items()
     assert count == times == 2
     n_times = 2 if meta == "meta-sgd" else 1
     assert event.distance == pytest.approx(n_times * other.distance, rel=1e-12)
     assert replace(event, mechanism=other.mechanism, distance=other.distance) == other
     assert ("learning rates" in event.mechanism) == (meta == "meta-sgd")
-    assert own.communication_.rounds[0].upload == n_times * reptile.communication_.rounds[0].upload
+    assert model.communication_.rounds[0].upload == n_times * reptile.communication_.rounds[0].upload
     without = fit(meta).ledger_
     assert {type(event) for event in without.events} == {Unprotected}
 
 
 @pytest.mark.parametrize("meta", METHODS)
-def test_shards_threads_and_a_resumed_run_change_nothing(meta, tmp_path):
+def test_shards_threads_and_a_resumed_run_do_not_change_the_model(meta, tmp_path):
     data = small_data()
     whole = fit(meta, data, **PRIVATE)
     for run in ({"engine": LocalEngine(4)}, {"n_threads": 2}, {"checkpoint": tmp_path / "a"}):
@@ -107,13 +109,13 @@ def test_shards_threads_and_a_resumed_run_change_nothing(meta, tmp_path):
 def test_a_saved_model_fine_tunes_the_same(meta, tmp_path):
     model = fit(meta)
     model.save(tmp_path / "model", include_users=False)
-    again, new = load(tmp_path / "model"), small_data().select_users([7, 1])
-    scores = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, again)]
+    loaded, new = load(tmp_path / "model"), small_data().select_users([7, 1])
+    scores = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, loaded)]
     np.testing.assert_array_equal(*scores)
     if meta == "meta-sgd":
-        np.testing.assert_array_equal(model.learning_rates_, again.learning_rates_)
-        again.learning_rates_ = np.full_like(again.learning_rates_, 0.1)
-        assert (again.personalize(new, key=KEY).score_items(new.user_ids) != scores[0]).mean() > 0.99
+        np.testing.assert_array_equal(model.learning_rates_, loaded.learning_rates_)
+        loaded.learning_rates_ = np.full_like(loaded.learning_rates_, 0.1)
+        assert (loaded.personalize(new, key=KEY).score_items(new.user_ids) != scores[0]).mean() > 0.99
 
 
 @pytest.mark.parametrize("meta", METHODS)

@@ -36,15 +36,15 @@ def dense_updates(system, data, state, round_number):
     """Return each client's update before clipping, computed one call at a time."""
     network = system.network
     events = Events.from_interactions(data.binarize(3))
-    found = []
+    client_updates = []
     for row in np.flatnonzero(np.isin(data.global_user_ids, state.cohort)):
         examples = draw_examples(data, events, [row], 4, key=KEY, purpose="privrec.negatives", round=round_number)
         updates = network.train_clients(
             state.parameters, examples, learning_rate=0.1, n_epochs=2, key=KEY, purpose="privrec.order",
             round=round_number,
         )  # fmt: skip
-        found.append(updates.total())
-    return found
+        client_updates.append(updates.total())
+    return client_updates
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_no_client_is_longer_than_the_bound_on_the_grid(kind):
         assert "its total has norm" in system.inconsistency(state, Update(number, "a", 30, {"total": 9 * total}))
 
 
-def test_noise_reaches_rows_that_nobody_touched():
+def test_noise_covers_rows_without_a_contribution():
     data = small_data()
     system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01)
     state = system.initial_state()
@@ -145,7 +145,7 @@ def test_the_ledger_of_a_private_run(kind):
     assert any("taken to be public" in note for note in model.ledger_.notes)
 
 
-def test_without_noise_nothing_is_promised():
+def test_without_noise_there_is_no_guarantee():
     for clip_norm in (None, 0.1):
         model = PrivRec(FEATURES, clip_norm=clip_norm, **SMALL).fit(small_data(), key=KEY)
         assert {type(event) for event in model.ledger_.events} == {Unprotected}
@@ -162,15 +162,15 @@ def test_too_much_noise_is_divergence():
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_sums_longer_than_those_of_a_whole_cohort_are_refused(kind):
-    """Check sums whose entries are within their bounds while the norm of the whole sum is not."""
+    """Check sums with entries within their bounds and a norm above the bound."""
     data = small_data()
     system = rounds(data, noise=GridNoise.calibrated(kind, 0.01, 1.0), clip_norm=0.01)
     state = system.initial_state()
-    most = int(system.rules(state, data.n_users)["total"].high)
-    arrays = {"total": np.full(system.network.n_parameters, most // 2)}
+    bound = int(system.rules(state, data.n_users)["total"].high)
+    arrays = {"total": np.full(system.network.n_parameters, bound // 2)}
     assert not RoundReceiver(system, state, 0, {"a": data.n_users}).receive(Update(0, "a", data.n_users, arrays))
     arrays = {"total": np.zeros(system.network.n_parameters, dtype=np.int64)}
-    arrays["total"][0] = most // 2
+    arrays["total"][0] = bound // 2
     assert RoundReceiver(system, state, 0, {"a": data.n_users}).receive(Update(0, "a", data.n_users, arrays))
 
 
@@ -195,7 +195,7 @@ def test_an_entropy_key_draws_the_noise_of_a_round_once():
 # ---- invariants: data ------------------------------------------------------------------------------------------------
 
 
-def test_clients_with_nothing_or_one_item():
+def test_clients_with_no_item_or_one_item():
     data = Interactions.from_arrays([0, 1, 1, 2, 2, 2, 2], [1, 0, 2, 0, 1, 2, 3], [5, 1, 2, 4, 4, 5, 5])
     model = PrivRec(threshold=3.0, **(SMALL | {"cohort_size": "all"})).fit(data, key=KEY)
     assert np.isfinite(model.parameters_).all()
@@ -222,52 +222,52 @@ def test_a_log_with_contexts():
         devices.score_items(ids[:1], contexts={"hour": [9]})
 
 
-def test_out_of_a_context_whoever_has_nothing_gets_what_is_popular():
+def test_without_a_context_a_user_without_items_gets_popular_items():
     model = PrivRec({"context": {"hour": [0, 1, 2, 3]}}, **SMALL).fit(small_log(), key=KEY)
     items = model.interactions_.item_ids
     some = model.interactions_.select_users([0])
-    own = Interactions.from_arrays(
+    rows = Interactions.from_arrays(
         np.repeat("ann", some.n_interactions), items[some.indices], user_ids=["ann", "bob"], item_ids=items
     )
-    served = model.with_users(own)
+    served = model.with_users(rows)
     # The answer equals that for an unknown user, in an hour absent from the data.
-    features = served.features_.encode(own, contexts={"hour": [9]}, ignore_unknown=True)
+    features = served.features_.encode(rows, contexts={"hour": [9]}, ignore_unknown=True)
     network = TwoTower(features, n_factors=model.n_factors, hidden=model.hidden)
     expected = network.score(model.parameters_, [1], contexts=[0])[0]
     np.testing.assert_array_equal(served.score(np.repeat("bob", len(items)), items), expected)
     best = items[np.argsort(-expected, kind="stable")[:10]]
     np.testing.assert_array_equal(served.recommend(["bob"])[0][0], best)
     np.testing.assert_array_equal(served.recommend(["eve"], unknown="popular")[0][0], best)
-    for asks in (
+    for answer in (
         served.recommend,
         lambda ids: served.recommend([*ids, "bob"]),
         lambda ids: served.score(ids, items[:1]),
     ):
         with pytest.raises(ValueError, match="this model scores items in a context; use score_items"):
-            asks(["ann"])
+            answer(["ann"])
 
 
 def test_a_saved_model_fine_tunes_the_same(tmp_path):
     data = small_data()
     model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=2.0, **SMALL).fit(data, key=KEY)
     model.save(tmp_path / "model", include_users=False)
-    again = load(tmp_path / "model")
+    loaded = load(tmp_path / "model")
     new = data.select_users([7, 1])
-    for one, other in ((model, again), (model.personalize(new, key=KEY), again.personalize(new, key=KEY))):
+    for one, other in ((model, loaded), (model.personalize(new, key=KEY), loaded.personalize(new, key=KEY))):
         np.testing.assert_array_equal(one.parameters_, other.parameters_)
     np.testing.assert_array_equal(
         model.personalize(new, key=KEY).score_items(new.user_ids),
-        again.personalize(new, key=KEY).score_items(new.user_ids),
+        loaded.personalize(new, key=KEY).score_items(new.user_ids),
     )
-    assert again.noise_multiplier_ == 2.0
-    assert again.communication_.to_dict() == model.communication_.to_dict()
-    assert again.interactions_.n_users == 0
+    assert loaded.noise_multiplier_ == 2.0
+    assert loaded.communication_.to_dict() == model.communication_.to_dict()
+    assert loaded.interactions_.n_users == 0
     with pytest.raises(TypeError, match="stay on the users' devices"):
         model.personalize(new, key=KEY).save(tmp_path / "devices")
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_shards_change_nothing_but_rounding(private):
+def test_shards_change_only_rounding(private):
     data = small_data()
     noise = {"clip_norm": 0.01, "noise_multiplier": 0.1} if private else {}
     fits = [PrivRec(FEATURES, **noise, **SMALL).fit(data, key=KEY, engine=LocalEngine(n)) for n in (1, 4)]
@@ -352,7 +352,7 @@ def test_hostile_messages(private):
 
 
 @pytest.mark.parametrize("noise", [{}, {"clip_norm": 0.01, "noise_multiplier": 0.5}])
-def test_threads_change_nothing(noise):
+def test_threads_do_not_change_the_model(noise):
     data = small_data()
     fits = [PrivRec(FEATURES, **noise, **SMALL).fit(data, key=KEY, n_threads=n) for n in (1, 4)]
     np.testing.assert_array_equal(fits[0].parameters_, fits[1].parameters_)
@@ -365,7 +365,7 @@ def test_threads_change_nothing(noise):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_the_spread_of_the_noise_that_is_added(kind):
+def test_the_added_noise_has_the_stated_spread(kind):
     """Check the mean square (Gaussian) or absolute value (Laplace) in stated units; an error of 10% is rejected."""
     noise = GridNoise.calibrated(kind, 0.01, 0.8)
     draws = noise.release(np.zeros(100_000, dtype=np.int64), KEY, "privrec.noise", 0, 1) / (2 * 0.01 * 0.8)

@@ -22,15 +22,15 @@ def hit_ratio(model, split):
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M is not here")
-@pytest.mark.parametrize(("meta", "least"), [("reptile", 0.015), ("first-order-maml", 0.05)])
-def test_the_recommended_preset_beats_popularity_on_movielens(meta, least):
+@pytest.mark.parametrize(("meta", "minimum"), [("reptile", 0.015), ("first-order-maml", 0.05)])
+def test_the_recommended_preset_beats_popularity_on_movielens(meta, minimum):
     gains = []
     for seed in range(3):
         split, key = movielens(seed), Key.from_seed(seed)
         model = PrivRec(**MOVIES, meta=meta).fit(split.train, key=key)
         popularity = Popularity().fit(split.known_positives, key=key)
         gains.append(hit_ratio(model.personalize(split.personal, key=key), split) - hit_ratio(popularity, split))
-    assert np.mean(gains) >= least
+    assert np.mean(gains) >= minimum
 
 
 @pytest.mark.nightly
@@ -43,14 +43,14 @@ def test_frappe_reaches_the_prototype():
         features, n_rounds=10, cohort_size=30, local_epochs=20, negatives=2, server_optimizer="sgd"
     ).fit(split.train, key=key)  # fmt: skip
     assert model.parameters_.size == 347_585
-    found = evaluate_personalized(model.personalize(split.personal, key=key), split)["all"]
+    metrics = evaluate_personalized(model.personalize(split.personal, key=key), split)["all"]
     for metric, prototype in (("hr@5", 0.440), ("hr@10", 0.595), ("hr@20", 0.669), ("hr@30", 0.696)):
-        assert found[metric] >= prototype - 0.03
+        assert metrics[metric] >= prototype - 0.03
 
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not REAL.exists(), reason="MovieLens 1M is not here")
-def test_the_papers_private_parameters_diverge_and_say_so():
+def test_the_papers_private_parameters_raise_divergence():
     model = PrivRec(**MOVIES, cohort_size=30, clip_norm=40.0, noise_multiplier=1.0, local_epochs=1)
     with pytest.raises(DivergenceError, match=r"the noise is 2\.67 in each parameter of the mean update"):
         model.fit(movielens(0).train, key=Key.from_seed(0))

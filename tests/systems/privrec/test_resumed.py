@@ -21,15 +21,15 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
     with power_cut(PrivRecRounds, 2) as released:
         model.fit(data, key=key, checkpoint=tmp_path)
     # Even with other clients' answers, the open round is the recorded one.
-    asked = []
+    sampled = []
     train = PrivRecRounds._client_data
-    monkeypatch.setattr(PrivRecRounds, "_client_data", lambda self, shard: asked.append(1) or train(self, shard))
+    monkeypatch.setattr(PrivRecRounds, "_client_data", lambda self, shard: sampled.append(1) or train(self, shard))
     third = []
     resumed = PrivRec(**model.get_params()).fit(
         data, checkpoint=tmp_path, callback=lambda m, r: third.append(m.parameters_) if r == 2 else None
     )
     # Rounds 3 and 4 are sampled.
-    assert len(asked) == 2
+    assert len(sampled) == 2
     np.testing.assert_array_equal(third[0], released[2])
     assert sum(resumed.ledger_.events.values()) == 5
     assert len(resumed.communication_.rounds) == 5
@@ -38,11 +38,11 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
         np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)
         assert resumed.ledger_.to_dict() == whole.ledger_.to_dict()
     # The run was complete.
-    again = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)
-    np.testing.assert_array_equal(again.parameters_, resumed.parameters_)
+    refitted = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)
+    np.testing.assert_array_equal(refitted.parameters_, resumed.parameters_)
 
 
-def test_an_open_round_sends_its_recorded_message_on_whatever_data(tmp_path):
+def test_an_open_round_sends_its_recorded_message_for_any_data(tmp_path):
     """Check that a round's noise is drawn once, since other data under it would cancel it; later rounds draw anew."""
     data, other = small_data(), small_data(n_users=20)
     checkpoint = Checkpoint(tmp_path, {})
@@ -51,9 +51,9 @@ def test_an_open_round_sends_its_recorded_message_on_whatever_data(tmp_path):
     state = system.initial_state()
     first = system.local_round(state, data, KEY, 0).arrays["total"]
     assert first.any()
-    again = rounds(data, noise=noise, clip_norm=0.01, checkpoint=Checkpoint(tmp_path, {}), cohort_size=20)
-    np.testing.assert_array_equal(again.local_round(state, other, KEY, 0).arrays["total"], first)
-    assert (again.local_round(state, other, KEY, 1).arrays["total"] != first).any()
+    second = rounds(data, noise=noise, clip_norm=0.01, checkpoint=Checkpoint(tmp_path, {}), cohort_size=20)
+    np.testing.assert_array_equal(second.local_round(state, other, KEY, 0).arrays["total"], first)
+    assert (second.local_round(state, other, KEY, 1).arrays["total"] != first).any()
 
 
 def test_a_checkpoint_keeps_its_secrets(tmp_path):
@@ -84,7 +84,7 @@ def test_bad_checkpoints(tmp_path):
         model.fit(small_data(), checkpoint=tmp_path, ledger=model.ledger_)
 
 
-def test_a_run_that_broke_in_its_first_round_is_not_resumed_on_other_data(tmp_path, monkeypatch):
+def test_a_run_that_failed_in_its_first_round_is_not_resumed_on_other_data(tmp_path, monkeypatch):
     def power_cut(self, state, update):
         raise RuntimeError("power cut")
 

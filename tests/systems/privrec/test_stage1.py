@@ -67,13 +67,13 @@ def test_a_noisy_round_equals_the_twin():
         state.parameters, dense_updates(system, data, state, 0), cohort_size=7, server_learning_rate=2.0,
         clip_norm=0.01, noise=drawn * noise.step,
     )  # fmt: skip
-    found = system.apply(state, system.local_round(state, data, KEY, 0)).parameters
+    parameters = system.apply(state, system.local_round(state, data, KEY, 0)).parameters
     # There are seven clients, each rounded toward zero by less than a step, times the server's rate.
-    np.testing.assert_allclose(found, expected, atol=16 * noise.step, rtol=1e-6)
+    np.testing.assert_allclose(parameters, expected, atol=16 * noise.step, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_network_starts_from_what_was_learnt(kind):
+def test_the_network_starts_from_the_learnt_encoder(kind):
     start = {"n_rounds": 0, "popularity_epsilon": 1e6}
     model = fit(kind, parameters=start)
     plain = fit("none", parameters=start)
@@ -107,7 +107,7 @@ def test_public_items_are_matched_by_their_ids():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shards_and_threads_change_nothing(kind):
+def test_shards_and_threads_do_not_change_the_model(kind):
     one = fit(kind, n_threads=1)
     four = fit(kind, n_threads=4)
     np.testing.assert_array_equal(one.parameters_, four.parameters_)
@@ -124,13 +124,13 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key, broke
     with power_cut(broken, 1) as released:
         fit("dp", key=key, checkpoint=tmp_path)
     # The open round is the recorded one, and no client is sampled again.
-    asked, again = [], []
+    sampled, sampled_later = [], []
     train, apply = PretrainingRounds._client_data, broken.apply
-    monkeypatch.setattr(PretrainingRounds, "_client_data", lambda *args: asked.append(1) or train(*args))
-    monkeypatch.setattr(broken, "apply", lambda *args: again.append(apply(*args)) or again[-1])
+    monkeypatch.setattr(PretrainingRounds, "_client_data", lambda *args: sampled.append(1) or train(*args))
+    monkeypatch.setattr(broken, "apply", lambda *args: sampled_later.append(apply(*args)) or sampled_later[-1])
     resumed = fit("dp", key=None, checkpoint=tmp_path)
-    assert len(asked) == (1 if broken is PretrainingRounds else 0)
-    np.testing.assert_array_equal(again[0].parameters, released[1])
+    assert len(sampled) == (1 if broken is PretrainingRounds else 0)
+    np.testing.assert_array_equal(sampled_later[0].parameters, released[1])
     assert sum(resumed.ledger_.events.values()) == len(resumed.communication_.rounds) == 5
     if key is not None:
         whole = fit("dp", key=key)
@@ -155,13 +155,13 @@ def test_the_order_belongs_to_the_run(tmp_path, monkeypatch):
 def test_fine_tuning_and_saving(tmp_path):
     model = fit("dp")
     model.save(tmp_path / "model", include_users=False)
-    again = load(tmp_path / "model")
-    assert again.stage1_options == FEW
+    loaded = load(tmp_path / "model")
+    assert loaded.stage1_options == FEW
     new = people().select_users([7, 1])
-    found = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, again)]
-    np.testing.assert_array_equal(*found)
-    assert not np.array_equal(found[0], model.score_items(new.user_ids))
-    json.dumps(again.ledger_.to_dict(), allow_nan=False)
+    scores = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, loaded)]
+    np.testing.assert_array_equal(*scores)
+    assert not np.array_equal(scores[0], model.score_items(new.user_ids))
+    json.dumps(loaded.ledger_.to_dict(), allow_nan=False)
 
 
 def test_a_diverged_client_sends_zeros_and_too_much_noise_is_named():
@@ -261,8 +261,8 @@ def test_in_a_private_run_an_item_without_a_time_is_the_earliest(weight):
     stage1 = FEW | {"cohort_size": 40, "contrastive_weight": weight}
     data = without_times("some")
     first, missing = data.timestamps[: data.indptr[1]], data.timestamps == MISSING_TIMESTAMP
-    told = [data._replace(timestamps=np.where(missing, time, data.timestamps)) for time in (-9, first.max() + 1)]
-    models = [model_of("dp", cohort_size=40, stage1_options=stage1).fit(some, key=KEY) for some in (data, *told)]
+    timed = [data._replace(timestamps=np.where(missing, time, data.timestamps)) for time in (-9, first.max() + 1)]
+    models = [model_of("dp", cohort_size=40, stage1_options=stage1).fit(some, key=KEY) for some in (data, *timed)]
     assert models[0].ledger_.to_dict() == models[1].ledger_.to_dict()
     np.testing.assert_array_equal(models[0].parameters_, models[1].parameters_)
     # The order does matter.
@@ -312,8 +312,10 @@ def test_which_real_data_have_an_order():
 def accuracy(encoder, parameters, data):
     """Return whether the true item and the true segment have the highest score of five; a tie counts as wrong."""
     examples = draw_contrastive_examples(data, np.arange(data.n_users), length=10, key=KEY, purpose="test")
-    each = 7
-    codes = encoder.encode_sequences(parameters, examples.items, examples.starts).reshape(-1, each, encoder.n_factors)
+    n_codes = 7
+    codes = encoder.encode_sequences(parameters, examples.items, examples.starts).reshape(
+        -1, n_codes, encoder.n_factors
+    )
     items = encoder.encode_items(parameters)[examples.candidates]
     for code, candidates in ((codes[:, 0], items), (codes[:, 1], codes[:, 2:])):
         scores = np.einsum("nw,nkw->nk", code, candidates)
@@ -322,7 +324,7 @@ def accuracy(encoder, parameters, data):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("ordered", [True, False])
-def test_the_encoder_learns_from_order_and_from_nothing_else(ordered):
+def test_the_encoder_learns_from_order_alone(ordered):
     """Check on equally popular items and alike users that only order is learnt; shuffled data stay at chance.
 
     Chance is a quarter: one of the five candidates replaces the true item in the sequence, and so is wrong.

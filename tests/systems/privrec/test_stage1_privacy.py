@@ -22,7 +22,7 @@ BUDGET = TARGET | {"noise_multiplier": None}
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_one_user_moves_the_sum_by_no_more_than_the_bound(kind):
+def test_one_user_moves_the_sum_within_the_bound(kind):
     """Check the change of the sum when a cohort's user is removed, or has another user's data."""
     data = people()
     noise = GridNoise.calibrated(kind, 0.01, 1.0)
@@ -35,8 +35,8 @@ def test_one_user_moves_the_sum_by_no_more_than_the_bound(kind):
         return sum(abs(int(step)) ** order for step in steps)
 
     for user in state.cohort.tolist():
-        others = data.select_users(np.flatnonzero(data.global_user_ids != user))
-        moved = whole - system.local_round(state, others, KEY, 0).arrays["total"]
+        other_users = data.select_users(np.flatnonzero(data.global_user_ids != user))
+        moved = whole - system.local_round(state, other_users, KEY, 0).arrays["total"]
         assert 0 < length(moved) <= radius**order
         foreign = people(seed=4).select_users([user])
         replaced = whole - moved + system.local_round(state, foreign, KEY, 0).arrays["total"]
@@ -46,7 +46,7 @@ def test_one_user_moves_the_sum_by_no_more_than_the_bound(kind):
     assert np.linalg.norm(unbounded, order) > 7 * 0.01
 
 
-def test_noise_reaches_items_that_nobody_has():
+def test_noise_covers_items_without_users():
     data = people()
     system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01, cohort_size=1, negatives=1)
     state = system.initial_state()
@@ -56,7 +56,7 @@ def test_noise_reaches_items_that_nobody_has():
     assert (system.apply(state, update).parameters != state.parameters)[untouched].mean() > 0.99
 
 
-def test_the_stages_draw_cohorts_of_their_own():
+def test_the_stages_draw_independent_cohorts():
     system, sequences = rounds(people()), people()
     ours = [set(system.state_of(np.zeros(0), number).cohort.tolist()) for number in range(20)]
     network = fit("none")
@@ -87,14 +87,14 @@ def _settings(model):
     return PrivRecSettings.resolve(model.get_params(), 40)
 
 
-def test_the_ledger_of_a_run_without_stage_one_has_nothing_of_it():
+def test_the_ledger_of_a_run_without_stage_one_does_not_mention_it():
     ledger = fit("none", parameters=PRIVATE).ledger_
     assert [event.mechanism for event in ledger.events] == ["rounded Gaussian on the sum of clipped updates"]
     assert not any("stage one" in note for note in ledger.notes)
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_the_ledger_of_the_published_stage_promises_nothing(private):
+def test_the_ledger_of_the_published_stage_claims_no_guarantee(private):
     model = fit("published", parameters=PRIVATE if private else {})
     first, second = model.ledger_.events
     assert first == Unprotected("the exact mean of the clients' updates of stage one")
@@ -114,8 +114,8 @@ def test_the_ledger_of_a_private_stage_is_within_the_target(noise):
     # The costs are composed: the sum of two halves would leave part of the budget unused.
     assert 1.49 < model.ledger_.epsilon("public") <= 1.5
     assert model.ledger_.epsilon("server") == np.inf
-    alone = fit("none", parameters=TARGET | {"noise": noise})
-    assert model.noise_multiplier_ > alone.noise_multiplier_
+    without_stage1 = fit("none", parameters=TARGET | {"noise": noise})
+    assert model.noise_multiplier_ > without_stage1.noise_multiplier_
 
 
 def test_the_share_of_stage_one_is_spent_there():
@@ -130,7 +130,7 @@ def test_the_share_of_stage_one_is_spent_there():
         assert 1.49 < model.ledger_.epsilon("public") <= 1.5
 
 
-def test_a_private_stage_without_rounds_takes_all_that_popularity_leaves():
+def test_a_private_stage_without_rounds_takes_the_budget_after_popularity():
     model = fit("dp", parameters=BUDGET | {"n_rounds": 0, "popularity_epsilon": 0.5})
     assert [type(event) for event in model.ledger_.events] == [Gaussian, CentralRelease]
     assert model.noise_multiplier_ is None
@@ -146,7 +146,7 @@ def test_a_given_noise_multiplier_is_that_of_both_stages():
     assert not np.array_equal(wider.parameters_, model.parameters_)
 
 
-def test_public_sequences_cost_nothing_and_the_ledger_says_on_what_that_rests():
+def test_public_sequences_are_free_and_the_ledger_states_the_assumption():
     model = fit("public", parameters=PRIVATE)
     plain = fit("none", parameters=PRIVATE)
     assert model.ledger_.events == plain.ledger_.events
@@ -157,7 +157,7 @@ def test_public_sequences_cost_nothing_and_the_ledger_says_on_what_that_rests():
     assert not np.array_equal(item_rows(model), item_rows(plain))
 
 
-def test_what_stage_one_moves():
+def test_traffic_of_stage_one():
     model = fit("dp")
     first, *_, last = model.communication_.rounds
     assert (first.upload, first.n_clients) == (4 * GRUEncoder(60, n_factors=16).n_parameters, 7)

@@ -44,9 +44,9 @@ def test_rounds_after_private_popularity_keep_within_the_target(tmp_path):
     model = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
     assert [type(event) for event in model.ledger_.events] == [CentralRelease, Gaussian]
     assert 1.3 < model.ledger_.epsilon("public") <= 1.5
-    again = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
-    np.testing.assert_array_equal(again.parameters_, model.parameters_)
-    assert again.ledger_.to_dict() == model.ledger_.to_dict()
+    resumed = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
+    np.testing.assert_array_equal(resumed.parameters_, model.parameters_)
+    assert resumed.ledger_.to_dict() == model.ledger_.to_dict()
 
 
 def test_a_log_starts_from_how_many_users_have_each_item():

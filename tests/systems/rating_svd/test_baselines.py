@@ -78,13 +78,17 @@ def test_nearest_items_equal_naive_twin(data, n_neighbors, shrinkage):
     assert n_kept <= min(n_neighbors, data.n_items - 1)
     neighbors = []
     for i in range(data.n_items):
-        others = [(naive.similarity(by_item[i], by_item[j], shrinkage), j) for j in range(data.n_items) if j != i]
-        expected = sorted((s for s, _ in others), reverse=True)[:n_neighbors]
+        similar_items = [
+            (naive.similarity(by_item[i], by_item[j], shrinkage), j) for j in range(data.n_items) if j != i
+        ]
+        expected = sorted((s for s, _ in similar_items), reverse=True)[:n_neighbors]
         np.testing.assert_allclose(model.neighbor_similarities_[i], expected[:n_kept], atol=1e-9)
         np.testing.assert_allclose(expected[n_kept:], 0, atol=1e-9)
-        found = list(zip(model.neighbor_items_[i].tolist(), model.neighbor_similarities_[i].tolist(), strict=True))
-        assert len({i, *(j for j, _ in found)}) == n_kept + 1
-        neighbors.append(found)
+        model_neighbors = list(
+            zip(model.neighbor_items_[i].tolist(), model.neighbor_similarities_[i].tolist(), strict=True)
+        )
+        assert len({i, *(j for j, _ in model_neighbors)}) == n_kept + 1
+        neighbors.append(model_neighbors)
     users, items = every_pair(data)
     expected = [
         model.mean_
@@ -100,7 +104,7 @@ def test_nearest_items_equal_naive_twin(data, n_neighbors, shrinkage):
 
 
 @pytest.mark.parametrize("kind", MEANS)
-def test_private_means_state_what_they_cost(kind):
+def test_private_means_state_their_cost(kind):
     data = random_ratings(20, 9, 1)
     model = kind(1.5).fit(data, key=Key.from_seed(1))
     reports, item_sets = model.ledger_.events
@@ -137,20 +141,20 @@ def test_biased_mf_takes_the_settings_of_its_training():
     settings = {"n_factors": 4, "n_epochs": 3, "learning_rate": 0.1, "regularization": 0.01}
     fits = {}
     for change in ({}, *({name: value} for name, value in settings.items())):
-        others = {"n_factors": 5, "n_epochs": 6, "learning_rate": 0.05, "regularization": 0.1} | change
-        models = BiasedMF(**others), LaplaceRRSVD(None, **others)
+        options = {"n_factors": 5, "n_epochs": 6, "learning_rate": 0.05, "regularization": 0.1} | change
+        models = BiasedMF(**options), LaplaceRRSVD(None, **options)
         ours, theirs = (model.fit(data, key=Key.from_seed(1)) for model in models)
-        assert ours.get_params() == {"grid": STARS, **others}
+        assert ours.get_params() == {"grid": STARS, **options}
         np.testing.assert_array_equal(ours.item_factors_, theirs.item_factors_)
-        assert ours.item_factors_.shape == (40, others["n_factors"])
-        assert 1 <= ours.n_epochs_ <= others["n_epochs"]
+        assert ours.item_factors_.shape == (40, options["n_factors"])
+        assert 1 <= ours.n_epochs_ <= options["n_epochs"]
         fits[next(iter(change), None)] = ours.item_factors_.tobytes()
     # Each of the settings matters.
     assert len(set(fits.values())) == 5
 
 
 @pytest.mark.parametrize("n_items", [60, 1_000_000])
-def test_items_that_no_user_rated_cost_the_nearest_items_nothing(n_items):
+def test_unrated_items_cost_the_nearest_items_no_memory(n_items):
     few = random_ratings(40, 60, 3, density=0.05)
     data = few._replace(item_ids=np.arange(n_items))
     model, expected = RatingItemKNN(9, 1.5).fit(data), RatingItemKNN(9, 1.5).fit(few)
@@ -213,10 +217,10 @@ def test_bad_parameters_of_nearest_items():
 @pytest.mark.slow
 def test_the_private_global_mean_is_unbiased():
     data = random_ratings(60, 40, 7)
-    found = [float(GlobalMean(1.0).fit(data, key=Key.from_seed(seed)).mean_) for seed in range(400)]
+    means = [float(GlobalMean(1.0).fit(data, key=Key.from_seed(seed)).mean_) for seed in range(400)]
 
     def p_value(expected):
-        return 2 * stats.norm.sf(abs(np.mean(found) - expected) / (np.std(found, ddof=1) / math.sqrt(len(found))))
+        return 2 * stats.norm.sf(abs(np.mean(means) - expected) / (np.std(means, ddof=1) / math.sqrt(len(means))))
 
     truth = data.values_or_ones().mean()
     assert p_value(truth) > ALPHA

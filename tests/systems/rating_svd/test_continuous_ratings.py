@@ -38,18 +38,18 @@ def jester(n_users=120, n_items=20, dtype=np.float64):
 def test_ends_alone_count(name):
     data = jester()
     ids = np.repeat(data.user_ids, data.interactions_per_user()), data.item_ids[data.indices]
-    found = make(name, [-10, 10]).fit(data, key=KEY).predict(*ids)  # no warning is raised
+    predictions = make(name, [-10, 10]).fit(data, key=KEY).predict(*ids)  # no warning is raised
     for grid in (np.linspace(-10, 10, 32), np.linspace(-10, 10, 101), (-10, 0.123, 10)):
-        np.testing.assert_array_equal(make(name, grid).fit(data, key=KEY).predict(*ids), found)
+        np.testing.assert_array_equal(make(name, grid).fit(data, key=KEY).predict(*ids), predictions)
     assert len(np.unique(data.values)) > 1000
     # The ratings are the same on a scale of 0 to 100.
     shifted = data._replace(values=data.values + 50)
     other = make(name, range(101)).fit(shifted, key=KEY).predict(*ids)
-    np.testing.assert_allclose(np.clip(other - 50, -10, 10), found, atol=1e-6)
+    np.testing.assert_allclose(np.clip(other - 50, -10, 10), predictions, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_ratings_beyond_the_ends_count_as_the_nearest_of_them(name):
+def test_ratings_outside_the_ends_count_as_the_nearest_end(name):
     data = jester()
     clipped = data._replace(values=np.clip(data.values, -4, 4))
     with pytest.warns(
@@ -62,7 +62,7 @@ def test_ratings_beyond_the_ends_count_as_the_nearest_of_them(name):
 
 
 @pytest.mark.parametrize("name", ["biased mf", "no variant"])
-def test_users_who_come_later_are_served_by_their_ratings_as_they_are(name):
+def test_new_users_are_served_by_their_unchanged_ratings(name):
     data = jester()
     model = make(name, [-10, 10]).fit(data, key=KEY)
     here = data.select_users(np.arange(5))
@@ -90,27 +90,27 @@ def test_a_mean_of_two_and_one_of_three():
 
 def test_item_means_of_jester_are_plain_means():
     train, test = next(RandomHoldout(share=0.2).split(jester(400), key=KEY))
-    found = ItemMean(grid=[-10, 10]).fit(train).evaluate(test)["rmse"]
+    rmse = ItemMean(grid=[-10, 10]).fit(train).evaluate(test)["rmse"]
     sums = np.bincount(train.indices, train.values, minlength=train.n_items)
     plain = sums / train.interactions_per_item()
-    assert abs(found - np.sqrt(np.mean((plain[test.indices] - test.values) ** 2))) < 0.02
+    assert abs(rmse - np.sqrt(np.mean((plain[test.indices] - test.values) ** 2))) < 0.02
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", [*MODELS, "published", "fedrec", "fedgnn"])
 def test_ratings_of_either_type_are_on_their_grid(name, dtype):
-    # As float32, .7 is smaller and .1 larger than in float64.
+    # In float32, .7 is smaller and .1 larger than in float64.
     grid = [0.1, 0.2, 0.4, 0.6, 0.7]
     values = np.random.default_rng(1).choice(grid, 300).astype(dtype)
     data = Interactions.from_arrays(np.repeat(np.arange(30), 10), np.tile(np.arange(10), 30), values)
     assert data.values.dtype == dtype
-    others = {
+    special_models = {
         "published": LaplaceRRSVD("published", grid=grid, **MF),
         "fedrec": FedRec(n_factors=2, n_rounds=1, grid=grid),
         "fedgnn": FedGNN("published", n_factors=2, n_rounds=1, grid=grid),
     }
     # A warning would be an error here.
-    (others.get(name) or make(name, grid)).fit(data, key=KEY)
+    (special_models.get(name) or make(name, grid)).fit(data, key=KEY)
 
 
 def test_reports_need_a_short_grid_still():

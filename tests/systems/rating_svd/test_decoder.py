@@ -1,4 +1,4 @@
-"""How a server decodes private ratings, by the distribution that it estimates from all of them."""
+"""Decoding of private ratings on the server, by the distribution that it estimates from all of them."""
 
 import math
 
@@ -42,10 +42,12 @@ def draw_ratings(shares, n, seed):
 def test_decoded_values_equal_naive_twin(variant, epsilon, shares):
     channel = rating_channel(variant, epsilon, epsilon, STARS)
     reports = np.arange(len(channel.outputs))
-    found = decoder.ReportDecoder(channel, reports)
-    np.testing.assert_allclose(found.decode(), naive.decoded(found.shares, table_of(channel), STARS), rtol=1e-6)
-    found.shares = shares
-    np.testing.assert_allclose(found.decode(), naive.decoded(shares, table_of(channel), STARS), rtol=1e-6)
+    report_decoder = decoder.ReportDecoder(channel, reports)
+    np.testing.assert_allclose(
+        report_decoder.decode(), naive.decoded(report_decoder.shares, table_of(channel), STARS), rtol=1e-6
+    )
+    report_decoder.shares = shares
+    np.testing.assert_allclose(report_decoder.decode(), naive.decoded(shares, table_of(channel), STARS), rtol=1e-6)
 
 
 @settings(max_examples=20)
@@ -66,19 +68,19 @@ def test_steps_to_the_likely_shares_equal_naive_twin(rows, counts, n_steps):
 def test_estimated_shares_are_the_maximum(shares, epsilon, n, seed):
     table, weight = table_of(OptimalKary(epsilon, STARS)), decoder._PSEUDO_REPORTS
     counts = np.random.default_rng(seed).multinomial(n, shares @ table / (shares @ table).sum())
-    found = decoder.estimate_shares(table, counts)
+    estimated = decoder.estimate_shares(table, counts)
     # The slope of log-likelihood and prior is equal for all shares, which is the condition for a maximum.
-    slopes = table @ (counts / (found @ table)) + weight / found
+    slopes = table @ (counts / (estimated @ table)) + weight / estimated
     np.testing.assert_allclose(slopes, n + 5 * weight, rtol=1e-4)
-    assert math.isclose(found.sum(), 1.0)
+    assert math.isclose(estimated.sum(), 1.0)
 
 
 @given(shares=some_shares, mean=st.floats(1.05, 4.95))
 def test_tilted_shares_have_the_mean_and_the_form(shares, mean):
-    (found,) = decoder.tilt(shares, VALUES, np.array([mean]))
-    assert math.isclose(found.sum(), 1.0)
-    assert math.isclose(found @ VALUES, mean, rel_tol=1e-9)
-    np.testing.assert_allclose(np.diff(np.log(found / shares), 2), 0, atol=1e-6)
+    (tilted,) = decoder.tilt(shares, VALUES, np.array([mean]))
+    assert math.isclose(tilted.sum(), 1.0)
+    assert math.isclose(tilted @ VALUES, mean, rel_tol=1e-9)
+    np.testing.assert_allclose(np.diff(np.log(tilted / shares), 2), 0, atol=1e-6)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -86,19 +88,19 @@ def test_tilted_shares_have_the_mean_and_the_form(shares, mean):
 
 @settings(max_examples=20)
 @given(variant=st.sampled_from(GUARANTEED), epsilon=st.floats(0.2, 3), shares=some_shares, mean=st.floats(1.3, 4.7))
-def test_means_follow_with_slope_1_where_they_are_expected(variant, epsilon, shares, mean):
+def test_decoded_means_follow_the_expected_means_with_slope_1(variant, epsilon, shares, mean):
     channel = rating_channel(variant, epsilon, epsilon, STARS)
     table = table_of(channel)
-    (own,) = decoder.tilt(shares, VALUES, np.array([mean]))
-    found = decoder.ReportDecoder(channel, np.arange(len(channel.outputs)))
+    (tilted,) = decoder.tilt(shares, VALUES, np.array([mean]))
+    report_decoder = decoder.ReportDecoder(channel, np.arange(len(channel.outputs)))
     # The true distribution is used for all ratings.
-    found.shares = own
-    near = found.decode_near(np.full(len(channel.outputs), own @ VALUES))
+    report_decoder.shares = tilted
+    near = report_decoder.decode_near(np.full(len(channel.outputs), tilted @ VALUES))
     # `near` estimates means to a 240th of the range.
-    for values, tolerance in ((found.decode(), 1e-6), (near, 0.02)):
-        assert math.isclose(own @ table @ values, mean, abs_tol=tolerance)
+    for values, tolerance in ((report_decoder.decode(), 1e-6), (near, 0.02)):
+        assert math.isclose(tilted @ table @ values, mean, abs_tol=tolerance)
         step = 1e-3
-        below, above = decoder.tilt(own, VALUES, np.array([mean - step, mean + step]))
+        below, above = decoder.tilt(tilted, VALUES, np.array([mean - step, mean + step]))
         assert math.isclose((above - below) @ table @ values, 2 * step, rel_tol=0.01 + 5 * tolerance)
 
 
@@ -107,9 +109,9 @@ def test_without_noise_a_report_is_its_rating(codes, expected):
     channel = Channel(
         [[2**64 * (x == y) for y in range(5)] for x in range(5)], inputs=[1, 2, 3, 4, 5], outputs=range(5)
     )
-    found = decoder.ReportDecoder(channel, np.array(codes))
-    np.testing.assert_allclose(found.decode(), VALUES[codes])
-    np.testing.assert_allclose(found.decode_near(np.full(len(codes), expected)), VALUES[codes])
+    report_decoder = decoder.ReportDecoder(channel, np.array(codes))
+    np.testing.assert_allclose(report_decoder.decode(), VALUES[codes])
+    np.testing.assert_allclose(report_decoder.decode_near(np.full(len(codes), expected)), VALUES[codes])
 
 
 @settings(max_examples=40)
@@ -121,9 +123,9 @@ def test_without_noise_a_report_is_its_rating(codes, expected):
     expected=st.floats(-10, 10),
 )
 def test_few_or_equal_reports_give_finite_values(variant, epsilon, report, n, expected):
-    found = decoder.ReportDecoder(rating_channel(variant, epsilon, epsilon, STARS), np.full(n, report))
-    assert (found.shares > 0).all()
-    for values in (found.decode(), found.decode_near(np.full(n, expected))):
+    report_decoder = decoder.ReportDecoder(rating_channel(variant, epsilon, epsilon, STARS), np.full(n, report))
+    assert (report_decoder.shares > 0).all()
+    for values in (report_decoder.decode(), report_decoder.decode_near(np.full(n, expected))):
         assert values.shape == (n,)
         assert np.isfinite(values).all()
 
@@ -133,29 +135,31 @@ def test_few_or_equal_reports_give_finite_values(variant, epsilon, report, n, ex
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", GUARANTEED)
-def test_means_of_groups_are_recovered_and_not_by_another_distribution(variant):
+def test_means_of_groups_are_recovered_by_the_estimated_distribution_only(variant):
     """Check a group with a tenth of the ratings, far lower; the distribution is estimated from all ratings."""
     # "serial" then spends 2 as well.
     epsilon, n = 2.92 if variant == "serial" else 1.0, 400_000
     channel = rating_channel(variant, epsilon, epsilon, STARS)
-    (own,) = decoder.tilt(SKEWED, VALUES, np.array([2.0]))
-    low, rest = draw_ratings(own, n // 10, 1), draw_ratings(SKEWED, n - n // 10, 2)
-    reports = channel.privatize(np.concatenate([low, rest]), key=Key.from_seed(3)).astype(np.uint16)
-    found = decoder.ReportDecoder(channel, reports)
+    (shares_of_group,) = decoder.tilt(SKEWED, VALUES, np.array([2.0]))
+    low, other_ratings = draw_ratings(shares_of_group, n // 10, 1), draw_ratings(SKEWED, n - n // 10, 2)
+    reports = channel.privatize(np.concatenate([low, other_ratings]), key=Key.from_seed(3)).astype(np.uint16)
+    report_decoder = decoder.ReportDecoder(channel, reports)
 
     def p_value(values, truth):
         return 2 * stats.norm.sf(abs(values.mean() - truth) / (values.std(ddof=1) / math.sqrt(len(values))))
 
-    near = found.decode_near(np.full(n, VALUES[low].mean()))[: len(low)]
+    near = report_decoder.decode_near(np.full(n, VALUES[low].mean()))[: len(low)]
     assert p_value(near, VALUES[low].mean()) > ALPHA
     for factor in (0.9, 1.1):
         assert p_value(near, factor * VALUES[low].mean()) < ALPHA
-    everything = VALUES[np.concatenate([low, rest])].mean()
-    assert p_value(found.decode(), everything) > ALPHA
+    everything = VALUES[np.concatenate([low, other_ratings])].mean()
+    assert p_value(report_decoder.decode(), everything) > ALPHA
     # "optimal" has the least informative outputs about single ratings.
     if variant == "optimal":
-        found.shares = U_SHAPED
-        assert p_value(found.decode_near(np.full(n, VALUES[low].mean()))[: len(low)], VALUES[low].mean()) < ALPHA
+        report_decoder.shares = U_SHAPED
+        assert (
+            p_value(report_decoder.decode_near(np.full(n, VALUES[low].mean()))[: len(low)], VALUES[low].mean()) < ALPHA
+        )
 
 
 def generated_ratings(seed):
@@ -168,7 +172,7 @@ def generated_ratings(seed):
 
 
 @pytest.mark.slow
-def test_it_is_worth_more_than_unbiased_decoding_and_the_channel_more_than_the_least_variance():
+def test_decoder_beats_unbiased_decoding_and_channel_beats_minimum_variance():
     train, test = next(KFold().split(generated_ratings(1), key=Key.from_seed(1)))
     users = np.repeat(np.arange(train.n_users), train.interactions_per_user())
     codes = (train.values_or_ones() - 1).astype(np.uint8)
@@ -180,9 +184,9 @@ def test_it_is_worth_more_than_unbiased_decoding_and_the_channel_more_than_the_l
         predicted = np.clip(biases.mean + biases.users[tested] + biases.items[test.indices], 1, 5)
         return math.sqrt(np.mean((predicted - test.values_or_ones()) ** 2))
 
-    ours, least = BayesKary(2.0, STARS), OptimalKary(2.0, STARS)
+    ours, smallest_variance = BayesKary(2.0, STARS), OptimalKary(2.0, STARS)
     by_shares = error(ours, lambda channel, reports: decoder.ReportDecoder(channel, reports).decode())
     assert by_shares < error(ours, Channel.estimate) - 0.005
-    assert by_shares < error(least, Channel.estimate) - 0.003
+    assert by_shares < error(smallest_variance, Channel.estimate) - 0.003
     model = LaplaceRRSVD(n_factors=0).fit(train, key=Key.from_seed(2))
-    assert evaluate_ratings(model, test)["rmse"] < error(least, Channel.estimate) - 0.005
+    assert evaluate_ratings(model, test)["rmse"] < error(smallest_variance, Channel.estimate) - 0.005

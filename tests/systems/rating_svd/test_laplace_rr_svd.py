@@ -58,7 +58,7 @@ def test_reports_that_hide_items_equal_naive_twin(data, n_reports, seed):
     assert list(zip(*(arrays[name].tolist() for name in ("user", "item", "report")), strict=True)) == expected
 
 
-def test_published_reports_are_the_published_mechanism_on_each_users_own_words():
+def test_published_reports_are_the_published_mechanism_on_each_users_words():
     data, key, model = random_ratings(6, 5, 1), Key.from_seed(3), LaplaceRRSVD("published", 1.0, 0.5)
     got = update_of(model, data, key).arrays["report"]
     expected = []
@@ -85,10 +85,10 @@ def test_variance_of_groups_and_shrunk_means_equal_naive_twin(groups):
     assert math.isclose(
         biases.group_variance(codes, values, counts), naive.group_variance(groups), rel_tol=1e-7, abs_tol=1e-9
     )
-    mean, found = biases.fit_means(codes, values, len(groups))
+    mean, group_means = biases.fit_means(codes, values, len(groups))
     expected_mean, expected = naive.shrunk_means(groups)
     assert math.isclose(mean, expected_mean)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(group_means, expected, rtol=1e-6, atol=1e-6)
 
 
 @given(
@@ -108,17 +108,19 @@ def test_biases_solve_the_equations_of_the_mixed_model():
     data = random_ratings(40, 30, 3)
     users, items = np.repeat(np.arange(40), data.interactions_per_user()), data.indices.astype(np.int64)
     values = data.values_or_ones() + 0.5 * (users % 3) - 0.8 * (items % 2)
-    found = biases.fit_biases(users, items, values, 40, 30, 1)
+    fitted = biases.fit_biases(users, items, values, 40, 30, 1)
     counts = np.bincount(users, minlength=40)
     spread = biases.group_variance(users, values, counts)
     other = biases.group_variance(items, values, np.bincount(items, minlength=30))
-    rest = values.var() - spread - other
-    residuals = values - found.mean - found.items[items]
-    prior = biases._line(counts, np.bincount(users, residuals, minlength=40), spread, rest)
+    remainder = values.var() - spread - other
+    residuals = values - fitted.mean - fitted.items[items]
+    prior = biases._line(counts, np.bincount(users, residuals, minlength=40), spread, remainder)
     for user in range(40):
-        own = residuals[users == user]
-        expected = prior[user] + spread / (spread + rest / len(own)) * (own.mean() - prior[user])
-        assert math.isclose(found.users[user], expected, rel_tol=1e-9, abs_tol=1e-9)
+        user_residuals = residuals[users == user]
+        expected = prior[user] + spread / (spread + remainder / len(user_residuals)) * (
+            user_residuals.mean() - prior[user]
+        )
+        assert math.isclose(fitted.users[user], expected, rel_tol=1e-9, abs_tol=1e-9)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ def test_ledger_states_the_channels_epsilon_and_what_is_not_hidden(variant, epsi
     assert format(n, ",") in model.ledger_.notes[0]
 
 
-def test_max_ratings_are_counted_where_nobody_has_as_many():
+def test_max_ratings_are_counted_even_if_all_users_have_fewer():
     data = random_ratings(20, 12, 2)
     assert data.interactions_per_user().max() < 15
     event, _ = LaplaceRRSVD("laplace", max_ratings=15, n_factors=0).fit(data, key=Key.from_seed(1)).ledger_.events
@@ -153,12 +155,12 @@ def test_max_ratings_are_counted_where_nobody_has_as_many():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_not_hidden(variant):
+def test_an_engine_that_records_only_the_round_claims_no_guarantee_unless_items_are_hidden(variant):
     assert isinstance(LaplaceRRSVD(variant).round_event(10), Unprotected)
     assert LaplaceRRSVD(hide_items=True, n_reports=7).round_event(10).n_reports == 7
 
 
-def test_ledger_of_hidden_items_is_a_guarantee_for_the_user():
+def test_ledger_of_hidden_items_states_a_guarantee_for_the_user():
     data = random_ratings(20, 12, 2)
     # The users have rated at most four items.
     for rows in (data, random_ratings(20, 12, 2, density=0.1)):
@@ -179,7 +181,7 @@ def test_ledger_of_the_published_variant_states_none_and_shows_why():
 
 
 @given(data=small_data, seed=st.integers(0, 99), n_reports=st.integers(1, 9))
-def test_with_hidden_items_what_is_sent_about_is_the_same_whatever_the_data(data, seed, n_reports):
+def test_with_hidden_items_the_reported_items_do_not_depend_on_the_data(data, seed, n_reports):
     other = random_ratings(data.n_users, data.n_items, seed + 1000, density=0.0)
     model = LaplaceRRSVD(hide_items=True, n_reports=n_reports)
     ours, theirs = (update_of(model, d, Key.from_seed(seed)).arrays for d in (data, other))
@@ -189,7 +191,7 @@ def test_with_hidden_items_what_is_sent_about_is_the_same_whatever_the_data(data
 
 
 @given(data=small_data, seed=st.integers(0, 99), max_ratings=st.none() | st.integers(1, 4))
-def test_how_many_are_sent_and_which_does_not_depend_on_the_ratings(data, seed, max_ratings):
+def test_the_number_and_choice_of_reports_do_not_depend_on_the_ratings(data, seed, max_ratings):
     # Ratings far off the grid and of the wrong scale are reported like all others.
     wild = data._replace(values=np.linspace(0, 1e30, data.n_interactions).astype(np.float32))
     model = LaplaceRRSVD(max_ratings=max_ratings)
@@ -222,7 +224,7 @@ def test_predictions_are_ratings(data, variant, epsilon, seed):
 
 @settings(max_examples=40)
 @given(data=small_data, epsilon=st.floats(0.02, 5), n_reports=st.integers(1, 8), seed=st.integers(0, 99))
-def test_predictions_are_ratings_where_items_are_hidden(data, epsilon, n_reports, seed):
+def test_predictions_are_ratings_if_items_are_hidden(data, epsilon, n_reports, seed):
     model = LaplaceRRSVD("optimal", epsilon, epsilon, hide_items=True, n_reports=n_reports)
     model.fit(data, key=Key.from_seed(seed))
     users, items = np.divmod(np.arange(data.n_users * data.n_items), data.n_items)
@@ -235,15 +237,15 @@ def test_predictions_are_ratings_where_items_are_hidden(data, epsilon, n_reports
 @given(
     sums=st.lists(st.integers(-50, 50), min_size=1, max_size=6),
     spread=st.floats(0.01, 2),
-    rest=st.floats(0.1, 50),
+    remainder=st.floats(0.1, 50),
     louder=st.floats(1.01, 10),
 )
-def test_louder_noise_shrinks_more(sums, spread, rest, louder):
+def test_louder_noise_shrinks_more(sums, spread, remainder, louder):
     sums, counts = np.array(sums, dtype=float), np.arange(len(sums))
-    quiet, loud = (np.abs(biases.shrink(sums, counts, spread, r)) for r in (rest, louder * rest))
+    quiet, loud = (np.abs(biases.shrink(sums, counts, spread, r)) for r in (remainder, louder * remainder))
     assert (loud <= quiet).all()
-    assert (np.sign(biases.shrink(sums, counts, spread, rest)) == np.sign(sums)).all()
-    assert not biases.shrink(sums, counts, 0.0, rest).any()
+    assert (np.sign(biases.shrink(sums, counts, spread, remainder)) == np.sign(sums)).all()
+    assert not biases.shrink(sums, counts, 0.0, remainder).any()
 
 
 def structured_ratings():
@@ -254,7 +256,7 @@ def structured_ratings():
     return Interactions.from_scipy(scipy.sparse.csr_array(dense))
 
 
-def test_factors_find_what_biases_cannot():
+def test_factors_learn_structure_that_biases_cannot():
     data = structured_ratings()
     train, test = next(KFold().split(data, key=Key.from_seed(1)))
     for variant in (None, "optimal"):
@@ -268,7 +270,7 @@ def test_factors_find_what_biases_cannot():
 
 @pytest.mark.parametrize("variant", ["optimal", "published", None])
 @pytest.mark.parametrize("learning_rate", [1e-6, 0.3, 10.0, 1e6, 1e300])
-def test_no_learning_rate_gives_anything_but_ratings(variant, learning_rate):
+def test_every_learning_rate_gives_ratings(variant, learning_rate):
     data = structured_ratings()
     model = LaplaceRRSVD(variant, 3.0, 3.0, n_factors=4, learning_rate=learning_rate)
     with warnings.catch_warnings(record=True) as caught:
@@ -305,7 +307,7 @@ def test_malformed_updates_are_named_and_not_used(change, reason):
     assert receiver.receive(good)
 
 
-def test_strangers_repeats_and_too_many_reports_are_refused():
+def test_unknown_users_repeats_and_too_many_reports_are_refused():
     data, model = random_ratings(6, 5, 1), LaplaceRRSVD(max_ratings=2)
     good = update_of(model, data, Key.from_seed(1)).arrays
     state = model.initial_state(data, Key.from_seed(0))
@@ -315,10 +317,10 @@ def test_strangers_repeats_and_too_many_reports_are_refused():
 
     assert why() is None
     assert "do not take part" in why(user=good["user"] + np.uint64(50))
-    twice = good["item"].copy()
-    twice[1] = twice[0] if good["user"][0] == good["user"][1] else twice[1]
-    assert "reports an item twice" in why(item=twice)
-    assert "2 are allowed" in why(user=np.zeros_like(good["user"]), item=np.arange(len(twice)) % 5)
+    duplicated = good["item"].copy()
+    duplicated[1] = duplicated[0] if good["user"][0] == good["user"][1] else duplicated[1]
+    assert "reports an item twice" in why(item=duplicated)
+    assert "2 are allowed" in why(user=np.zeros_like(good["user"]), item=np.arange(len(duplicated)) % 5)
     assert "counts 1" in why(n_clients=1)
 
 
@@ -330,10 +332,10 @@ def test_reports_that_come_in_any_order_are_put_in_one(draw):
     nothing = np.zeros(0, dtype=np.int64)
     state = RatingState(ids, 7, nothing, nothing, nothing, 0)
     model, arrays = LaplaceRRSVD(), {"user": ids[users], "item": items, "report": np.arange(len(pairs))}
-    first = {pair: place for place, pair in reversed(list(enumerate(pairs)))}
-    found = model.apply(state, Update(0, "test", len(ids), arrays))
-    assert list(zip(found.users.tolist(), found.items.tolist(), strict=True)) == sorted(first)
-    assert found.reports.tolist() == [first[pair] for pair in sorted(first)]
+    first = {pair: position for position, pair in reversed(list(enumerate(pairs)))}
+    after = model.apply(state, Update(0, "test", len(ids), arrays))
+    assert list(zip(after.users.tolist(), after.items.tolist(), strict=True)) == sorted(first)
+    assert after.reports.tolist() == [first[pair] for pair in sorted(first)]
     reason = model.inconsistency(state, Update(0, "test", len(ids), arrays))
     assert reason == ("a user reports an item twice" if len(first) < len(pairs) else None)
     if pairs:
@@ -344,9 +346,9 @@ def test_reports_that_come_in_any_order_are_put_in_one(draw):
 def test_a_report_that_comes_twice_counts_once():
     data, model = random_ratings(6, 5, 1), LaplaceRRSVD()
     state, update = model.initial_state(data, Key.from_seed(0)), update_of(model, data, Key.from_seed(1))
-    once, twice = (model.apply(state, u) for u in (update, model.merge(update, update)))
-    np.testing.assert_array_equal(once.reports, twice.reports)
-    assert len(once.users) == data.n_interactions
+    after_one, after_two = (model.apply(state, u) for u in (update, model.merge(update, update)))
+    np.testing.assert_array_equal(after_one.reports, after_two.reports)
+    assert len(after_one.users) == data.n_interactions
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -31,9 +31,9 @@ def test_values_of_reports_have_the_mean_of_the_ratings(variant):
     state = model.initial_state(data, Key.from_seed(0))
     draws = []
     for seed in range(300):
-        heard = model.apply(state, update_of(model, data, Key.from_seed(seed)))
-        decoder = model._decoder(heard)
-        draws.append((heard.reports if decoder is None else decoder.decode()).sum())
+        received = model.apply(state, update_of(model, data, Key.from_seed(seed)))
+        decoder = model._decoder(received)
+        draws.append((received.reports if decoder is None else decoder.decode()).sum())
     truth = data.values_or_ones().sum()
     assert p_value_of_mean(draws, truth) > ALPHA
     for factor in (0.9, 1.1):
@@ -101,9 +101,9 @@ def test_figures_on_movielens_100k(data_path):
 
 
 @pytest.mark.nightly
-def test_factors_are_used_where_they_help_and_left_out_where_they_do_not(data_path):
+def test_factors_are_used_only_if_they_help(data_path):
     fold = published_folds(data_path("ml-100k.zip"))[0]
-    # The epsilon is that of each of the two parts.
+    # Each of the two parts has this epsilon.
     for epsilon, helps in ((1.0, False), (2.0, True)):
         with_factors, without = LaplaceRRSVD("optimal", epsilon, epsilon), LaplaceRRSVD("optimal", epsilon, epsilon)
         without.set_params(n_factors=0)

@@ -124,9 +124,9 @@ def test_without_denoisers_unrated_items_matter():
 
 def test_epsilon_grows_with_rounds_up_to_that_of_the_first_stage():
     model = SDCF(**STAGES)
-    found = [model.epsilon_after(n) for n in (1, 2, 3, 10, 100, 512)]
-    assert found == sorted(found)
-    assert found[0] < found[3] < model.channel.epsilon
+    epsilons = [model.epsilon_after(n) for n in (1, 2, 3, 10, 100, 512)]
+    assert epsilons == sorted(epsilons)
+    assert epsilons[0] < epsilons[3] < model.channel.epsilon
     assert model.epsilon_after(513) == model.epsilon_after(10**9) == model.channel.epsilon
     assert SDCF(filling="none").epsilon_after(1) == math.inf
 
@@ -140,18 +140,18 @@ def test_the_first_stage_is_drawn_once_and_the_second_in_each_round():
         assert (first == second) is same
 
 
-def test_who_speaks_of_more_than_there_is_room_for_is_asked_again_and_answers_the_same(monkeypatch):
-    data, model, asked = random_ratings(30, 40, 4, density=0.2), SDCF(**STAGES), []
+def test_users_with_more_reports_than_the_buffer_are_sampled_again_and_answer_equally(monkeypatch):
+    data, model, reported = random_ratings(30, 40, 4, density=0.2), SDCF(**STAGES), []
     respond = devices._kernel.respond
-    monkeypatch.setattr(devices, "_kernel", SimpleNamespace(respond=lambda *a: (asked.append(1), respond(*a))))
-    found = []
+    monkeypatch.setattr(devices, "_kernel", SimpleNamespace(respond=lambda *a: (reported.append(1), respond(*a))))
+    lists = []
     for deviations in (8.0, 0.0, -100.0):
         monkeypatch.setattr(devices, "_N_DEVIATIONS", deviations)
-        found.append(devices.fill_by_response(data, model._first_stage, Key.from_seed(1), 2, model.report_channel, 3))
-    assert len(asked) == 1 + 2 + 2
-    for spoken in found[1:]:
+        lists.append(devices.fill_by_response(data, model._first_stage, Key.from_seed(1), 2, model.report_channel, 3))
+    assert len(reported) == 1 + 2 + 2
+    for spoken in lists[1:]:
         for name in ("indptr", "items", "kinds"):
-            np.testing.assert_array_equal(getattr(spoken, name), getattr(found[0], name))
+            np.testing.assert_array_equal(getattr(spoken, name), getattr(lists[0], name))
 
 
 def test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages():
@@ -161,10 +161,10 @@ def test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages():
     assert answers == LocalReports("randomized response on which items", model.epsilon_after(7), 9, 60)
     assert gradients == Unprotected("each user's gradients")
     assert model.ledger_.epsilon() == math.inf
-    told = model.ledger_.summary()
-    assert f"over 7 rounds ({model.epsilon_after(1):.6g} in one, and never more than" in told
+    summary = model.ledger_.summary()
+    assert f"over 7 rounds ({model.epsilon_after(1):.6g} in one, and never more than" in summary
 
-    assert "the noise is worth no epsilon" in told
+    assert "the noise is worth no epsilon" in summary
     shared = SDCF(True, n_rounds=2).fit(data, key=Key.from_seed(1)).ledger_
     assert [type(event) for event in shared.events] == [LocalReports, Unprotected]
     assert "against the server and the denoisers together nothing holds" in shared.summary()
@@ -181,21 +181,21 @@ def test_noise_does_not_hide_a_rating():
     key, data = Key.from_seed(1), random_ratings(30, 12, 3)
     low, high = (data._replace(values=np.append(stars, data.values[1:])) for stars in (1.0, 5.0))
     model = SDCF(n_factors=4, n_rounds=1, keep_probability=0.999, report_probability=0.999)
-    found = []
+    vectors = []
     for data in (low, high):
         state = model.initial_state(data, key)
         model.local_round(state, data, key, 0)
-        (kept,) = model._devices.values()
+        (device,) = model._devices.values()
         # These are factors that a user may have.
-        kept.user_factors[:] = factors = np.full((30, 4), 2.0)
+        device.user_factors[:] = factors = np.full((30, 4), 2.0)
         model._recorded = {1}
         model.local_round(state, data, key, 1)
-        found.append(model._records.pop().server)
-    changed = (found[0].values != found[1].values).any(axis=1)
-    assert set(zip(found[0].senders[changed], found[0].items[changed], strict=True)) == {
+        vectors.append(model._records.pop().server)
+    changed = (vectors[0].values != vectors[1].values).any(axis=1)
+    assert set(zip(vectors[0].senders[changed], vectors[0].items[changed], strict=True)) == {
         (data.global_user_ids[0], data.indices[0])
     }
-    distance = np.linalg.norm((found[0].values - found[1].values).view(np.int64)[changed, :-1] / 2.0**32)
+    distance = np.linalg.norm((vectors[0].values - vectors[1].values).view(np.int64)[changed, :-1] / 2.0**32)
     assert distance == pytest.approx(4 * np.linalg.norm(factors[0]), rel=1e-6)
     # An adversary who knows u compares projections on u: of 100 guesses, 99.99 are right, from one round alone.
     assert NormalDist().cdf(distance / 2 / math.sqrt(model.temperature / state.learning_rate)) > 0.9999
@@ -204,9 +204,9 @@ def test_noise_does_not_hide_a_rating():
 def test_other_users_get_the_most_probable_factors():
     for prior in ("gamma", "wishart"):
         model = SDCF(prior=prior, **SMALL).fit(random_ratings(20, 8, 1), key=Key.from_seed(1))
-        others = random_ratings(7, 8, 2)
-        served = model.with_users(others)
-        for row, ratings in enumerate(rows_of(others)):
+        new_users = random_ratings(7, 8, 2)
+        served = model.with_users(new_users)
+        for row, ratings in enumerate(rows_of(new_users)):
             v = model.item_factors_[list(ratings)]
             expected = np.linalg.solve(v.T @ v + 0.5 * model.precision_, v.T @ list(ratings.values()))
             np.testing.assert_allclose(served.user_factors_[row], expected, rtol=1e-6, atol=1e-9)
@@ -225,10 +225,10 @@ def test_shrinking_is_an_implicit_step():
 def test_saved_and_loaded(tmp_path):
     model = SDCF(True, prior="wishart", **SMALL).fit(random_ratings(20, 8, 1), key=Key.from_seed(1))
     model.save(tmp_path / "model.npz")
-    again = load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(again.precision_, model.precision_)
-    np.testing.assert_array_equal(again.predict([0, 1], [1, 2]), model.predict([0, 1], [1, 2]))
-    assert again.get_params() == model.get_params()
+    loaded = load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.precision_, model.precision_)
+    np.testing.assert_array_equal(loaded.predict([0, 1], [1, 2]), model.predict([0, 1], [1, 2]))
+    assert loaded.get_params() == model.get_params()
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_bad_numbers_of_rounds():
         SDCF().epsilon_after(0)
 
 
-def test_server_refuses_what_cannot_be():
+def test_server_refuses_impossible_messages():
     data, key = random_ratings(6, 4, 1), Key.from_seed(1)
     for model in (SDCF(n_factors=2), SDCF(True, n_factors=2)):
         state = model.initial_state(data, key)
@@ -331,13 +331,13 @@ def test_both_stages_have_their_probabilities():
 def sent():
     """Return the messages of users in one round, with noise and without: the noise, and errors times factors."""
     data, key = random_ratings(400, 60, 7), Key.from_seed(5)
-    found = []
+    messages = []
     for temperature in (0.5, 0.0):
         model = SDCF(n_factors=8, temperature=temperature, learning_rate=0.8, add_probability=0.3)
         model._recorded = {0}
         model.local_round(model.initial_state(data, key), data, key, 0)
-        found.append(model._records[0].server.values[:, :-1].view(np.int64) / 2.0**32)
-    return data, key, model, found
+        messages.append(model._records[0].server.values[:, :-1].view(np.int64) / 2.0**32)
+    return data, key, model, messages
 
 
 @pytest.mark.slow
@@ -352,7 +352,7 @@ def test_noise_has_its_variance(sent):
 
 
 @pytest.mark.slow
-def test_virtual_errors_are_drawn_uniformly_from_the_users_own():
+def test_virtual_errors_are_drawn_uniformly_from_the_users_errors():
     stars = np.tile([1.0, 2.0, 4.0, 5.0], 2_000)
     matrix = scipy.sparse.csr_array((stars, np.tile(np.arange(4), 2_000), np.arange(0, 8_001, 4)), (2_000, 30))
     data, key = Interactions.from_scipy(matrix), Key.from_seed(2)
