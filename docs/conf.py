@@ -43,17 +43,17 @@ exclude_patterns = ["_build", "_generated"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
-autosummary_generate = False  # reference_pages.py writes them, by public name
-default_role = "py:obj"  # a name in backticks in a docstring is a link where it is one of ours
+autosummary_generate = False  # reference_pages.py writes these pages, by public name
+default_role = "py:obj"  # a name in backticks in a docstring is a link if it is public
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc gives the types, with shapes
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
-# Words of other packages' types stay text: their addresses would be asked of the network.
+# Types of other packages stay text: links to them would need a request over the network.
 numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS} | reference.by_word
 numpydoc_xref_ignore = "all"
 
-# Every script is executed when the pages are built; an error in one is an error of the build.
+# The build executes every script; an error in one is an error of the build.
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
@@ -67,14 +67,14 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
 }
 
-# The copy of MathJax that write_mathjax puts there: pages have their formulas without a network too.
+# write_mathjax copies MathJax there, so that pages show formulas without a network.
 mathjax_path = "mathjax/tex-svg.js"
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
-# The blank line that ends a doctest in Markdown is no part of what a reader should see.
+# Readers should not see the blank line that ends a doctest in Markdown.
 highlight_options = {"python": {"stripnl": True}}
 
 html_theme = "furo"
@@ -85,9 +85,9 @@ html_title = "fastfedrec"
 
 
 def write_tables(app):
-    """Write the parts of pages that the tree defines; they are in no commit, so they agree with it."""
+    """Write the generated parts of pages; no commit contains them, so they always match the tree."""
     root = Path(app.srcdir).parent
-    sys.path += [str(root / "tests"), str(root)]  # behind what is installed: the checkout's package has no kernels
+    sys.path += [str(root / "tests"), str(root)]  # after the installed package: the checkout's has no kernels
     from mutants import MUTANTS
     from mutants.page import lists
 
@@ -104,7 +104,7 @@ def write_tables(app):
 
 
 class Sends(SphinxDirective):
-    """Who sends what to whom in the named system: a figure drawn into the page."""
+    """A directive for the figure of the messages in the named system."""
 
     required_arguments = 1
 
@@ -114,7 +114,7 @@ class Sends(SphinxDirective):
 
 
 class Reaches(SphinxDirective):
-    """What the named system reaches, plotted from kept figures, with what they are of."""
+    """A directive for the plot of the named system's accuracy, with a caption that names the data."""
 
     required_arguments = 1
 
@@ -124,7 +124,7 @@ class Reaches(SphinxDirective):
 
 
 class Beside(SphinxDirective):
-    """A figure or table of a paper, ours and theirs in one plot, read off the page's own tables."""
+    """A directive for a plot that compares a paper's figure or table with ours, from the page's own tables."""
 
     required_arguments = 1
 
@@ -134,7 +134,8 @@ class Beside(SphinxDirective):
 
 
 def write_mathjax(app, exception):
-    """MathJax in one file, drawing SVG, so that it asks for no fonts; and its license, which is also ours."""
+    """Copy MathJax and its license, which is also ours, into the pages."""
+    # This version of MathJax is one file that draws SVG, so that it requests no fonts.
     if exception is None:
         (source,) = (file for file in metadata.files("sphinx-mathjax-offline") if file.match("mathjax/tex-svg.js"))
         folder = Path(app.outdir) / "_static" / "mathjax"

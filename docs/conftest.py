@@ -1,4 +1,4 @@
-"""Examples of pages run as for a reader who installed what the tutorial asks for."""
+"""Examples of pages run as for a reader who installed the packages that the tutorial names."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _without_pandas(request, monkeypatch):
-    """No extra brings pandas: a page that takes it says so, as everybody who only reads that page must know."""
+    """Hide pandas unless the page contains the command that installs it."""
+    # No extra of the package installs pandas, so a page with pandas must name it.
     if "pip install pandas" not in Path(request.node.fspath).read_text():
         monkeypatch.setitem(sys.modules, "pandas", None)

@@ -1,4 +1,4 @@
-"""Every table of a reproduction's page as a CSV file below it: made when the pages are built, so none is behind."""
+"""Write every table of a reproduction's page as a CSV file; each build does this anew, so no file is out of date."""
 
 import csv
 import io
@@ -10,49 +10,51 @@ MARKS = re.compile(r"\*\*|`")
 
 
 def rows_of(table):
-    """Cells of a table in Markdown, without its marks; a bar behind a backslash is no border."""
+    """Yield the rows of a Markdown table as cells without marks."""
     head, _, *body = table.strip().splitlines()
     for line in (head, *body):
+        # A bar after a backslash is text, not a border.
         yield [MARKS.sub("", cell).replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
 def as_csv(table):
-    """The same as CSV."""
+    """Return a Markdown table as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows_of(table))
     return text.getvalue()
 
 
-def name_of(text, place, taken):
-    """A name for the table at a place: its section's, numbered where there are several."""
-    headings = [found[1] for found in HEADING.finditer(text) if found.start() < place]
+def name_of(text, position, used_names):
+    """Return the name of the table at a position: its section's, with a number after the first table."""
+    headings = [match[1] for match in HEADING.finditer(text) if match.start() < position]
     name = re.sub(r"\W+", "-", (headings or ["table"])[-1].lower()).strip("-")
-    number = sum(other.rpartition("_")[0] == name or other == name for other in taken)
+    number = sum(used.rpartition("_")[0] == name or used == name for used in used_names)
     return f"{name}_{number + 1}" if number else name
 
 
 def downloads(text):
-    """(place behind it, name, CSV) of each table of a page."""
-    taken = []
-    for found in TABLE.finditer(text):
-        taken.append(name_of(text, found.start(), taken))
-        yield found.end(), taken[-1], as_csv(found[0])
+    """Yield (end position, name, CSV) of each table of a page."""
+    names = []
+    for match in TABLE.finditer(text):
+        names.append(name_of(text, match.start(), names))
+        yield match.end(), names[-1], as_csv(match[0])
 
 
 def connect(app):
-    """Write the files, and put a link below each table."""
+    """Register the step that writes the files and adds a link below each table."""
 
     def add(app, page, source):
         folder, _, stem = page.rpartition("/")
         if folder != "reproductions" or stem == "index":
             return
-        written = app.srcdir / "_generated" / "csv"
-        written.mkdir(parents=True, exist_ok=True)
+        csv_folder = app.srcdir / "_generated" / "csv"
+        csv_folder.mkdir(parents=True, exist_ok=True)
         text = source[0]
-        for place, name, table in reversed(list(downloads(text))):
-            (written / f"{stem}-{name}.csv").write_text(table)
+        # Links are inserted from the end, so that earlier positions stay valid.
+        for position, name, table in reversed(list(downloads(text))):
+            (csv_folder / f"{stem}-{name}.csv").write_text(table)
             link = f"\n{{download}}`These numbers as CSV <../_generated/csv/{stem}-{name}.csv>`\n"
-            text = text[:place] + link + text[place:]
+            text = text[:position] + link + text[position:]
         source[0] = text
 
     app.connect("source-read", add)

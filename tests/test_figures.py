@@ -126,9 +126,9 @@ def test_every_plot_has_room_for_its_curves(figures):
         if not isinstance(plot, reach.Plot):
             continue
         lowest, highest, _ = plot.heights()
-        assert plot.own in plot.curves
+        assert plot.highlighted in plot.curves
         assert all(lowest <= y <= highest + 1e-9 for points in plot.curves.values() for _, y in points), page
-        assert all(0 <= plot.across(x) <= 1 for x in plot.places)
+        assert all(0 <= plot.across(x) <= 1 for x in plot.abscissae)
         assert len(plot.about) * 6.1 < sys.modules["curves"].WIDTH
 
 

@@ -1,4 +1,4 @@
-"""A figure of a `Flow` as SVG: lanes, and under them steps, narrow enough for a phone and in the page's own colours."""
+"""A figure of a `Flow` as SVG: lanes with steps below, narrow enough for a phone, in the page's own colours."""
 
 import textwrap
 from html import escape
@@ -8,33 +8,33 @@ from flows import EXACT, MASKED, PROTECTED, PUBLIC, Do, Repeat
 WIDTH = 360  # units; on a phone a unit is a pixel
 SIZE = 12.5
 LINE = 15
-PER_CHARACTER = 6.1  # units of text of that size, on average
+PER_CHARACTER = 6.1  # mean width of a character of that size, in units
 MEANING = {
-    EXACT: "exact: trust who receives it",
-    PROTECTED: "protected by noise or chance",
-    MASKED: "tells nothing alone",
+    EXACT: "exact: trust the receiver",
+    PROTECTED: "protected by noise or randomization",
+    MASKED: "reveals nothing alone",
     PUBLIC: "public",
 }
 
 
 def fold(text, width):
-    """Lines of text that fit into so many units."""
+    """Return lines of text that fit into a width in units."""
     return textwrap.wrap(text, max(int(width / PER_CHARACTER), 8)) or [""]
 
 
 def in_words(steps):
-    """The same as sentences, for who does not see the figure."""
+    """Yield the steps as sentences, for screen readers."""
     for step in steps:
         if isinstance(step, Repeat):
             yield f"{step.times}: {' '.join(in_words(step.steps))}"
         elif isinstance(step, Do):
-            yield f"{step.who}: {step.what}."
+            yield f"{step.actor}: {step.action}."
         else:
-            yield f"{step.sender} to {step.receiver}: {step.what} ({step.kind})."
+            yield f"{step.sender} to {step.receiver}: {step.content} ({step.kind})."
 
 
 class Figure:
-    """What is drawn so far, and how far down."""
+    """The drawn parts, and the height that they take."""
 
     def __init__(self, flow):
         share = WIDTH / len(flow.lanes)
@@ -43,7 +43,7 @@ class Figure:
         self._heads(flow.lanes, share)
 
     def text(self, x, y, lines, css="", anchor="middle"):
-        """Lines one under the other; the first one's middle is at y."""
+        """Add lines of text below each other, with the middle of the first at y."""
         rows = "".join(
             f'<tspan x="{x:.1f}" y="{y + LINE * number:.1f}">{escape(line)}</tspan>'
             for number, line in enumerate(lines)
@@ -52,7 +52,7 @@ class Figure:
         self.parts.append(f'<text{css} text-anchor="{anchor}" dominant-baseline="middle">{rows}</text>')
 
     def box(self, x, y, width, height, css):
-        """A rectangle."""
+        """Add a rectangle."""
         self.parts.append(
             f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="4"/>'
         )
@@ -67,7 +67,7 @@ class Figure:
         self.y = self.top = height + 2
 
     def steps(self, steps):
-        """Draw them, each under the one before."""
+        """Draw the steps from top to bottom."""
         for step in steps:
             if isinstance(step, Repeat):
                 self._repeat(step)
@@ -76,16 +76,18 @@ class Figure:
             else:
                 self._send(step)
 
-    def _between(self, centre, width):
+    def _shift_inside(self, centre, width):
+        # A margin of 8 units keeps text away from the border.
         return min(max(centre, width / 2 + 8), WIDTH - width / 2 - 8)
 
     def _send(self, step):
         start, end = self.centres[step.sender], self.centres[step.receiver]
-        lines = fold(step.what, WIDTH - 40)
+        lines = fold(step.content, WIDTH - 40)
         width = max(map(len, lines)) * PER_CHARACTER
         self.y += 18
-        self.text(self._between((start + end) / 2, width), self.y, lines)
+        self.text(self._shift_inside((start + end) / 2, width), self.y, lines)
         self.y += LINE * (len(lines) - 1) + 13
+        # The line ends before the arrowhead, which points to the receiver.
         sign = 1 if end > start else -1
         self.parts.append(
             f'<line class="{step.kind}" x1="{start:.1f}" y1="{self.y}" x2="{end - 7 * sign:.1f}" y2="{self.y}"/>'
@@ -95,28 +97,29 @@ class Figure:
             self.kinds.append(step.kind)
 
     def _do(self, step):
-        lines = fold(step.what, 215)
+        lines = fold(step.action, 215)
         width = max(map(len, lines)) * PER_CHARACTER + 14
         height = LINE * len(lines) + 8
         self.y += 11
-        centre = self._between(self.centres[step.who], width)
+        centre = self._shift_inside(self.centres[step.actor], width)
         self.box(centre - width / 2, self.y, width, height, "act")
         self.text(centre, self.y + 4 + LINE / 2, lines)
         self.y += height
 
     def _repeat(self, step):
         self.y += 12
-        top, place = self.y, len(self.parts)
+        top, n_parts = self.y, len(self.parts)
         self.y += 16
         self.steps(step.steps)
         self.y += 10
-        inside, self.parts = self.parts[place:], self.parts[:place]
+        # The frame comes before its steps, so that they are drawn over it.
+        step_parts, self.parts = self.parts[n_parts:], self.parts[:n_parts]
         self.box(2, top, WIDTH - 4, self.y - top, "again")
         self.text(9, top + 11, [step.times], "times", anchor="start")
-        self.parts += inside
+        self.parts += step_parts
 
     def legend(self):
-        """What the colours mean."""
+        """Add the meanings of the colours."""
         self.y += 22
         for kind in self.kinds:
             self.parts.append(f'<line class="{kind}" x1="8" y1="{self.y}" x2="38" y2="{self.y}"/>')
@@ -125,7 +128,7 @@ class Figure:
 
 
 def draw(flow, title):
-    """The figure as one ``<svg>``."""
+    """Return the figure as one ``<svg>``."""
     figure = Figure(flow)
     figure.steps(flow.steps)
     end = figure.y + 8
@@ -134,7 +137,7 @@ def draw(flow, title):
         f'<line class="lane" x1="{x:.1f}" y1="{figure.top}" x2="{x:.1f}" y2="{end:.1f}"/>'
         for x in figure.centres.values()
     )
-    words = escape(f"{title}: who sends what to whom. {' '.join(in_words(flow.steps))}", quote=True)
+    words = escape(f"{title}: messages between the parties. {' '.join(in_words(flow.steps))}", quote=True)
     return (
         f'<svg class="flow" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {figure.y:.0f}" '
         f'font-size="{SIZE}">{lanes}{"".join(figure.parts)}</svg>'

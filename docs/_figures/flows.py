@@ -1,8 +1,7 @@
-"""Who sends what to whom, for each system's page: the declarations that `draw.py` makes figures of.
+"""Declarations of the messages in each system, for the figures of `draw.py`.
 
-A lane is somebody, with what is held or promised there.  What is sent is EXACT (its receiver must be trusted with it),
-PROTECTED (by noise or random answers, with a guarantee against who sees it), MASKED (tells nothing without the masks)
-or PUBLIC.
+A lane is a party, with its data or its trust.  A message is EXACT (its receiver must be trusted with it), PROTECTED (by
+noise or random answers, with a guarantee against its readers), MASKED (not readable without the masks) or PUBLIC.
 """
 
 from dataclasses import dataclass
@@ -16,21 +15,21 @@ class Send:
 
     sender: str
     receiver: str
-    what: str
+    content: str
     kind: str
 
 
 @dataclass(frozen=True)
 class Do:
-    """What somebody does without sending anything."""
+    """A local step of a party, without a message."""
 
-    who: str
-    what: str
+    actor: str
+    action: str
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """Steps that are taken again, and how often."""
+    """Steps that are repeated, with the number of times."""
 
     times: str
     steps: tuple
@@ -44,6 +43,7 @@ class Flow:
     steps: tuple
 
 
+# Parts that several flows share.
 _TRUSTED = {"device": "holds its row", "server": "trusted: adds noise", "everyone": "sees the model"}
 _SCORES = Do("device", "scores with its own row, and sends nothing")
 _MEAN = (
@@ -53,16 +53,17 @@ _MEAN = (
 _WEIGHTS = (Send("server", "everyone", "factors of EASE's weights", PROTECTED), _SCORES)
 
 
-def _of_all(learning):
-    """A flow in which a server has everybody's items, and learns so."""
+def _make_central_flow(learning):
+    """Return the flow of a server that learns from the items of all users."""
     steps = (
         Send("user", "server", "all items", EXACT),
         Do("server", learning),
         Send("server", "user", "recommendations", EXACT),
     )
-    return Flow({"user": "", "server": "trusted with everything"}, steps)
+    return Flow({"user": "", "server": "trusted with all data"}, steps)
 
 
+# Lanes in the order of the figure; texts are folded to the width of a phone.
 FLOWS = {
     "dp-gram": Flow(
         _TRUSTED,
@@ -104,9 +105,9 @@ FLOWS = {
         ),
     ),
     "shuffled-sketch": Flow(
-        {"device": "randomizes", "shuffler": "trusted to forget who", "server": "not trusted", "everyone": ""},
+        {"device": "randomizes", "shuffler": "trusted to hide senders", "server": "not trusted", "everyone": ""},
         (
-            Do("device", "rotates its row, draws places, answers by chance"),
+            Do("device", "rotates its row, draws positions, randomizes its answers"),
             Repeat(
                 "2 rounds: few reports about items, then pairs",
                 (
@@ -137,7 +138,7 @@ FLOWS = {
         _TRUSTED,
         (
             Send("device", "server", "a 1 for each of at most max_items items", EXACT),
-            Do("server", "adds up, and adds noise: which items are rare"),
+            Do("server", "adds up, and adds noise: the rare items"),
             Repeat(
                 "power iterations, then least squares",
                 (
@@ -184,7 +185,7 @@ FLOWS = {
                 "each round, a secret cohort",
                 (
                     Send("server", "device", "the network's parameters", PROTECTED),
-                    Do("device", "trains on its own items, clips how far it came"),
+                    Do("device", "trains on its own items, clips its change"),
                     Send("device", "server", "the update, of norm at most S", EXACT),
                     Do("server", "adds up, adds noise, takes a step"),
                 ),
@@ -197,25 +198,25 @@ FLOWS = {
         {"device": "randomizes", "server": "not trusted", "everyone": "sees the model"},
         (
             Do("device", "passes each rating through a channel, once"),
-            Send("device", "server", "which items it rated (hide_items hides them)", EXACT),
+            Send("device", "server", "the set of rated items (hide_items hides it)", EXACT),
             Send("device", "server", "a report of each rating, with epsilon", PROTECTED),
-            Do("server", "decodes; fits biases, and factors where they help"),
+            Do("server", "decodes; fits biases, and factors if they help"),
             Send("server", "everyone", "mean, biases, factors", PROTECTED),
         ),
     ),
     "private-recommender": Flow(
-        {"you": "public numbers", "advice": "accountants, sweeps", "users": "as trust says", "ledger": "what it cost"},
+        {"you": "public numbers", "advice": "accountants, sweeps", "users": "as trust says", "ledger": "the cost"},
         (
             Send("you", "advice", "users, items, epsilon, trust", PUBLIC),
-            Do("advice", "which settings cost no more, and what each is worth"),
-            Send("advice", "ledger", "what was taken, and why", PUBLIC),
-            Send("advice", "users", "the system that was taken asks them, as its own page says", PUBLIC),
+            Do("advice", "the settings within epsilon, and the accuracy of each"),
+            Send("advice", "ledger", "the choice and its reason", PUBLIC),
+            Send("advice", "users", "messages of the chosen system, as on its page", PUBLIC),
             Send("users", "ledger", "every event, before it happens", PUBLIC),
             Send("users", "you", "a model, with epsilon in all", PROTECTED),
         ),
     ),
     "fedrec": Flow(
-        {"device": "hides what it rated", "denoiser": "must not collude", "server": "must not collude"},
+        {"device": "hides its rated items", "denoiser": "must not collude", "server": "must not collude"},
         (
             Repeat(
                 "each round",
@@ -230,14 +231,14 @@ FLOWS = {
         ),
     ),
     "sdcf": Flow(
-        {"device": "answers twice by chance", "server": "not trusted"},
+        {"device": "randomizes twice", "server": "not trusted"},
         (
             Do("device", "a first answer for each item, drawn once"),
             Repeat(
                 "each round",
                 (
                     Send("server", "device", "item factors V", PUBLIC),
-                    Send("device", "server", "which items it speaks of", PROTECTED),
+                    Send("device", "server", "the items of its message", PROTECTED),
                     Send("device", "server", "their gradients with noise: no guarantee", EXACT),
                     Do("server", "takes the mean as its step"),
                 ),
@@ -274,6 +275,6 @@ FLOWS = {
             Do("device", "scores on its own graph, and sends nothing"),
         ),
     ),
-    "ncf": _of_all("trains embeddings and a network"),
-    "baselines": _of_all("counts, solves or trains"),
+    "ncf": _make_central_flow("trains embeddings and a network"),
+    "baselines": _make_central_flow("counts, solves or trains"),
 }

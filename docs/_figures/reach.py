@@ -1,4 +1,4 @@
-"""What a system reaches: the plot of its page, from figures that are kept, and from tables of pages."""
+"""Plots of the accuracy of systems on their pages, from stored figures and from tables of pages."""
 
 import json
 from functools import partial
@@ -9,9 +9,10 @@ import beside
 from curves import Plot, draw
 from tables import Table
 
-KEPT = Path(__file__).parents[1] / "reproductions"
+RESULTS_FOLDER = Path(__file__).parents[1] / "reproductions"
 OVER_EPSILON = "HR@10 over epsilon of the whole run, replacing a user"
-MAP_SIZE = {"n_users": 9000, "n_items": 400, "row_length": 60.0}  # where all systems of a trust model were fitted
+CHOSEN = "PrivateRecommender"  # label of the system that it selects
+MAP_SIZE = {"n_users": 9000, "n_items": 400, "row_length": 60.0}  # the setting with fits of all systems
 SYSTEMS = {
     "dp-gram": ("central", "DPGram"),
     "dp-subspace": ("central", "DPSubspace"),
@@ -19,35 +20,37 @@ SYSTEMS = {
     "dp-als": ("central", "DPALS"),
     "shuffled-sketch": ("shuffle", "ShuffledSketchGram"),
     "fmf-ldp": ("local", "FMFLDP"),
-    "private-recommender": ("central", "what it takes"),
+    "private-recommender": ("central", CHOSEN),
 }
 
 
 def read_map(trust):
-    """HR@10 over epsilon by system: means over seeds."""
-    cells = json.loads((KEPT / "private-recommender-map.json").read_text())["cells"]
+    """Return {system: [(epsilon, HR@10), ...]} of a trust model, with means over seeds."""
+    cells = json.loads((RESULTS_FOLDER / "private-recommender-map.json").read_text())["cells"]
     cells = [cell for cell in cells if cell["trust"] == trust and all(cell[k] == v for k, v in MAP_SIZE.items())]
     series = {}
     for cell in sorted(cells, key=lambda cell: cell["epsilon"]):
-        found = {name: mean(values) for name, values in cell["systems"].items()}
-        found["what it takes"] = found[cell["choice"]["system"]]
-        found["items at random"] = found.pop("Random")
-        for name, value in found.items():
+        hit_ratios = {name: mean(values) for name, values in cell["systems"].items()}
+        # PrivateRecommender has the hit ratio of the system that it chose in this cell.
+        hit_ratios[CHOSEN] = hit_ratios[cell["choice"]["system"]]
+        hit_ratios["items at random"] = hit_ratios.pop("Random")
+        for name, value in hit_ratios.items():
             series.setdefault(name, []).append((cell["epsilon"], value))
     return series
 
 
-def of_map(trust, own):
-    """The plot of a system among those of its trust model."""
+def plot_map(trust, system):
+    """Return the plot of a system among the systems of its trust model."""
     sizes = f"{MAP_SIZE['n_users']:,} users, {MAP_SIZE['n_items']} items, rows of {MAP_SIZE['row_length']:g}"
     data = f"Generated data ({sizes}), 99 other items, three seeds"
-    series = {name: points for name, points in read_map(trust).items() if name == own or name != "what it takes"}
-    return Plot(series, own, OVER_EPSILON, data)
+    # The curve of PrivateRecommender repeats points of others, so only its own page shows it.
+    series = {name: points for name, points in read_map(trust).items() if name == system or name != CHOSEN}
+    return Plot(series, system, OVER_EPSILON, data)
 
 
-def of_utility(kind):
-    """HR@10 of PrivateRecommender over epsilon by trust model, beside models without privacy."""
-    cells = json.loads((KEPT / "private-recommender-utility.json").read_text())["cells"]
+def plot_utility(kind):
+    """Return the plot of PrivateRecommender by trust model, with models without privacy."""
+    cells = json.loads((RESULTS_FOLDER / "private-recommender-utility.json").read_text())["cells"]
     series = {}
     for cell in cells:
         if cell["data"] == kind:
@@ -56,8 +59,8 @@ def of_utility(kind):
     return Plot(series, "trust: central", OVER_EPSILON, f"{kind.capitalize()}, 99 other items")
 
 
-def of_fedrec():
-    """Errors by the number of virtual ratings, as printed and here."""
+def plot_fedrec():
+    """Return the plot of errors over the number of virtual ratings, printed and measured."""
     table = Table("explanation/systems/fedrec/fedrec.md", "Accuracy")
     curves = {
         "FedRec++": table.curve("FedRec++"),
@@ -70,8 +73,8 @@ def of_fedrec():
     return Plot(curves, "FedRec++", about, "MovieLens 100K, five splits", "linear", from_zero=False)
 
 
-def of_sdcf():
-    """Errors by the temperature of the noise."""
+def plot_sdcf():
+    """Return the plot of errors over the temperature of the noise."""
     table = Table("explanation/systems/sdcf/sdcf.md", "Accuracy")
     curves = {
         "SDCF": table.curve("SDCF"),
@@ -82,8 +85,8 @@ def of_sdcf():
     return Plot(curves, "SDCF", "MAE over temperature (less is better)", "MovieLens 100K, five splits", from_zero=False)
 
 
-def of_prototypes():
-    """Errors of messages with a guarantee, and of models without."""
+def plot_prototypes():
+    """Return the plot of errors of messages with a guarantee and of models without."""
     page = "explanation/systems/private_prototypes/private-prototypes.md"
     table = Table(page, "Accuracy", x="epsilon", y="RMSE")
     curves = {
@@ -98,8 +101,8 @@ def of_prototypes():
     return Plot(curves, "one private mean", about, "MovieLens 1M, ten regions, three splits", from_zero=False)
 
 
-def of_privrec():
-    """Hits of rounds with noise, and of popularity with noise, fine-tuned."""
+def plot_privrec():
+    """Return the plot of hits with noisy rounds, and with fine-tuned private popularity."""
     table = Table("reproductions/privrec.md", "Figures 6 and 7: over epsilon")
     curves = {
         "popularity_epsilon alone, fine-tuned": table.curve("fine-tuned"),
@@ -111,20 +114,20 @@ def of_privrec():
     return Plot(curves, "popularity_epsilon alone, fine-tuned", about, "MovieLens 1M, one split")
 
 
-def of_dmf():
-    """Hits by how many hear a gradient."""
+def plot_dmf():
+    """Return the plot of hits over the number of receivers of a gradient."""
     table = Table("explanation/systems/dmf/dmf.md", "Accuracy", x="heard by", y="HR@10")
     curves = {
         "DMF": table.curve("DMF(walk_length=0)", "DMF()", "DMF(n_neighbors=30, walk_length=2, learning_rate=0.002)"),
         "popularity": table.curve("popularity"),
         "ImplicitALS": table.curve("ImplicitALS(32)"),
     }
-    about = "HR@10 over the number of users who hear a gradient"
+    about = "HR@10 over the number of receivers of a gradient"
     return Plot(curves, "DMF", about, "MovieLens 100K, one split, all unrated items ranked", "even")
 
 
-def of_fedgnn():
-    """Hits at k, as printed and here, with the noise of the paper and without."""
+def plot_fedgnn():
+    """Return the plot of Hits@k, printed and measured, with and without the paper's noise."""
     table = Table("explanation/systems/fedgnn/fedgnn.md", "Accuracy")
     curves = {
         "FedGNN as published": table.curve("as published"),
@@ -134,16 +137,16 @@ def of_fedgnn():
     return Plot(curves, "FedGNN as published", "Hits@k over k", "MovieLens 1M, one split", "linear")
 
 
-def of_laplace():
-    """Errors of each randomizer of ratings."""
+def plot_laplace():
+    """Return the plot of errors of each randomizer of ratings."""
     (_, *names), *rows = Table("reproductions/laplace-rr-svd.md", "Equal exact epsilon").rows()
-    curves = {name: [(float(x), float(row[place])) for x, *row in rows] for place, name in enumerate(names)}
+    curves = {name: [(float(x), float(row[column])) for x, *row in rows] for column, name in enumerate(names)}
     about = "RMSE over exact epsilon of one rating (less is better)"
     return Plot(curves, "optimal", about, "MovieLens 100K, five splits", from_zero=False)
 
 
-def of_ncf():
-    """Hits of networks and others, measured and printed."""
+def plot_ncf():
+    """Return the plot of hits of networks and other models, measured and printed."""
     _, *rows = Table("explanation/systems/ncf/ncf.md", "Accuracy").rows()
     dots = []
     for name, hits, _ in rows:
@@ -152,8 +155,8 @@ def of_ncf():
     return beside.Dots(dots, "HR@10", from_zero=False, data="MovieLens 1M, 99 other items, one seed")
 
 
-def of_baselines():
-    """Hits of what a system must beat."""
+def plot_baselines():
+    """Return the plot of hits of baselines."""
     _, *rows = Table("explanation/systems/baselines/baselines.md", "Accuracy").rows()
     dots = [
         (f"{name}, {'no guarantee' if epsilon == 'none' else f'epsilon {epsilon}'}", {"HR@10": float(hits)})
@@ -162,25 +165,26 @@ def of_baselines():
     return beside.Dots(dots, "HR@10", data="MovieLens 1M, 1,000 items, 99 other items, three seeds")
 
 
+# Keys are the names of pages of systems.
 PLOTS = {
-    "baselines": of_baselines,
-    "fedrec": of_fedrec,
-    "sdcf": of_sdcf,
-    "private-prototypes": of_prototypes,
-    "privrec": of_privrec,
-    "dmf": of_dmf,
-    "fedgnn": of_fedgnn,
-    "laplace-rr-svd": of_laplace,
-    "ncf": of_ncf,
+    "baselines": plot_baselines,
+    "fedrec": plot_fedrec,
+    "sdcf": plot_sdcf,
+    "private-prototypes": plot_prototypes,
+    "privrec": plot_privrec,
+    "dmf": plot_dmf,
+    "fedgnn": plot_fedgnn,
+    "laplace-rr-svd": plot_laplace,
+    "ncf": plot_ncf,
 }
-PLOTS |= {page: partial(of_map, *of) for page, of in SYSTEMS.items()}
+PLOTS |= {page: partial(plot_map, *series) for page, series in SYSTEMS.items()}
 
 
-# Kinds of data of the page on PrivateRecommender over epsilon.
-UTILITY = {f"utility-{kind}": partial(of_utility, kind) for kind in ("movies", "check-ins", "purchases", "catalogue")}
+# Plots by kind of data for the page on PrivateRecommender over epsilon.
+UTILITY = {f"utility-{kind}": partial(plot_utility, kind) for kind in ("movies", "check-ins", "purchases", "catalogue")}
 
 
 def plot(page):
-    """The plot of a page, and what it is of."""
-    found = (PLOTS | UTILITY)[page]()
-    return draw(found) if isinstance(found, Plot) else beside.draw(found), found.data
+    """Return the SVG of a page's plot, and its data set."""
+    figure = (PLOTS | UTILITY)[page]()
+    return draw(figure) if isinstance(figure, Plot) else beside.draw(figure), figure.data

@@ -1,5 +1,5 @@
-// What scrolls to the side can be reached by the keyboard, and a list of sources is none to a screen reader: it has no
-// items that are called so.
+// Elements that scroll sideways get the keyboard's focus. Lists of sources lose the role of a list, because their items
+// do not have the role that screen readers expect.
 addEventListener("load", () => {
   for (const element of document.querySelectorAll("pre, div.math, .table-wrapper")) {
     if (element.scrollWidth > element.clientWidth) element.tabIndex = 0;
