@@ -94,7 +94,7 @@ DECISION = [
         "columns-by-exact-mean", "the exact mean decides which plan is run", "MeasuredModel._release",
         "self._means(fit, data, phases[0])",
         "data.interactions_per_item() / data.n_users",
-        ("test_what_users_are_sent_follows_from_noisy_numbers[DPGram]",),
+        ("test_messages_to_users_follow_from_noisy_numbers[DPGram]",),
     ),
     # ---- pairs ------------------------------------------------------------------------------------------------------
     Mutant(
@@ -142,7 +142,7 @@ DECISION = [
         "decision-one-block-of-noise", "each block of rows has the noise of the first", "_training_matrices",
         "round=start // _ROWS",
         "round=0",
-        ("test_blocks_of_rows_have_noise_of_their_own",),
+        ("test_blocks_of_rows_have_independent_noise",),
     ),
     Mutant(
         "decision-error-of-less-noise", "the error of the decision is that of half the noise", "choose_candidate",

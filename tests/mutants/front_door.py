@@ -4,7 +4,7 @@ from mutants.patch import Mutant
 
 SAME = "test_data_of_the_same_size_have_the_same_choice_and_ledger"
 SEEN = "test_a_choice_that_looks_at_data_is_seen"
-COST = "test_it_takes_what_advise_names_and_costs_no_more_than_asked"
+COST = "test_it_takes_the_advised_system_and_costs_at_most_epsilon"
 
 FRONT_DOOR = [
     Mutant(
@@ -13,7 +13,7 @@ FRONT_DOOR = [
         "PrivateRecommender._check_cost",
         "self._check_epsilon(ledger, model)",
         "pass",
-        ("test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_spent",),
+        ("test_a_system_that_costs_more_than_epsilon_is_refused_before_a_cost",),
     ),
     Mutant(
         "front-door-believes-its-plan",
@@ -29,7 +29,7 @@ FRONT_DOOR = [
         "PrivateRecommender._check_epsilon",
         "ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)",
         "ledger.epsilon('public', self.delta)",
-        ("test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_spent[local]",),
+        ("test_a_system_that_costs_more_than_epsilon_is_refused_before_a_cost[local]",),
     ),
     Mutant(
         "front-door-one-step",

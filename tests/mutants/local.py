@@ -82,7 +82,7 @@ LOCAL = [
         "SketchRound.round_event",
         "n_candidates=self.channel.n_candidates",
         "n_candidates=1",
-        ("test_the_budget_is_kept_and_the_ledger_says_what_it_costs",),
+        ("test_the_budget_is_kept_and_the_ledger_states_the_cost",),
     ),
     Mutant(
         "sketch-one-report-counted", "ShuffledSketchGram's ledger counts one report", "SketchRound.round_event",

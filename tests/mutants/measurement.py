@@ -3,7 +3,7 @@
 from mutants.central import COST, WIDTH
 from mutants.patch import Mutant
 
-UNIT = "test_no_user_answers_more_than_the_unit_whatever_the_server_sends"
+UNIT = "test_no_contribution_exceeds_the_unit_for_any_state"
 ALONE = "test_an_answer_depends_on_no_other_user"
 STRIDE = "test_one_of_stride_users_takes_part"
 STREAMS_APART = "test_no_two_measurements_draw_from_one_stream"

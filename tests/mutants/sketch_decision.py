@@ -3,10 +3,10 @@
 from mutants.patch import Mutant
 
 REPORTED = "test_decision_and_scores_follow_from_the_reports_and_not_from_the_data"
-SAME = "test_who_says_the_same_gets_the_same_whatever_the_data[ShuffledSketchGram]"
+SAME = "test_equal_messages_give_equal_outputs_for_any_data[ShuffledSketchGram]"
 EITHER = "test_either_choice_costs_the_same"
 WITHIN = "test_all_rounds_cost_no_more_than_the_budget"
-BUDGET = "test_the_budget_is_kept_and_the_ledger_says_what_it_costs[4.0-1.0]"
+BUDGET = "test_the_budget_is_kept_and_the_ledger_states_the_cost[4.0-1.0]"
 
 SKETCH_DECISION = [
     Mutant(
@@ -64,6 +64,6 @@ SKETCH_DECISION = [
         "ShuffledSketchGram._note_drop_outs",
         "system.round_event(state.n_users)",
         "system.round_event(rounds[-1].state.n_users)",
-        ("test_users_who_are_not_heard_hide_nobody",),
+        ("test_missing_users_raise_the_stated_cost",),
     ),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""DPGram's rounds of columns: which directions they measure, and what users answer."""
+"""DPGram's rounds of columns: the measured directions, and users' contributions."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from fastfedrec.systems.projection_rounds import SCALE, UNIT, ProjectionSum, Sub
 
 
 def factors_of(n_items, strengths, seed=3):
-    """Orthogonal columns whose squared lengths are the strengths."""
+    """Return orthogonal columns with these squared norms."""
     rng = np.random.default_rng(seed)
     return np.linalg.qr(rng.normal(size=(n_items, len(strengths))))[0] * np.sqrt(strengths)
 
@@ -30,10 +30,11 @@ STRENGTHS = np.array([400.0, 90.0, 70.0, 30.0, 12.0, 5.0])
 @pytest.mark.parametrize("n_columns", [1, 4, 6])
 def test_the_encoder_equals_naive_twin(n_columns):
     factors = factors_of(50, STRENGTHS)
-    found, expected = next_encoder(factors, n_columns, 1.0), naive.encoder_of(factors @ factors.T, n_columns, 2**12)
-    signs = np.sign((found * expected).sum(axis=0))
-    np.testing.assert_allclose(found * signs, expected, atol=0.5 + 1e-6)
-    assert np.linalg.norm(found[:, -1].astype(float)) == pytest.approx(2**12, rel=1e-3)
+    encoder, expected = next_encoder(factors, n_columns, 1.0), naive.encoder_of(factors @ factors.T, n_columns, 2**12)
+    # Eigenvectors are unique up to their signs.
+    signs = np.sign((encoder * expected).sum(axis=0))
+    np.testing.assert_allclose(encoder * signs, expected, atol=0.5 + 1e-6)
+    assert np.linalg.norm(encoder[:, -1].astype(float)) == pytest.approx(2**12, rel=1e-3)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -85,9 +86,9 @@ def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
     state[:, used] = rng.integers(-900, 900, size=(30, len(used)))
     data = Interactions.from_scipy(scipy.sparse.csr_array((rng.random((40, 30)) < 0.3).astype(np.float32)))
     broadcast = SubspaceState(np.full(30, 50, dtype=np.int32), state)
-    found, expected = (kind(None, None, 0.0, 0)._sums(broadcast, data, 1) for kind in (CrossSum, ProjectionSum))
-    np.testing.assert_array_equal(found, expected)
-    assert found.any(axis=0).tolist() == [column in used for column in range(20)]
+    sums, expected = (kind(None, None, 0.0, 0)._sums(broadcast, data, 1) for kind in (CrossSum, ProjectionSum))
+    np.testing.assert_array_equal(sums, expected)
+    assert sums.any(axis=0).tolist() == [column in used for column in range(20)]
 
 
 @settings(max_examples=60)
@@ -97,22 +98,22 @@ def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
     noise=st.floats(0.1, 50),
     n_columns=st.integers(1, N_COLUMNS),
 )
-def test_twice_as_many_columns_as_eigenvalues_stand_out_are_used(n_strong, n_weak, noise, n_columns):
-    """Beside at least ten, and no more than an encoder or the factors have."""
+def test_there_are_twice_as_many_columns_as_strong_eigenvalues(n_strong, n_weak, noise, n_columns):
+    """There are at least ten columns, but at most those of the encoder and the factors."""
     edge = columns._MIN_EIGENVALUE * 2 * noise * np.sqrt(60)
     strengths = np.concatenate([np.linspace(9, 1.1, n_strong), np.linspace(0.9, 0.3, n_weak)]) * edge
     encoder = next_encoder(factors_of(60, strengths), n_columns, noise)
-    wanted = max(columns._COLUMNS_PER_DIRECTION * n_strong, columns._MIN_COLUMNS)
-    n_used = min(wanted, n_columns, n_strong + n_weak)
+    n_planned = max(columns._COLUMNS_PER_DIRECTION * n_strong, columns._MIN_COLUMNS)
+    n_used = min(n_planned, n_columns, n_strong + n_weak)
     np.testing.assert_array_equal(encoder.any(axis=0), np.arange(n_columns) < n_used)
 
 
-def test_nothing_is_asked_where_nothing_is_known():
+def test_an_estimate_without_factors_has_an_empty_encoder():
     assert not next_encoder(np.zeros((7, 0)), 5, 1.0).any()
 
 
 def test_the_scale_of_columns_is_that_of_users_answers():
-    """Of rows of four groups, within a tenth; half the number of users would be another scale."""
+    """The scale of rows of four groups is within a tenth; with half the number of users it would differ."""
     rng = np.random.default_rng(2)
     is_own = rng.integers(0, 4, 4_000)[:, None] == np.arange(40) % 4
     dense = (rng.random((4_000, 40)) < np.where(is_own, 0.6, 0.1)).astype(np.float32)
@@ -123,6 +124,7 @@ def test_the_scale_of_columns_is_that_of_users_answers():
     squares = np.square(centred).sum(axis=1)
     matrix = form.weight * (1 - form.mean @ form.mean) / 4_000 * (centred / squares[:, None]).T @ centred
     values, vectors = np.linalg.eigh(matrix)
+    # The encoder is made of the exact eigenvectors, the strongest first.
     encoder = next_encoder(vectors[:, ::-1] * np.sqrt(values[::-1]), 8, 0.0)
     state = SubspaceState(np.rint(form.mean * SCALE).astype(np.int32), encoder)
     (sums,) = CrossSum(None, None, 0.0, 0).local_round(state, data, Key.from_seed(1), 0, n_threads=1).arrays.values()

@@ -1,4 +1,4 @@
-"""The choice between popularity and a personal model: scores, independent noise, and no use of data but the release."""
+"""The choice between popularity and a personal model: scores, independent noise, and dependence on the release only."""
 
 import dataclasses
 import functools
@@ -37,20 +37,20 @@ def symmetric_noise(rng, n_items):
 
 
 def pair_matrix(n_items, *, noise, strength, seed=1, noise_seed=1, rank=3, has_popularity=True, weight=1e4):
-    """A release of a matrix of low rank whose personal part has so much of each item's own square."""
+    """Return a release of a matrix of low rank, with this share of each item's square in the personal part."""
     rng = np.random.default_rng(seed)
     mean = 0.7 * popularity_shares(rng.lognormal(sigma=0.8, size=n_items)) ** 0.5
-    own = weight * popularity_shares(mean)
-    taste = rng.normal(size=(n_items, rank)) * np.sqrt(strength * own / rank)[:, None]
+    squares = weight * popularity_shares(mean)
+    taste = rng.normal(size=(n_items, rank)) * np.sqrt(strength * squares / rank)[:, None]
     popularity = math.sqrt(weight) * mean
     clean = taste @ taste.T + (0 if has_popularity else np.outer(popularity, popularity))
     values = clean + noise * symmetric_noise(np.random.default_rng(noise_seed), n_items)
     np.fill_diagonal(values, 0)
-    return PairMatrix(values.astype(np.float32), noise, own, popularity if has_popularity else None)
+    return PairMatrix(values.astype(np.float32), noise, squares, popularity if has_popularity else None)
 
 
 def leading(n_columns, matrix, noise):
-    """Factors of the largest eigenvalues, not shrunk."""
+    """Return factors of the largest eigenvalues, not shrunk."""
     values, vectors = np.linalg.eigh(matrix.astype(np.float64))
     return vectors[:, ::-1][:, :n_columns] * np.sqrt(np.maximum(values[::-1][:n_columns], 0))
 
@@ -60,7 +60,7 @@ def decide(pairs, estimator=denoise_pairs, ridges=RIDGES):
 
 
 def is_centred(values, stddev):
-    """Whether the mean of independent values with this standard deviation is consistent with 0."""
+    """Return whether the mean of independent values with this standard deviation is consistent with 0."""
     return abs(np.mean(values)) <= stats.norm.isf(ALPHA / 2) * stddev / math.sqrt(len(values))
 
 
@@ -78,8 +78,8 @@ def test_scores_equal_dense_algebra(n_items, rank, noise, has_popularity, ridges
         n_items, noise=noise, strength=0.4, seed=seed, noise_seed=seed + 1, has_popularity=has_popularity
     )
     estimator = functools.partial(leading, min(rank, n_items))
-    found = decide(pairs, estimator, ridges)
-    expected = dict.fromkeys(found.scores, 0.0)
+    decision = decide(pairs, estimator, ridges)
+    expected = dict.fromkeys(decision.scores, 0.0)
     wide = noise * math.sqrt(1 + module._SPLIT)
     for training in module._training_matrices(pairs):
         matrix, factors = naive.test_matrix(pairs, training, module._SPLIT), estimator(training, wide)
@@ -88,15 +88,15 @@ def test_scores_equal_dense_algebra(n_items, rank, noise, has_popularity, ridges
             weights = naive.weights_of(pairs, factors, candidate.personal_weight, ridge)
             expected[candidate] += naive.score(matrix, weights) / 2
     scale = max(1.0, max(map(abs, expected.values())))
-    assert found.scores == pytest.approx(expected, abs=2e-3 * scale)
+    assert decision.scores == pytest.approx(expected, abs=2e-3 * scale)
     assert len(expected) == 1 + len(ridges) * len(module._PERSONAL_WEIGHTS)
 
 
 @pytest.mark.parametrize("has_popularity", [True, False])
 def test_the_error_is_that_of_two_explicit_matrices(has_popularity):
     pairs = pair_matrix(30, noise=5.0, strength=0.4, has_popularity=has_popularity)
-    found = decide(pairs, ridges=(1.0,))
-    best, popularity = (max((c for c in found.scores if bool(c.personal_weight) == p), key=found.scores.get)
+    decision = decide(pairs, ridges=(1.0,))
+    best, popularity = (max((c for c in decision.scores if bool(c.personal_weight) == p), key=decision.scores.get)
                         for p in (True, False))  # fmt: skip
     *_, training = (matrix.copy() for matrix in module._training_matrices(pairs))
     wide = pairs.noise * math.sqrt(1 + module._SPLIT)
@@ -105,10 +105,11 @@ def test_the_error_is_that_of_two_explicit_matrices(has_popularity):
     for candidate in (best, popularity):
         weights = naive.weights_of(pairs, factors, candidate.personal_weight, wide * math.sqrt(30))
         scaled.append(weights / math.sqrt(np.trace(weights.T @ matrix @ weights)))
+    # The noise is symmetric, so each pair has the sum of two weights.
     both = (scaled[0] - scaled[1]) + (scaled[0] - scaled[1]).T
-    expected = pairs.noise * np.linalg.norm(np.triu(both, 1)) / abs(found.scores[popularity])
-    assert found.error == pytest.approx(expected, rel=1e-3)
-    assert found.gain == pytest.approx(found.scores[best] / found.scores[popularity] - 1)
+    expected = pairs.noise * np.linalg.norm(np.triu(both, 1)) / abs(decision.scores[popularity])
+    assert decision.error == pytest.approx(expected, rel=1e-3)
+    assert decision.gain == pytest.approx(decision.scores[best] / decision.scores[popularity] - 1)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def test_both_training_matrices_are_symmetric_and_their_mean_is_the_release():
     np.testing.assert_allclose((one + other) / 2, pairs.values, atol=1e-4)
 
 
-def test_blocks_of_rows_have_noise_of_their_own(monkeypatch):
+def test_blocks_of_rows_have_independent_noise(monkeypatch):
     monkeypatch.setattr(module, "_ROWS", 16)
     pairs = PairMatrix(np.zeros((48, 48), np.float32), 1.0, np.ones(48))
     first, _ = (matrix.copy() for matrix in module._training_matrices(pairs))
@@ -136,43 +137,43 @@ def test_blocks_of_rows_have_noise_of_their_own(monkeypatch):
 
 def test_noise_alone_gains_no_more_than_its_error_and_a_strong_signal_is_answered_by_a_personal_model():
     for seed in range(6):
-        nothing = decide(pair_matrix(60, noise=20.0, strength=0.0, seed=seed, noise_seed=seed))
+        noise_only = decide(pair_matrix(60, noise=20.0, strength=0.0, seed=seed, noise_seed=seed))
         strong = decide(pair_matrix(60, noise=20.0, strength=0.4, seed=seed, noise_seed=seed))
-        assert nothing.gain < 4 * nothing.error
+        assert noise_only.gain < 4 * noise_only.error
         assert strong.is_personal
         assert strong.gain > 10 * strong.error > 0
-        for found in (nothing, strong):
-            assert found.is_personal == (found.gain > 0)
-            if found.is_personal:
-                assert found.scores[found.chosen] == max(found.scores.values())
+        for decision in (noise_only, strong):
+            assert decision.is_personal == (decision.gain > 0)
+            if decision.is_personal:
+                assert decision.scores[decision.chosen] == max(decision.scores.values())
             else:
-                assert found.chosen == Candidate(0.0, min(RIDGES))
+                assert decision.chosen == Candidate(0.0, min(RIDGES))
 
 
 def test_only_the_given_ridge_is_tried():
-    found = decide(pair_matrix(30, noise=1.0, strength=0.5), ridges=(3.5,))
-    assert {candidate.ridge for candidate in found.scores} == {3.5}
+    decision = decide(pair_matrix(30, noise=1.0, strength=0.5), ridges=(3.5,))
+    assert {candidate.ridge for candidate in decision.scores} == {3.5}
     model = DPGram(4.0, ridge=3.5).fit(datasets.generate_implicit(500, 40, key=KEY), key=KEY)
     assert {candidate.ridge for candidate in model.decision_.scores if candidate.personal_weight} == {3.5}
 
 
 @pytest.mark.parametrize("has_popularity", [True, False])
 def test_no_noise_makes_a_decision_fail(has_popularity):
-    """Also where all estimates are empty: then all candidates are equal, and popularity is chosen."""
+    """If all estimates are empty, all candidates are equal, and popularity is chosen."""
     pairs = pair_matrix(7, noise=1e6, strength=0.1, has_popularity=has_popularity)
-    found = decide(pairs, lambda matrix, noise: np.zeros((7, 0)), ridges=(1.0,))
-    assert not found.is_personal
-    assert np.isfinite([found.gain, found.error, *found.scores.values()]).all()
-    assert len(set(found.scores.values())) == 1
+    decision = decide(pairs, lambda matrix, noise: np.zeros((7, 0)), ridges=(1.0,))
+    assert not decision.is_personal
+    assert np.isfinite([decision.gain, decision.error, *decision.scores.values()]).all()
+    assert len(set(decision.scores.values())) == 1
 
 
 def test_a_decision_is_written_as_plain_values():
-    found = decide(pair_matrix(30, noise=1.0, strength=0.5))
-    plain = json.loads(json.dumps(found.to_dict()))
-    assert (plain["is_personal"], plain["gain"], plain["error"]) == (True, found.gain, found.error)
+    decision = decide(pair_matrix(30, noise=1.0, strength=0.5))
+    plain = json.loads(json.dumps(decision.to_dict()))
+    assert (plain["is_personal"], plain["gain"], plain["error"]) == (True, decision.gain, decision.error)
     rows = {Candidate(r["personal_weight"], r["ridge"], r["estimator"]): r for r in plain["candidates"]}
-    assert {candidate: row["score"] for candidate, row in rows.items()} == found.scores
-    assert [candidate for candidate, row in rows.items() if row["chosen"]] == [found.chosen]
+    assert {candidate: row["score"] for candidate, row in rows.items()} == decision.scores
+    assert [candidate for candidate, row in rows.items() if row["chosen"]] == [decision.chosen]
 
 
 def test_threads_and_shards_change_no_bit():
@@ -185,7 +186,7 @@ def test_threads_and_shards_change_no_bit():
 
 
 def released(recorded, monkeypatch):
-    """Let every round release what another run released, whatever is added up."""
+    """Let every round return the releases of a recorded run, independently of its sums."""
     noisy = [one.after.noisy for one in recorded]
 
     def scripted(self, state, update):
@@ -196,28 +197,29 @@ def released(recorded, monkeypatch):
     return noisy
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_the_decision_follows_from_the_releases_and_not_from_the_data(monkeypatch, is_told):
+@pytest.mark.parametrize("has_features", [False, True])
+def test_the_decision_follows_from_the_releases_and_not_from_the_data(monkeypatch, has_features):
     """Other data behind the same releases change nothing; other releases for the same data change the decision.
 
-    Features explain the pairs of the first data alone.
+    Features explain the pairs of the first data only.
     """
-    (data, _, groups), (others, *_) = grouped(1_500, 60, 1), grouped(1_500, 60, 2)
-    options, engine = {"item_features": {"group": groups} if is_told else None}, RecordingEngine()
+    (data, _, groups), (other_data, *_) = grouped(1_500, 60, 1), grouped(1_500, 60, 2)
+    options, engine = {"item_features": {"group": groups} if has_features else None}, RecordingEngine()
     mine, theirs = (
-        DPGram(4.0, **options).fit(rows, key=KEY, engine=each) for rows, each in ((data, engine), (others, None))
+        DPGram(4.0, **options).fit(rows, key=KEY, engine=engine_of_fit)
+        for rows, engine_of_fit in ((data, engine), (other_data, None))
     )
     assert mine.decision_.scores != theirs.decision_.scores
-    left = released(engine.rounds, monkeypatch)
-    found = DPGram(4.0, **options).fit(others, key=KEY)
-    assert not left
-    assert found.decision_ == mine.decision_
-    for name in found._saved:
-        np.testing.assert_array_equal(getattr(found, name), getattr(mine, name))
+    remaining = released(engine.rounds, monkeypatch)
+    refitted = DPGram(4.0, **options).fit(other_data, key=KEY)
+    assert not remaining
+    assert refitted.decision_ == mine.decision_
+    for name in refitted._saved:
+        np.testing.assert_array_equal(getattr(refitted, name), getattr(mine, name))
 
 
 def independent(rows):
-    """Rows of the same lengths and about the same popularity, whose items have nothing in common."""
+    """Return rows of the same lengths and about the same popularity, with independent items."""
     rng, shares = np.random.default_rng(7), rows.interactions_per_item() / rows.n_interactions
     scores = np.log(shares + 1e-3) + rng.gumbel(size=rows.shape)
     dense = np.argsort(np.argsort(-scores)) < rows.interactions_per_user()[:, None]
@@ -225,10 +227,10 @@ def independent(rows):
 
 
 def test_pairs_and_the_users_who_measure_them_decide_together(monkeypatch):
-    """A signal in the released pairs and columns has to be in the rows of the users who rank an item, too."""
+    """A signal must be in the released pairs and columns and in the rows of the users who rank an item."""
     with_signal = grouped(1_500, 60, 1)[0]
     rows = {True: with_signal, False: independent(with_signal)}
-    # Of users whose rows are in the pairs that rank them, a few hundredths are their own trace.
+    # If users' rows are also in the pairs, their own contribution to the pairs adds a few hundredths to the gain.
     for in_pairs, in_measurement in itertools.product(rows, rows):
         with monkeypatch.context() as patch:
             for kind, has_signal in ((rounds.PairSum, in_pairs), (rounds.CrossSum, in_pairs), (HitSum, in_measurement)):
@@ -237,8 +239,8 @@ def test_pairs_and_the_users_who_measure_them_decide_together(monkeypatch):
         assert gain > 0.3 if in_pairs and in_measurement else gain < 0.1
 
 
-def sums_over(rows, own):
-    return lambda self, state, shard, n_threads: own(self, state, rows, n_threads)
+def sums_over(rows, sums):
+    return lambda self, state, shard, n_threads: sums(self, state, rows, n_threads)
 
 
 # ---- features -------------------------------------------------------------------------------------------------------
@@ -246,8 +248,10 @@ def sums_over(rows, own):
 
 def test_features_that_explain_pairs_are_chosen_and_those_of_noise_are_not(monkeypatch):
     rows, _, groups = grouped(2_000, 100, 1)
-    rng, used, own = np.random.default_rng(4), [], dp_gram.best_estimator
-    monkeypatch.setattr(dp_gram, "best_estimator", lambda *arguments: used.append(own(*arguments)) or used[-1])
+    rng, used, best_estimator_of = np.random.default_rng(4), [], dp_gram.best_estimator
+    monkeypatch.setattr(
+        dp_gram, "best_estimator", lambda *arguments: used.append(best_estimator_of(*arguments)) or used[-1]
+    )
     for seed in range(2):
         noise = {"label": rng.permutation(groups), "vector": rng.normal(size=(len(groups), 5))}
         models, chosen = [], []
@@ -276,7 +280,7 @@ def test_estimators_have_the_features_that_their_names_state():
 
 def test_training_and_test_noise_are_uncorrelated_and_as_wide_as_stated():
     n_items, n_draws, split = 60, 30, module._SPLIT
-    upper, products, alone, widths = np.triu_indices(n_items, 1), [], [], []
+    upper, products, with_release, widths = np.triu_indices(n_items, 1), [], [], []
     for seed in range(n_draws):
         noise = symmetric_noise(np.random.default_rng(seed), n_items).astype(np.float32)
         pairs = PairMatrix(noise, 1.0, np.ones(n_items))
@@ -284,14 +288,14 @@ def test_training_and_test_noise_are_uncorrelated_and_as_wide_as_stated():
             test = module._test_matrix(pairs, training)
             np.testing.assert_allclose(test[upper], naive.test_matrix(pairs, training, split)[upper], atol=1e-5)
             products.append(np.mean(training[upper] * test[upper]))
-            alone.append(np.mean(training[upper] * noise[upper]))
+            with_release.append(np.mean(training[upper] * noise[upper]))
             widths.append((np.var(training[upper]), np.var(test[upper])))
-    # E is one public draw, so its own mean square is taken into account.
+    # E is one public draw, so its mean square differs from 1.
     public = np.mean(((training - noise) ** 2)[upper]) / split
     products = np.array(products).reshape(n_draws, 2).mean(axis=1) - (1 - public)
     per_draw = math.sqrt(2 / len(upper[0]))
     assert is_centred(products, per_draw)
-    assert not is_centred(np.array(alone), per_draw)  # the control: the release itself is not independent
+    assert not is_centred(np.array(with_release), per_draw)  # the control: the release itself is not independent
     assert np.mean(widths, axis=0) == pytest.approx([1 + split, 1 + 1 / split], rel=0.05)
 
 
@@ -300,10 +304,10 @@ def test_a_matrix_that_scored_itself_would_choose_a_model_of_noise(monkeypatch):
     estimator = functools.partial(leading, 10)
     cases = [pair_matrix(60, noise=20.0, strength=0.0, seed=seed, noise_seed=seed) for seed in range(8)]
     split = [decide(pairs, estimator) for pairs in cases]
-    assert all(found.gain < 4 * found.error for found in split)
-    assert not all(found.is_personal for found in split)
+    assert all(decision.gain < 4 * decision.error for decision in split)
+    assert not all(decision.is_personal for decision in split)
     monkeypatch.setattr(module, "_test_matrix", lambda pairs, training: training.copy())
-    assert all(found.gain > 6 * found.error > 0 for found in (decide(pairs, estimator) for pairs in cases))
+    assert all(decision.gain > 6 * decision.error > 0 for decision in (decide(pairs, estimator) for pairs in cases))
 
 
 @pytest.mark.slow
@@ -314,12 +318,12 @@ def test_the_stated_error_is_the_spread_over_noise(epsilon, monkeypatch):
     data, engine = datasets.generate_implicit(4_000, 80, key=Key.from_seed(1)), RecordingEngine()
     model = DPGram(epsilon).fit(data, key=KEY, engine=engine)
     form, recorded = PairForm.of(model.item_means_, data.n_users), engine.rounds[1]
-    noise, found = recorded.system.width, []
+    noise, decisions = recorded.system.width, []
     for seed in range(120):
         draws = np.random.default_rng(seed).normal(size=recorded.update.arrays["item_pairs"].size)
         pairs = form.matrix(recorded.update.arrays["item_pairs"] / rounds.UNIT + noise * draws, noise)
-        found.append(decide(pairs, ridges=(1.0,)))
-    spread, error = np.std([one.gain for one in found], ddof=1), np.mean([one.error for one in found])
+        decisions.append(decide(pairs, ridges=(1.0,)))
+    spread, error = np.std([one.gain for one in decisions], ddof=1), np.mean([one.error for one in decisions])
     assert 0.7 < spread / error < 1.4
     assert not 0.7 < spread / (2 * error) < 1.4
     assert not 0.7 < spread / (error / 2) < 1.4

@@ -50,7 +50,7 @@ def test_factors_of_the_inverse_equal_dense_algebra(n_items, rank, scale):
 
 @pytest.mark.parametrize("personal_weight", [1.0, 0.5])
 def test_factors_and_weights_equal_dense_algebra_of_the_release(personal_weight):
-    """The whole of the server's part, without a cut: the denoised matrix, the mean, and each item's own square."""
+    """The server's computation at full rank: the denoised matrix, the mean, and the diagonal of each item."""
     rng = np.random.default_rng(4)
     taste = rng.normal(size=(30, 4))
     values = (taste @ taste.T * 50 + rng.normal(size=(30, 30))).astype(np.float32)
@@ -61,13 +61,14 @@ def test_factors_and_weights_equal_dense_algebra_of_the_release(personal_weight)
     weight = math.sqrt(2) * 9_000 * max((1 - 1 / mean.sum() ** 2) ** -0.5, 1 / (1 - mean @ mean))
     gram = personal_weight * shrinkage_naive.denoise(values, 2.0) + weight * np.outer(mean, mean)
     np.testing.assert_allclose(model.item_factors_ @ model.item_factors_.T, gram, atol=1e-4 * gram.max())
-    own = weight * mean / mean.sum()
-    alone = np.maximum(own - gram.diagonal(), 0.1 * own)
-    weights = naive.ease_weights(gram + np.diag(alone), 0.7 * 1.5 * math.sqrt(30))
+    # The diagonal of the users' matrix is the weight times the item shares.
+    squares = weight * mean / mean.sum()
+    unexplained = np.maximum(squares - gram.diagonal(), 0.1 * squares)
+    weights = naive.ease_weights(gram + np.diag(unexplained), 0.7 * 1.5 * math.sqrt(30))
     factors, scales = model.scoring_factors_, model.item_scales_
-    found = (factors @ factors.T) * np.outer(1 / scales, scales) / (1 - np.square(factors).sum(axis=1))
-    np.fill_diagonal(found, 0)
-    np.testing.assert_allclose(found, weights, atol=1e-4 * np.abs(weights).max())
+    computed = (factors @ factors.T) * np.outer(1 / scales, scales) / (1 - np.square(factors).sum(axis=1))
+    np.fill_diagonal(computed, 0)
+    np.testing.assert_allclose(computed, weights, atol=1e-4 * np.abs(weights).max())
 
 
 def rows_of_length(length, n_users=600, n_items=60):
@@ -81,7 +82,7 @@ def rows_of_length(length, n_users=600, n_items=60):
 
 @pytest.mark.parametrize("length", [2, 3, 5])
 def test_without_noise_uncentred_pairs_are_the_matrix_of_rows_less_that_of_popularity(length):
-    """In rows of one length the server's weight is exact, and so is the diagonal."""
+    """If all rows have one length, the server's weight and the diagonal are exact."""
     rows = rows_of_length(length)
     dense = interactions_of(rows, 60).to_scipy().toarray() / math.sqrt(length)
     form = PairForm.of(dense.mean(axis=0), 600)
@@ -101,7 +102,7 @@ def test_without_noise_uncentred_pairs_are_the_matrix_of_rows_less_that_of_popul
 
 @pytest.mark.parametrize(("length", "n_popular", "is_full"), [(4.0, 8, True), (4.0, 60, False), (30.0, 300, True)])
 def test_the_form_with_the_larger_signal_is_chosen_by_the_released_mean(length, n_popular, is_full):
-    """Rows of this length, of so many items that are all as popular."""
+    """Rows have this length, and their items are equally popular."""
     mean = np.where(np.arange(400) < n_popular, math.sqrt(length) / n_popular, 0.0)
     form = PairForm.of(mean, 1_000)
     gains = 1 / (1 - form.mean @ form.mean), (1 - 1 / length) ** -0.5
@@ -109,7 +110,7 @@ def test_the_form_with_the_larger_signal_is_chosen_by_the_released_mean(length, 
     assert form.weight == pytest.approx(math.sqrt(2) * 1_000 * max(gains), rel=1e-3)
     assert form.centre.any() == is_full
     nothing = np.zeros(400 * 399 // 2)
-    assert form.matrix(nothing, 1.0).values.any() != is_full  # centred rows have no popularity left to take off
+    assert form.matrix(nothing, 1.0).values.any() != is_full  # popularity is subtracted only from uncentred rows
 
 
 @pytest.mark.parametrize("item_means", [np.full(6, -0.1), np.full(6, 3.0), np.zeros(6), 1e-9 * np.eye(6)[0]])
@@ -138,8 +139,8 @@ def test_devices_score_as_dense_algebra(scoring):
     else:
         ridges = np.diag(model.item_scales_**2)
         weights = naive.ease_weights(gram, ridges) if scoring == "ease" else np.linalg.solve(gram + ridges, gram)
-    found = model.score(np.repeat(users, 80), np.tile(data.item_ids, 30)).reshape(30, 80)
-    np.testing.assert_allclose(found, rows @ weights, rtol=1e-6, atol=1e-9)
+    scores = model.score(np.repeat(users, 80), np.tile(data.item_ids, 30)).reshape(30, 80)
+    np.testing.assert_allclose(scores, rows @ weights, rtol=1e-6, atol=1e-9)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def test_a_fit_of_many_items_holds_no_more_than_it_is_checked_for(monkeypatch):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # All pairs with noise and without; the rest has no part that grows with users, and little beside the matrices.
+    # All pairs with noise and without; other memory does not grow with users, and is small compared with the matrices.
     assert 8 * n_items**2 < peak < 1.25 * (8 * n_items**2 + denoising_bytes(n_items))
 
 
@@ -163,8 +164,8 @@ def test_popularity_is_the_same_for_all_and_has_the_rest_of_the_budget(monkeypat
     data = generated(60, 80)
     model = DPGram(1.0).fit(data, key=Key.from_seed(2))
     assert not model.is_personal_
-    found = Counter(event.mechanism.rpartition(" ")[2] for event in model.ledger_.events.elements())
-    assert found == {"shares": 2, "pairs": 1, "projections": 2, "hits": 1}
+    n_releases = Counter(event.mechanism.rpartition(" ")[2] for event in model.ledger_.events.elements())
+    assert n_releases == {"shares": 2, "pairs": 1, "projections": 2, "hits": 1}
     assert "popularity was chosen" in model.ledger_.summary().replace("\n", " ")
     ids, _ = model.recommend(data.user_ids, n=80, filter_seen=False)
     assert (ids == ids[0]).all()
@@ -172,32 +173,33 @@ def test_popularity_is_the_same_for_all_and_has_the_rest_of_the_budget(monkeypat
 
 
 def test_the_last_measurement_decides(monkeypatch):
-    found = [Decision(Candidate(weight, 2.0), {}, 0.1, 0.01) for weight in (1.0, 0.0)]
-    decisions = iter(found)
+    scripted = [Decision(Candidate(weight, 2.0), {}, 0.1, 0.01) for weight in (1.0, 0.0)]
+    decisions = iter(scripted)
     prefer(monkeypatch, personal=True)
     monkeypatch.setattr(HitSum, "decide", lambda *_: next(decisions))
     model = DPGram(1.0).fit(generated(60, 80), key=Key.from_seed(2))
     assert len(model.communication_.rounds) == len(KINDS)
     assert not model.is_personal_
-    assert model.decision_ is found[1]
+    assert model.decision_ is scripted[1]
     summary = " ".join(model.ledger_.summary().split())
     assert "popularity was chosen" in summary
     assert "a personal model was chosen" not in summary
 
 
 def test_the_signal_depends_on_public_numbers_only():
-    found = {DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
-    assert found == {5000 * gaussian_mu(1.0, 1e-6) / math.sqrt(80)}
+    signals = {DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
+    assert signals == {5000 * gaussian_mu(1.0, 1e-6) / math.sqrt(80)}
 
 
 def test_rounds_are_planned_on_public_numbers_alone():
-    """However many people there are in the data, and however long their rows."""
+    """The plan is the same for any number of users in the data, and for rows of any length."""
     for data in (interactions_of([{0}, {1, 2}] * 20, 80), generated(50), generated(3000)):
         for options in ({}, {"ridge": 2.0}, {"item_features": {"kind": ["a", "b"] * 40}}):
             phases = DPGram(1.0, n_users=14_000, **options)._all_phases(data, KEY)
             kinds = [type(system).__name__ for system, *_ in phases]
             instead = ["ShareSumAgain", *KINDS[1:], "ShareSumAgain", "ShareSumInstead", "ShareSumInstead"]
             assert kinds == [*KINDS, *instead]
+    # Noise is planned for the public number of users, not for the number of rows.
     widths = [[p.system.width for p in DPGram(1.0, n_users=3000)._all_phases(generated(n), KEY)] for n in (50, 3000)]
     assert widths[0] == widths[1]
 
@@ -210,10 +212,10 @@ def test_shares_of_the_budget_add_up_to_it(mean_share):
         assert len(shares) == n_rounds
         assert math.fsum(shares) == pytest.approx(1.0, rel=1e-9)
         if n_rounds == len(KINDS):
-            rest = 1 - mean_share
+            remaining_share = 1 - mean_share
             assert shares[0] == pytest.approx(mean_share)
-            assert shares[1] == pytest.approx(rest * plan._PAIR_SHARE)
-            assert shares[4] == shares[7] == pytest.approx(rest * plan._MEASUREMENT_SHARE)
+            assert shares[1] == pytest.approx(remaining_share * plan._PAIR_SHARE)
+            assert shares[4] == shares[7] == pytest.approx(remaining_share * plan._MEASUREMENT_SHARE)
             assert shares[2] == shares[3] == shares[5] == shares[6]
 
 
@@ -225,16 +227,16 @@ def test_a_run_releases_the_mean_pairs_columns_and_measurements(monkeypatch):
     traffic = model.communication_.rounds
     assert sum(model.ledger_.events.values()) == len(traffic) == len(KINDS)
     assert (traffic[-2].download, traffic[-2].upload) == (4 * 80 + 2 * 80 * 40, 8 * 80 * 40)
-    # 80 factors in single precision, and three vectors; up, a sum a candidate and one of popularity.
+    # Down: 80 factors in single precision and three vectors.  Up: one sum for each candidate and one of popularity.
     assert (traffic[-1].download, traffic[-1].upload) == (
         4 * 80 * 64 + 3 * 8 * 80,
         8 * (1 + len(candidates_with("auto"))),
     )
 
 
-def test_more_users_than_columns_can_add_up_are_asked_for_none(monkeypatch):
+def test_there_are_no_columns_for_more_users_than_their_sums_can_hold(monkeypatch):
     data = generated(50)
-    prefer(monkeypatch, personal=True)  # 50 users are few among so many
+    prefer(monkeypatch, personal=True)  # the signal of 50 users is too small for the public number
     for n_users, n_phases, n_plans in ((2**22 + 1, 3, 3), (2**22, len(KINDS), 5)):
         model = DPGram(n_users=n_users)
         phases = model._plan(data, KEY)
@@ -247,7 +249,7 @@ def test_more_users_than_columns_can_add_up_are_asked_for_none(monkeypatch):
 @pytest.mark.parametrize("mean_share", [0.07, 0.5])
 @pytest.mark.parametrize("epsilon", [0.0023, 0.00235, 1.0])
 def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon, mean_share):
-    """Than noise that cost all of the budget would have: then it is farther from normal, though it is wider."""
+    """Noise with a layer more than that of the whole budget has a larger distance from normal, though it is wider."""
     data = generated(30, 60)
     phases = DPGram(epsilon, mean_share=mean_share)._plan(data, Key.from_seed(1))
     columns, first_hits, hits = 60 * 40, 1 + plan._N_FIRST_CANDIDATES, 1 + len(candidates_with("auto"))
@@ -263,7 +265,7 @@ def test_the_first_measurement_has_one_candidate_of_each_weight(ridge):
     phases = DPGram(ridge=ridge)._plan(generated(), KEY)
     first, last = (phase.system.candidates for phase in phases if isinstance(phase.system, HitSum))
     assert last == candidates
-    assert first == candidates[: len(first)]  # so both have the same reference
+    assert first == candidates[: len(first)]  # both have the same reference
     weights = [candidate.personal_weight for candidate in first]
     assert len(set(weights)) == len(weights)
     assert set(weights) == {candidate.personal_weight for candidate in candidates}
@@ -273,18 +275,18 @@ def test_the_first_measurement_has_one_candidate_of_each_weight(ridge):
 
 
 def test_new_users_are_served_without_refitting(tmp_path):
-    data, others = generated(), generated(50, 80, seed=9)
+    data, new_users = generated(), generated(50, 80, seed=9)
     model = DPGram(2.0).fit(data, key=Key.from_seed(2))
-    served = model.with_users(others)
+    served = model.with_users(new_users)
     assert served.ledger_ is model.ledger_
     assert model.interactions_.n_users == 4000
     served.save(tmp_path / "model", include_users=False)
-    again = load(tmp_path / "model").with_users(others)
-    for a, b in zip(served.recommend(others.user_ids), again.recommend(others.user_ids), strict=True):
+    loaded = load(tmp_path / "model").with_users(new_users)
+    for a, b in zip(served.recommend(new_users.user_ids), loaded.recommend(new_users.user_ids), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_file_with_scales_that_nothing_can_be_divided_by_is_refused(tmp_path):
+def test_a_file_with_a_scale_of_zero_is_refused(tmp_path):
     model = DPGram(4.0).fit(generated(), key=Key.from_seed(2))
     model.item_scales_[3] = 0.0
     model.save(tmp_path / "model")
@@ -375,8 +377,8 @@ def test_noise_that_leaves_no_popularity_is_no_error():
     rows = Interactions.from_arrays([0, 1, 2], [0, 1, 0])
     for features in (None, {"group": ["a", "b"]}):
         model = DPGram(0.01, item_features=features)
-        found = [model.fit(rows, key=Key.from_seed(seed)).item_means_.max() for seed in range(12)]
-        assert min(found) < 0 < max(found)
+        maxima = [model.fit(rows, key=Key.from_seed(seed)).item_means_.max() for seed in range(12)]
+        assert min(maxima) < 0 < max(maxima)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
@@ -391,38 +393,39 @@ def movielens():
 def test_movielens_users_resampled(movielens):
     train, test = resampled(*movielens, 50_000)
     assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)
-    for epsilon, least in ((0.5, 0.525), (1.0, 0.565), (2.0, 0.593)):
-        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
+    for epsilon, min_ratio in ((0.5, 0.525), (1.0, 0.565), (2.0, 0.593)):
+        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= min_ratio
 
 
 @pytest.mark.nightly
 def test_movielens_users_resampled_before_an_item_is_held_out():
     train, test = split_after_resampling(50_000)
-    for epsilon, least in ((0.5, 0.545), (1.0, 0.59), (2.0, 0.62)):
-        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
+    for epsilon, min_ratio in ((0.5, 0.545), (1.0, 0.59), (2.0, 0.62)):
+        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= min_ratio
 
 
 @pytest.mark.slow
 def test_movielens_users_as_they_are(movielens):
     train, test = movielens
-    for epsilon, least in ((1.0, 0.445), (2.0, 0.525)):
-        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
+    for epsilon, min_ratio in ((1.0, 0.445), (2.0, 0.525)):
+        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= min_ratio
 
 
 @pytest.mark.nightly
 def test_movielens_users_as_they_are_with_genres_and_years(movielens):
     train, test = movielens
     movies = datasets.load_movielens_items(find_data("ml-1m.zip"))
-    for epsilon, least in ((0.5, 0.43), (1.0, 0.52), (2.0, 0.58)):
+    for epsilon, min_ratio in ((0.5, 0.43), (1.0, 0.52), (2.0, 0.58)):
         model = DPGram(epsilon, item_features=movies).fit(train, key=Key.from_seed(3))
-        assert hit_ratio(model, train, test) >= least
+        assert hit_ratio(model, train, test) >= min_ratio
 
 
 @pytest.mark.slow
-def test_movielens_people_who_were_not_trained_on(movielens):
+def test_movielens_users_who_were_not_trained_on(movielens):
+    # Half of the users train the model, and the other half are served by it.
     order = np.random.default_rng(6).permutation(movielens.train.n_users)
     ours, theirs = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
     train, _ = resampled(*(part._take_users(ours) for part in movielens), 50_000)
-    others, test = resampled(*(part._take_users(theirs) for part in movielens), 20_000, seed=7)
-    model = DPGram(1.0).fit(train, key=Key.from_seed(3)).with_users(others)
-    assert hit_ratio(model, others, test) >= 0.545
+    new_users, test = resampled(*(part._take_users(theirs) for part in movielens), 20_000, seed=7)
+    model = DPGram(1.0).fit(train, key=Key.from_seed(3)).with_users(new_users)
+    assert hit_ratio(model, new_users, test) >= 0.545

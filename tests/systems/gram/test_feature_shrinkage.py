@@ -1,4 +1,4 @@
-"""A noisy matrix of pairs about what features say: its twin, large matrices, useful features, and those of noise."""
+"""Estimates of pairs with a prior from features: the twin, large matrices, useful features and random ones."""
 
 import tracemalloc
 
@@ -21,21 +21,21 @@ from fastfedrec.systems.gram.shrinkage import denoise_pairs
 
 
 def case(n=70, noise=1.0, seed=3, strength=4.0):
-    """A noisy matrix of pairs of items in groups, what is known of them, and how popular they are."""
+    """Return a noisy matrix of pairs of items in groups, the clean one, the features and the popularity."""
     rng = np.random.default_rng(seed)
     groups, popularity = rng.integers(0, 5, n), 0.1 + rng.random(n)
     table = {"group": groups.astype(str), "noise": rng.integers(0, 4, n).astype(str)}
     features = ItemFeatures.of("item_features", table).align("item_features", np.arange(n))
-    own, _ = prior_factors(features, popularity)
+    prior, _ = prior_factors(features, popularity)
     tastes = rng.normal(size=(n, 3))
     upper = np.triu(noise * rng.normal(size=(n, n)), 1)
-    clean = strength * own @ own.T + tastes @ tastes.T
+    clean = strength * prior @ prior.T + tastes @ tastes.T
     return (clean + upper + upper.T).astype(np.float32), clean, features, popularity
 
 
-def difference(found, clean):
+def difference(factors, clean):
     off = ~np.eye(len(clean), dtype=bool)
-    return np.linalg.norm((found @ found.T - clean)[off])
+    return np.linalg.norm((factors @ factors.T - clean)[off])
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -59,8 +59,8 @@ def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch):
     assert apart < 0.02 * np.linalg.norm(expected @ expected.T)
 
 
-def test_strong_signals_put_nothing_below_0_in_a_large_matrix(monkeypatch):
-    """They are at the far end of the spectrum that is searched for what is below 0."""
+def test_strong_signals_add_no_eigenvalue_below_0_in_a_large_matrix(monkeypatch):
+    """Strong signals are at the other end of the spectrum from the eigenvalues below 0."""
     rng, n = np.random.default_rng(4), 450
     vectors = np.linalg.qr(rng.normal(size=(n, 8)))[0]
     noise = np.triu(rng.normal(size=(n, n)), 1)
@@ -68,7 +68,7 @@ def test_strong_signals_put_nothing_below_0_in_a_large_matrix(monkeypatch):
     expected, _ = denoise_signed(matrix, 1.0, rank=100)
     monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
     values, _ = denoise_signed(matrix, 1.0, rank=100)
-    # The matrix has no eigenvalue below 0: what is there is what noise leaves, a part of its radius.
+    # The clean matrix has no eigenvalue below 0, so those of the estimate are noise, within a part of its radius.
     radius = 2 * np.sqrt(n)
     assert -0.5 * radius < expected.min() < 0
     assert -0.5 * radius < values.min() < 0
@@ -78,10 +78,10 @@ def test_strong_signals_put_nothing_below_0_in_a_large_matrix(monkeypatch):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_without_features_nothing_is_another():
+def test_without_informative_features_the_estimate_is_that_of_pairs():
     matrix, _, _, popularity = case()
     np.testing.assert_array_equal(denoise_with_features(matrix, 1.0, None, popularity), denoise_pairs(matrix, 1.0))
-    # And where the matrix bears none of them out.
+    # The result is the same if the matrix confirms no feature.
     lone = ItemFeatures.of("x", {"noise": np.random.default_rng(8).integers(0, 4, 70).astype(str)}).align(
         "x", range(70)
     )
@@ -89,18 +89,18 @@ def test_without_features_nothing_is_another():
     np.testing.assert_array_equal(denoise_with_features(matrix, 1.0, lone, popularity), denoise_pairs(matrix, 1.0))
 
 
-def test_features_that_tell_the_truth_are_believed_and_help_and_those_of_noise_are_not():
+def test_informative_features_improve_the_estimate_and_random_ones_are_ignored():
     matrix, clean, features, popularity = case(300, 2.0)
-    own, _ = prior_factors(features, popularity)
+    group_prior, _ = prior_factors(features, popularity)
     prior = fitted_prior(matrix, 2.0, prior_factors(features, popularity), popularity)
-    assert prior.shape == own.shape  # of the other there is nothing
-    assert np.square(prior).sum() / np.square(own).sum() == pytest.approx(4.0, rel=0.1)
+    assert prior.shape == group_prior.shape  # the random feature has no column
+    assert np.square(prior).sum() / np.square(group_prior).sum() == pytest.approx(4.0, rel=0.1)
     without = difference(denoise_pairs(matrix, 2.0), clean)
     assert difference(denoise_with_features(matrix, 2.0, features, popularity), clean) < 0.9 * without
 
 
-def test_what_was_taken_too_much_is_taken_back():
-    """Groups whose items have nothing in common, beside others that do: eigenvalues below 0 are kept."""
+def test_eigenvalues_below_0_correct_a_prior_that_is_too_large():
+    """Some groups have a signal and others have none, so eigenvalues below 0 must correct the prior."""
     rng = np.random.default_rng(5)
     groups = np.repeat(np.arange(6), 50)
     clean = 6.0 * (groups[:, None] == groups) * (groups < 3)
@@ -129,10 +129,10 @@ def test_popularity_of_pairs_that_are_not_centred():
     shares = rng.random(400) ** 2 + 0.02
     upper = np.triu(0.1 * rng.normal(size=(400, 400)), 1)
     matrix = (np.outer(shares, shares) + upper + upper.T).astype(np.float32)
-    np.fill_diagonal(matrix, 1e6)  # is not looked at
-    found = estimate_popularity(matrix)
-    assert np.corrcoef(found, shares)[0, 1] > 0.98
-    assert found.min() > 0
+    np.fill_diagonal(matrix, 1e6)  # the diagonal is ignored
+    estimated = estimate_popularity(matrix)
+    assert np.corrcoef(estimated, shares)[0, 1] > 0.98
+    assert estimated.min() > 0
 
 
 @pytest.mark.parametrize("is_large", [False, True])
@@ -148,14 +148,14 @@ def test_threads_give_the_same_bits(monkeypatch, is_large):
 
 
 def hits(kind, epsilon, seeds, tables, *, n_users, n_items, **options):
-    """Mean HR@10 of fits with each of some features, on people who like some groups of items."""
-    found = np.zeros(len(tables))
+    """Return the mean HR@10 of fits with each table of features, for users who prefer groups of items."""
+    ratios = np.zeros(len(tables))
     for seed in seeds:
         train, test, groups = grouped(n_users, n_items, seed)
         for number, table in enumerate(tables):
             model = kind(epsilon, item_features=table(groups, np.random.default_rng(seed)), **options)
-            found[number] += hit_ratio_of(model.fit(train, key=Key.from_seed(seed)), train, test) / len(seeds)
-    return found
+            ratios[number] += hit_ratio_of(model.fit(train, key=Key.from_seed(seed)), train, test) / len(seeds)
+    return ratios
 
 
 def nothing(groups, rng):
@@ -180,7 +180,7 @@ CASES = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
-def test_true_groups_help_and_pure_noise_costs_next_to_nothing(name):
+def test_true_groups_help_and_random_ones_cost_little(name):
     kind, epsilon, options = CASES[name]
     without, useful, useless = hits(kind, epsilon, (1, 2, 3), (nothing, true_groups, pure_noise), **options)
     assert useful > without + 0.05

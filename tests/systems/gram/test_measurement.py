@@ -1,4 +1,4 @@
-"""The measurement of DPGram: its metric, the bound of one user's answer, and the decision that it makes."""
+"""The measurement of DPGram: its metric, the bound of one user's contribution, and its decision."""
 
 import math
 
@@ -33,7 +33,7 @@ def system_with(noise=2.0**20, stride=1, ridge="auto", number=0):
 
 
 def state_of(seed=1, rank=5, scale=1.0):
-    """Any models of the right shapes."""
+    """Return random models of the right shapes."""
     rng = np.random.default_rng(seed)
     popularity = rng.random(N_ITEMS)
     return MeasurementState(
@@ -50,7 +50,7 @@ def sums_of(rows, state=None, n_threads=1, **options):
 
 
 def metric_of(scores, row, held_out):
-    """The mean of 1 / log2(2 + k) where k of 99 unseen items score higher, for k below 10; ties count as half."""
+    """Return the mean of 1 / log2(2 + k) if k < 10 of 99 unseen items score higher; ties count as half."""
     unseen = np.setdiff1d(np.arange(len(scores)), list(row))
     above = np.mean((scores[unseen] > scores[held_out]) + 0.5 * (scores[unseen] == scores[held_out]))
     return sum(math.comb(99, k) * above**k * (1 - above) ** (99 - k) / math.log2(2 + k) for k in range(10))
@@ -62,30 +62,31 @@ def test_the_metric_is_the_mean_of_ndcg_over_draws(seed, n_levels):
     scores = rng.integers(0, n_levels, size=N_ITEMS).astype(np.float32)
     row = np.sort(rng.choice(N_ITEMS, size=rng.integers(2, 12), replace=False))
     held_out = row[int(rng.integers(len(row)))]
-    rest = interactions_of([set(row.tolist()) - {int(held_out)}], N_ITEMS)
-    found = expected_ndcgs(np.ones((1, 1), np.float32), scores[:, None], np.array([held_out], np.int32), rest, 1)
-    assert found[0] == pytest.approx(metric_of(scores, row, held_out), abs=1e-12)
+    seen = interactions_of([set(row.tolist()) - {int(held_out)}], N_ITEMS)
+    ndcg = expected_ndcgs(np.ones((1, 1), np.float32), scores[:, None], np.array([held_out], np.int32), seen, 1)
+    assert ndcg[0] == pytest.approx(metric_of(scores, row, held_out), abs=1e-12)
 
 
 def test_an_answer_is_the_differences_of_the_metric():
     row, state = {1, 4, 7, 9}, state_of()
-    found, items = sums_of([row], state) / UNIT, sorted(row)
+    contribution, items = sums_of([row], state) / UNIT, sorted(row)
     held_out = items[int(measurement._hashes(interactions_of([row], N_ITEMS))[0]) % 4]
-    rest = [item for item in items if item != held_out]
+    training_items = [item for item in items if item != held_out]
     pairs = measurement.PairMatrix(np.empty((0, 0), np.float32), 0.5, state.own_squares, state.popularity)
     hits = [metric_of(values, row, held_out) for values in (state.popularity, state.noisier)]
     for candidate in candidates_with("auto"):
         scoring = pairs.score(state.factors, candidate, 0.5)
-        hits.append(metric_of(scoring.left[rest].sum(axis=0) @ scoring.right.T, row, held_out))
+        # The device scores with the factors of its training items.
+        hits.append(metric_of(scoring.left[training_items].sum(axis=0) @ scoring.right.T, row, held_out))
     differences = np.array([hits[1] - hits[0], hits[2] - hits[0], *(hit - hits[2] for hit in hits[3:])])
-    np.testing.assert_allclose(found, differences / max(1, np.linalg.norm(differences)), atol=1e-8)
+    np.testing.assert_allclose(contribution, differences / max(1, np.linalg.norm(differences)), atol=1e-8)
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
 @given(rows=ROWS, seed=st.integers(0, 99), scale=st.sampled_from([1e-30, 1.0, 1e30]))
-def test_no_user_answers_more_than_the_unit_whatever_the_server_sends(rows, seed, scale):
+def test_no_contribution_exceeds_the_unit_for_any_state(rows, seed, scale):
     for row in rows:
         square = sum(int(entry) ** 2 for entry in sums_of([row], state_of(seed, scale=scale)))
         assert square <= UNIT**2
@@ -95,20 +96,20 @@ def test_no_user_answers_more_than_the_unit_whatever_the_server_sends(rows, seed
 
 @given(rows=ROWS, seed=st.integers(0, 99), stride=st.sampled_from([1, 2]))
 def test_an_answer_depends_on_no_other_user(rows, seed, stride):
-    """In any bit: the sums of all users are those of each alone, for any number of threads."""
+    """The sums of all users equal the total of separate users in every bit, for any number of threads."""
     state = state_of(seed)
-    together = sums_of(rows, state, n_threads=1, stride=stride)
-    np.testing.assert_array_equal(together, sum(sums_of([row], state, stride=stride) for row in rows))
-    np.testing.assert_array_equal(together, sums_of(rows, state, n_threads=3, stride=stride))
+    all_sums = sums_of(rows, state, n_threads=1, stride=stride)
+    np.testing.assert_array_equal(all_sums, sum(sums_of([row], state, stride=stride) for row in rows))
+    np.testing.assert_array_equal(all_sums, sums_of(rows, state, n_threads=3, stride=stride))
 
 
 def test_an_answer_depends_on_no_other_user_where_kernels_work_in_blocks():
-    """Of more users, items and factors than vector code takes at a time."""
+    """There are more users, items and factors than one step of vector code processes."""
     data, rng = datasets.generate_implicit(600, 150, key=KEY, mean_interactions=30), np.random.default_rng(1)
     factors = rng.normal(size=(150, 96)).astype(np.float32)
     state = MeasurementState(factors, *rng.random((2, 150)), 1 + rng.random(150), np.ones(1))
-    alone = [system_with()._sums(state, data._take_users(np.array([user])), 1) for user in range(600)]
-    np.testing.assert_array_equal(system_with()._sums(state, data, 2), sum(alone))
+    single_sums = [system_with()._sums(state, data._take_users(np.array([user])), 1) for user in range(600)]
+    np.testing.assert_array_equal(system_with()._sums(state, data, 2), sum(single_sums))
 
 
 def test_one_of_stride_users_takes_part():
@@ -153,7 +154,7 @@ def test_no_two_measurements_draw_from_one_stream():
      (0.0, -0.1, 0.0, False), (0.0, 0.01, 0.0, True)],
 )  # fmt: skip
 def test_a_candidate_has_to_beat_popularity_with_the_rest_of_the_budget(doubled, gain, spared, is_personal):
-    system, n_users = system_with(noise=2.0**28), 100  # an error of .01
+    system, n_users = system_with(noise=2.0**28), 100  # the error is .01
     noisy = np.rint(np.array([doubled, gain, *[0.0] * (len(system.candidates) - 1)]) * n_users * UNIT).astype(np.int64)
     decision = system.decide(noisy, n_users, spared)
     assert decision.is_personal is is_personal
@@ -179,7 +180,7 @@ def test_twice_the_noise_is_added_to_a_mean_without_any():
 
 
 def planted(n_users, n_groups, seed):
-    """Users who have items of one group, or with one group any items."""
+    """Return users with items of one group, or with any items if there is one group."""
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, n_groups, n_users)
     dense = np.zeros((n_users, N_ITEMS), dtype=np.float32)
@@ -189,7 +190,7 @@ def planted(n_users, n_groups, seed):
 
 
 @pytest.mark.parametrize("n_groups", [5, 1])
-def test_devices_tell_groups_from_rows_at_random(n_groups):
+def test_devices_distinguish_groups_from_random_rows(n_groups):
     model = DPGram(0.5).fit(planted(4_000, n_groups, seed=1), key=KEY)
     assert model.is_personal_ is (n_groups == 5)
     assert model.decision_.is_personal is model.is_personal_
@@ -197,7 +198,7 @@ def test_devices_tell_groups_from_rows_at_random(n_groups):
 
 @pytest.mark.slow
 def test_the_error_of_a_gain_is_that_of_its_noise():
-    """Over many draws, with half the noise as a control."""
+    """The error is compared over many draws, with half the noise as a control."""
     system, n_users, draws = system_with(noise=2.0**28), 100, []
     for seed in range(2_000):
         noise = np.random.default_rng(seed).normal(size=1 + len(system.candidates)) * 2.0**28
@@ -216,4 +217,4 @@ def test_it_is_a_sum_with_the_cost_of_two_opposite_answers():
     assert issubclass(HitSum, NoisySum)
     event = system_with().round_event(10)
     assert event.neighboring == "zero_out"
-    assert event.replace_sensitivity is None  # which counts as 2
+    assert event.replace_sensitivity is None  # None counts as 2

@@ -1,4 +1,4 @@
-"""DPGram's estimate from pairs and rounds of columns: its twin, its noise, and which release it follows how far."""
+"""DPGram's estimate from pairs and rounds of columns: its twin, its noise, and the weights of the releases."""
 
 import numpy as np
 import pytest
@@ -15,11 +15,11 @@ from fastfedrec.systems.gram.pooled import PooledPairs
 from fastfedrec.systems.gram.shrinkage import RANK
 
 KAPPA = 0.002
-NOISE = 1.0  # of a pair
+NOISE = 1.0  # standard deviation of the noise of a pair
 
 
 class Form(PairForm):
-    """A form whose sums of columns have a known scale."""
+    """A form with a known scale of the sums of columns."""
 
     def strength(self, sums, encoder, n_users):
         return KAPPA
@@ -31,7 +31,7 @@ def symmetric_noise(n, rng):
 
 
 def noisy_pairs(true, seed=3):
-    """A release of a matrix; its diagonal is missing."""
+    """Return a release of a matrix, without a diagonal."""
     return hollow(true + NOISE * symmetric_noise(len(true), np.random.default_rng(seed))).astype(np.float32)
 
 
@@ -42,12 +42,12 @@ def estimate_of(pairs, features=None, n_threads=1):
 
 
 def answer(true, encoder, noise, seed=5):
-    """Noisy sums that users send about a matrix."""
+    """Return the noisy sums of a round for a matrix."""
     return KAPPA * hollow(true) @ encoder + noise * np.random.default_rng(seed).normal(size=encoder.shape)
 
 
 def with_rounds(estimate, true, noises=(1.0, 0.5), n_columns=10):
-    """An estimate after it has asked about this matrix once for each noise."""
+    """Return an estimate after one round about this matrix for each noise."""
     for seed, noise in enumerate(noises):
         encoder = estimate.encoder(np.zeros((len(true), n_columns), np.int16))
         estimate.add(answer(true, encoder, noise, seed), encoder, noise)
@@ -55,18 +55,18 @@ def with_rounds(estimate, true, noises=(1.0, 0.5), n_columns=10):
 
 
 def square(strengths, n, seed=1):
-    """A matrix with these eigenvalues, in directions at random."""
+    """Return a matrix with these eigenvalues and random eigenvectors."""
     vectors = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, len(strengths))))[0]
     return (vectors * strengths) @ vectors.T
 
 
 def distance(factors, true):
-    """How far an estimate is from a matrix off the diagonal, which nothing but pairs tells of."""
+    """Return the distance of an estimate from a matrix off the diagonal, which releases do not contain."""
     return np.linalg.norm(hollow(factors @ factors.T - true))
 
 
-def most_likely(estimate):
-    """The matrix before it is denoised: the whitened one, without its whitening."""
+def likeliest(estimate):
+    """Return the matrix before it is denoised: the whitened one, with the whitening undone."""
     matrix, basis, scales = whitened(estimate)
     back = np.eye(len(matrix)) + (basis * (1 / scales - 1)) @ basis.T
     return estimate._pair_noise * back @ matrix @ back
@@ -82,20 +82,20 @@ def whitened(estimate):
 
 
 def encoders(case, n, rng):
-    found = [rng.integers(-900, 900, size=(n, 4)).astype(np.int16) for _ in range(3)]
+    drawn = [rng.integers(-900, 900, size=(n, 4)).astype(np.int16) for _ in range(3)]
     if case == "one round":
-        return found[:1]
+        return drawn[:1]
     if case == "the same three times":
-        return 3 * found[:1]
+        return 3 * drawn[:1]
     if case == "more columns than items":
-        return [np.hstack([found[0], found[1], found[2]]), *found]
+        return [np.hstack([drawn[0], drawn[1], drawn[2]]), *drawn]
     if case == "columns that are multiples":
-        found[0][:, 1:3] = np.outer(found[0][:, 0], [1, -2])
-        found[1][:, 0] = found[0][:, 0]
+        drawn[0][:, 1:3] = np.outer(drawn[0][:, 0], [1, -2])
+        drawn[1][:, 0] = drawn[0][:, 0]
     if case == "columns of zeros":
-        found[0][:, 1] = 0
-        found[1][:] = 0
-    return found
+        drawn[0][:, 1] = 0
+        drawn[1][:] = 0
+    return drawn
 
 
 CASES = [
@@ -118,34 +118,37 @@ def test_the_most_likely_matrix_equals_naive_twin(case, n):
         rounds.append((KAPPA * encoder, sums, noise))
     diagonal = estimate._diagonal
     assert diagonal.any()
-    found, expected = most_likely(estimate), naive.most_likely(pairs, NOISE, rounds, diagonal)
-    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
-    # Neither pairs alone nor answers of half the noise have this matrix.
-    others = [(asked, sums, noise / 2) for asked, sums, noise in rounds]
-    for wrong in (naive.most_likely(pairs, NOISE, [], diagonal), naive.most_likely(pairs, NOISE, others, diagonal)):
-        assert np.abs(found - wrong).max() > 0.02 * np.abs(expected).max()
+    estimated, expected = likeliest(estimate), naive.most_likely(pairs, NOISE, rounds, diagonal)
+    np.testing.assert_allclose(estimated, expected, atol=1e-5 * np.abs(expected).max())
+    # Pairs alone give another matrix, and so do sums with half the stated noise.
+    wrong_rounds = [(columns, sums, noise / 2) for columns, sums, noise in rounds]
+    for wrong in (
+        naive.most_likely(pairs, NOISE, [], diagonal),
+        naive.most_likely(pairs, NOISE, wrong_rounds, diagonal),
+    ):
+        assert np.abs(estimated - wrong).max() > 0.02 * np.abs(expected).max()
 
 
 def case_with_features(n=70, seed=3):
-    """A matrix of pairs of items in groups, and what is known of these."""
+    """Return a matrix of pairs of items in groups, and the features of the groups."""
     rng = np.random.default_rng(seed)
     groups, tastes = rng.integers(0, 5, n), rng.normal(size=(n, 3))
     features = ItemFeatures.of("item_features", {"group": groups.astype(str)}).align("item_features", np.arange(n))
     return 3.0 * (groups[:, None] == groups) + tastes @ tastes.T, features
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_pairs_alone_have_the_estimate_of_pairs_in_two_passes(monkeypatch, is_told):
+@pytest.mark.parametrize("has_features", [False, True])
+def test_pairs_alone_have_the_estimate_of_pairs_in_two_passes(monkeypatch, has_features):
     true, features = case_with_features()
-    pairs, features = noisy_pairs(true), features if is_told else None
+    pairs, features = noisy_pairs(true), features if has_features else None
     estimate = estimate_of(pairs, features)
-    found, expected = estimate.factors @ estimate.factors.T, {}
+    estimated, expected = estimate.factors @ estimate.factors.T, {}
     for n_passes in (1, 2):
         monkeypatch.setattr(shrinkage, "_N_PASSES", n_passes)
         factors = denoise_with_features(pairs.copy(), NOISE, features, np.ones(70) / 70)
         expected[n_passes] = factors @ factors.T
-    np.testing.assert_allclose(found, expected[2], atol=1e-4 * found.max())
-    assert np.abs(found - expected[1]).max() > 1e-3 * found.max()
+    np.testing.assert_allclose(estimated, expected[2], atol=1e-4 * estimated.max())
+    assert np.abs(estimated - expected[1]).max() > 1e-3 * estimated.max()
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ def test_pairs_alone_have_the_estimate_of_pairs_in_two_passes(monkeypatch, is_to
 def test_factors_are_orthogonal_and_strongest_first_and_no_more_than_items():
     true = square(np.geomspace(90.0, 1.0, 30), 30)
     estimate = estimate_of(noisy_pairs(true))
-    for _ in range(3):  # as the rounds of a run
+    for _ in range(3):  # the rounds of a run
         with_rounds(estimate, true, (1.0,))
         for factors in (estimate.leading, estimate.factors):
             inner = factors.T @ factors
@@ -169,7 +172,7 @@ def test_estimates_between_rounds_have_fewer_factors_than_the_last_one():
     assert (estimate.leading.shape, estimate.factors.shape) == ((400, 96), (400, RANK))
 
 
-def test_a_round_without_columns_tells_nothing_and_the_noise_of_its_budget_is_counted():
+def test_a_round_without_columns_keeps_the_estimate_and_its_budget_counts():
     true = square([60.0, 40.0], 50)
     estimate = estimate_of(noisy_pairs(true))
     before = estimate.leading
@@ -181,33 +184,33 @@ def test_a_round_without_columns_tells_nothing_and_the_noise_of_its_budget_is_co
     assert estimate.noise == pytest.approx((NOISE**-2 + 0.5**-2 + 0.25**-2) ** -0.5, rel=1e-12)
 
 
-def test_columns_that_are_not_used_change_nothing():
-    """In the scale of the answer either, which is that of real rounds here."""
+def test_unused_columns_do_not_change_the_estimate():
+    """The scale of the sums, computed as in real rounds, does not change either."""
     true = square([60.0, 40.0], 50)
     form = PairForm.of(np.full(50, 0.05), 100)
     encoder = next_encoder(estimate_of(noisy_pairs(true)).leading, 6, NOISE)
-    found = []
+    estimates = []
     for n_more in (0, 3):
         estimate = PooledPairs(PairMatrix(noisy_pairs(true), NOISE, np.ones(50)), form, 100, None, 1)
         more, sums = np.zeros((50, n_more), np.int16), np.full((50, n_more), 7.0)
         estimate.add(np.hstack([answer(true, encoder, 0.5), sums]), np.hstack([encoder, more]), 0.5)
-        found.append(estimate.factors)
-    np.testing.assert_array_equal(*found)
+        estimates.append(estimate.factors)
+    np.testing.assert_array_equal(*estimates)
 
 
 def test_estimates_leave_the_release_as_it_is():
-    """Of what features say it is without; each estimate begins at it again."""
+    """Only the prior of the features is subtracted once, and each estimate starts at the result."""
     true, features = case_with_features()
-    for told in (None, features):
+    for item_features in (None, features):
         pairs = PairMatrix(noisy_pairs(true), NOISE, np.ones(70))
-        estimate = PooledPairs(pairs, Form(np.ones(70) / 70, True, 1.0), 100, told, 1)
+        estimate = PooledPairs(pairs, Form(np.ones(70) / 70, True, 1.0), 100, item_features, 1)
         before = pairs.values.copy()
-        assert np.array_equal(before, noisy_pairs(true)) == (told is None)
+        assert np.array_equal(before, noisy_pairs(true)) == (item_features is None)
         _ = with_rounds(estimate, true).factors
         np.testing.assert_array_equal(pairs.values, before)
 
 
-def test_nothing_known_stays_nothing():
+def test_an_empty_estimate_stays_empty():
     estimate = estimate_of(np.zeros((7, 7), np.float32))
     encoder = estimate.encoder(np.zeros((7, 5), np.int16))
     assert not encoder.any()
@@ -216,54 +219,54 @@ def test_nothing_known_stays_nothing():
 
 
 def test_releases_that_leave_no_eigenvalue_above_0_are_no_error():
-    """Two items whose columns say that each is less than nothing."""
+    """The columns of two items have negative diagonal entries."""
     estimate, encoder = estimate_of(np.zeros((2, 2), np.float32) + 1e-3), np.diag([900, 900]).astype(np.int16)
     estimate.add(-900.0 * np.eye(2), encoder, 0.1)
     assert estimate.factors.shape == (2, 0)
 
 
 def filtered(monkeypatch, rank=100):
-    """Take the path of many items, which finds some of the eigenvectors; it needs more than four times the rank."""
+    """Select the code for many items, which needs more than four times as many items as the rank."""
     monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
     monkeypatch.setattr(pooled, "RANK", rank)
 
 
-def large_case(is_told, n):
+def large_case(has_features, n):
     groups, features = case_with_features(n)
     true = square([200.0, 100.0, 70.0], n) + groups
-    return true, noisy_pairs(true), features if is_told else None
+    return true, noisy_pairs(true), features if has_features else None
 
 
-@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("has_features", [False, True])
 @pytest.mark.parametrize("is_large", [False, True])
-def test_threads_give_the_same_bits(monkeypatch, is_large, is_told):
+def test_threads_give_the_same_bits(monkeypatch, is_large, has_features):
     if is_large:
         filtered(monkeypatch)
-    true, pairs, features = large_case(is_told, 450)
+    true, pairs, features = large_case(has_features, 450)
     one, four = (with_rounds(estimate_of(pairs, features, n), true) for n in (1, 4))
     np.testing.assert_array_equal(one.leading, four.leading)
     np.testing.assert_array_equal(one.factors, four.factors)
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch, is_told):
-    true, pairs, features = large_case(is_told, 900)
+@pytest.mark.parametrize("has_features", [False, True])
+def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch, has_features):
+    true, pairs, features = large_case(has_features, 900)
     monkeypatch.setattr(pooled, "RANK", 100)
     expected = with_rounds(estimate_of(pairs, features), true).factors
     filtered(monkeypatch)
     factors = with_rounds(estimate_of(pairs, features), true).factors
-    assert not np.array_equal(factors, expected)  # it is another path
+    assert not np.array_equal(factors, expected)  # the results come from different code
     apart = np.linalg.norm(factors @ factors.T - expected @ expected.T)
     assert apart < 0.02 * np.linalg.norm(expected @ expected.T)
-    alone = estimate_of(pairs, features).factors  # what rounds are worth is more than that
-    assert np.linalg.norm(alone @ alone.T - expected @ expected.T) > 2 * apart
+    from_pairs = estimate_of(pairs, features).factors  # the rounds change the estimate by more
+    assert np.linalg.norm(from_pairs @ from_pairs.T - expected @ expected.T) > 2 * apart
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
 def whitened_variances(stated, n=300, n_draws=4, widths=(1.0, 2.0)):
-    """Of pure noise: outside of the directions that columns tell of, beside these, and within them."""
+    """Return variances of pure noise outside the directions of columns, between both, and within the directions."""
     squares = []
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
@@ -271,7 +274,7 @@ def whitened_variances(stated, n=300, n_draws=4, widths=(1.0, 2.0)):
         for width in widths:
             encoder = rng.integers(-300, 300, size=(n, 8)).astype(np.int16)
             estimate.add(width * rng.normal(size=(n, 8)), encoder, stated * width)
-        estimate._diagonal = np.zeros(n)  # that of the matrix behind the noise
+        estimate._diagonal = np.zeros(n)  # the diagonal of the matrix without noise
         matrix, basis, _ = whitened(estimate)
         turn = np.linalg.qr(np.hstack([basis, rng.normal(size=(n, n - basis.shape[1]))]))[0]
         k, turned = basis.shape[1], turn.T @ matrix @ turn
@@ -281,13 +284,13 @@ def whitened_variances(stated, n=300, n_draws=4, widths=(1.0, 2.0)):
     return np.mean(squares, axis=0)
 
 
-def test_whitened_noise_has_variance_1_outside_of_the_block_that_columns_tell_twice():
+def test_whitened_noise_has_variance_1_except_within_the_directions_of_columns():
     """Each mean is over more than 18,000 entries, so that its error is about a hundredth."""
     outside, beside, within = whitened_variances(1.0)
     assert outside == pytest.approx(1.0, abs=0.03)
     assert beside == pytest.approx(1.0, abs=0.05)
     assert within > 1.2
-    # Noise that is stated half as large is seen where columns tell of it.
+    # A stated noise of half the size changes the variances of entries with columns.
     outside, beside, _ = whitened_variances(0.5)
     assert outside == pytest.approx(1.0, abs=0.03)
     assert beside > 1.5
@@ -297,9 +300,9 @@ def test_answers_that_are_precise_bring_the_estimate_nearer():
     true = square([60.0, 50.0, 45.0, 35.0, 30.0], 300)
     pairs = noisy_pairs(true)
     before = distance(estimate_of(pairs).factors, true)
-    found = distance(with_rounds(estimate_of(pairs), true).factors, true)
-    assert found < 0.7 * before
-    # In the wrong units they are no nearer.
+    after = distance(with_rounds(estimate_of(pairs), true).factors, true)
+    assert after < 0.7 * before
+    # Sums in wrong units do not improve the estimate.
     estimate = estimate_of(pairs)
     for noise in (1.0, 0.5):
         encoder = estimate.encoder(np.zeros((300, 10), np.int16))
@@ -307,8 +310,8 @@ def test_answers_that_are_precise_bring_the_estimate_nearer():
     assert distance(estimate.factors, true) > before
 
 
-def test_an_answer_that_agrees_exactly_brings_the_estimate_nearer_where_it_tells():
-    """In the directions that were asked for the estimate is then the true matrix; pairs alone leave their noise."""
+def test_exact_sums_improve_the_estimate_in_the_measured_directions():
+    """In the measured directions the estimate equals the true matrix, while pairs alone have noise."""
     true = square([90.0, 70.0, 50.0], 200)
     estimate = estimate_of(noisy_pairs(true))
     encoder = estimate.encoder(np.zeros((200, 10), np.int16))
@@ -334,14 +337,14 @@ def test_an_answer_that_is_noise_changes_little():
         return distance(estimate.factors, before @ before.T) / np.linalg.norm(hollow(before @ before.T))
 
     assert moved(300.0) < 0.05
-    assert moved(3.0) > 0.5  # it is believed if its noise is said to be smaller
+    assert moved(3.0) > 0.5  # a smaller stated noise gives the sums more weight
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_what_precise_columns_do_not_find_is_taken_back(is_told):
-    """Pairs, and what features say, tell of a matrix that columns contradict or bear out."""
+@pytest.mark.parametrize("has_features", [False, True])
+def test_precise_columns_overrule_pairs_and_features(has_features):
+    """Pairs and features have a signal that columns contradict or confirm."""
     true, features = case_with_features(200)
-    pairs, features = noisy_pairs(true), features if is_told else None
+    pairs, features = noisy_pairs(true), features if has_features else None
     lengths = {}
     for noise in (0.01, 300.0):
         for factor in (0.0, 1.0):
@@ -350,17 +353,19 @@ def test_what_precise_columns_do_not_find_is_taken_back(is_told):
             lengths[noise, factor] = np.linalg.norm(hollow(factors @ factors.T)) / np.linalg.norm(hollow(true))
     assert lengths[0.01, 0.0] < 0.15
     assert lengths[0.01, 1.0] == pytest.approx(1.0, abs=0.1)
-    assert lengths[300.0, 0.0] == pytest.approx(1.0, abs=0.1)  # columns of much noise are not followed
+    assert lengths[300.0, 0.0] == pytest.approx(1.0, abs=0.1)  # noisy columns have little weight
 
 
-def test_what_features_say_is_in_the_estimate_and_helps():
-    """Where columns are as noisy as pairs.  Of groups at random nothing is told, so nothing is another."""
+def test_informative_features_improve_the_estimate():
+    """Columns are as noisy as pairs.  Random groups have no prior, so they do not change the estimate."""
     true, features = case_with_features(300, seed=8)
     true, groups = true / 8, np.random.default_rng(3).integers(0, 5, 300).astype(str)
     wrong = ItemFeatures.of("item_features", {"group": groups}).align("item_features", np.arange(300))
     pairs = noisy_pairs(true)
-    without, told, misled = (with_rounds(estimate_of(pairs, of), true, (20.0, 20.0)) for of in (None, features, wrong))
-    assert (told._prior.shape[1], misled._prior.shape[1]) == (5, 0)
+    without, informed, misled = (
+        with_rounds(estimate_of(pairs, of), true, (20.0, 20.0)) for of in (None, features, wrong)
+    )
+    assert (informed._prior.shape[1], misled._prior.shape[1]) == (5, 0)
     of_none = without.factors
-    assert distance(told.factors, true) < 0.9 * distance(of_none, true)
+    assert distance(informed.factors, true) < 0.9 * distance(of_none, true)
     np.testing.assert_array_equal(misled.factors, of_none)

@@ -1,4 +1,4 @@
-"""The rotation-invariant estimator: against its twin, against what is known in the limit, and of large matrices."""
+"""The rotation-invariant estimator: comparison with its twin and with known limits, and large matrices."""
 
 import math
 
@@ -14,14 +14,14 @@ from fastfedrec.systems.gram.shrinkage import denoise_pairs, shrink_eigenvalues
 
 @st.composite
 def spectra(draw):
-    """Up to 12 rising eigenvalues, how many each stands for, and a noise."""
+    """Draw up to 12 rising eigenvalues, a count for each, and a noise."""
     values = draw(st.lists(st.floats(-50, 50), min_size=1, max_size=12))
     counts = draw(st.lists(st.floats(0.5, 9), min_size=len(values), max_size=len(values)))
     return np.sort(values), np.array(counts), draw(st.sampled_from([0.01, 0.7, 1.0, 30.0]))
 
 
 def noisy(n, noise, strengths=(), seed=3, dtype=np.float32):
-    """A matrix of noise on a clean one, and the clean one, of random directions with these eigenvalues."""
+    """Return a noisy matrix and the clean one, which has these eigenvalues and random eigenvectors."""
     rng = np.random.default_rng(seed)
     directions = np.linalg.qr(rng.normal(size=(n, len(strengths))))[0]
     clean = (directions * np.array(strengths)) @ directions.T if strengths else np.zeros((n, n))
@@ -30,7 +30,7 @@ def noisy(n, noise, strengths=(), seed=3, dtype=np.float32):
 
 
 def semicircle(n):
-    """The eigenvalues of much noise of standard deviation 1 / sqrt(n), whose radius is 2."""
+    """Return the eigenvalues of large matrices of noise with standard deviation 1 / sqrt(n) and radius 2."""
     angles = (np.arange(n)[::-1] + 0.5) / n * np.pi
     return 2 * np.cos(angles), 2 * np.sin(angles) ** 2
 
@@ -50,7 +50,7 @@ def test_shrunk_values_equal_naive_twin(case):
 @pytest.mark.parametrize("noise", [0.3, 1.0, 3.0])
 def test_estimate_equals_naive_twin(noise):
     matrix, _ = noisy(70, noise, (90.0, 40.0, 20.0, 10.0, 5.0))
-    np.fill_diagonal(matrix, 7.0)  # is not looked at
+    np.fill_diagonal(matrix, 7.0)  # the diagonal is ignored
     factors = denoise_pairs(matrix, noise, rank=70)
     np.testing.assert_allclose(factors @ factors.T, naive.denoise(matrix, noise), atol=1e-4 * matrix.max())
     assert (matrix.diagonal() == 7.0).all()
@@ -65,17 +65,17 @@ def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch, no
     factors = denoise_pairs(matrix, noise, rank=150)
     difference = np.linalg.norm(factors @ factors.T - expected @ expected.T)
     assert difference < room * np.linalg.norm(expected @ expected.T)
-    found, wanted = np.square(factors[:, :20]).sum(axis=0), np.square(expected[:, :20]).sum(axis=0)
-    np.testing.assert_allclose(found, wanted, atol=0.005 * 2 * noise * math.sqrt(900))
+    squares, full_squares = np.square(factors[:, :20]).sum(axis=0), np.square(expected[:, :20]).sum(axis=0)
+    np.testing.assert_allclose(squares, full_squares, atol=0.005 * 2 * noise * math.sqrt(900))
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1.0])
 def test_single_precision_is_as_good_as_double(monkeypatch, noise):
     matrix, _ = noisy(600, noise, (90.0, 40.0, 20.0, 10.0, 5.0))
-    found = denoise_pairs(matrix, noise)
+    factors = denoise_pairs(matrix, noise)
     monkeypatch.setattr(_spectrum, "_MIN_SINGLE", 601)
     expected = denoise_pairs(matrix, noise)
-    difference = np.linalg.norm(found @ found.T - expected @ expected.T)
+    difference = np.linalg.norm(factors @ factors.T - expected @ expected.T)
     assert 0 < difference < 1e-5 * np.linalg.norm(expected @ expected.T)
 
 
@@ -100,32 +100,32 @@ def test_shrunk_values_never_fall_and_are_not_negative(case):
 @given(case=spectra(), scale=st.sampled_from([2.0**-8, 4.0, 2.0**20]))
 def test_another_unit_is_another_unit_of_the_result(case, scale):
     values, counts, noise = case
-    found = shrink_eigenvalues(scale * values, counts, scale * noise)
-    np.testing.assert_allclose(found, scale * shrink_eigenvalues(values, counts, noise), rtol=1e-9, atol=1e-9 * scale)
+    scaled = shrink_eigenvalues(scale * values, counts, scale * noise)
+    np.testing.assert_allclose(scaled, scale * shrink_eigenvalues(values, counts, noise), rtol=1e-9, atol=1e-9 * scale)
 
 
 @given(case=spectra())
-def test_a_place_that_stands_for_two_is_as_good_as_two_places(case):
+def test_a_point_with_a_count_of_two_equals_two_points(case):
     values, counts, noise = case
-    twice = shrink_eigenvalues(np.repeat(values, 2), np.repeat(counts / 2, 2), noise)
-    np.testing.assert_allclose(twice[::2], shrink_eigenvalues(values, counts, noise), rtol=1e-9, atol=1e-9)
+    repeated = shrink_eigenvalues(np.repeat(values, 2), np.repeat(counts / 2, 2), noise)
+    np.testing.assert_allclose(repeated[::2], shrink_eigenvalues(values, counts, noise), rtol=1e-9, atol=1e-9)
 
 
 @given(strength=st.floats(2.4, 40))
 @settings(max_examples=8)
-def test_an_eigenvalue_that_stands_alone_is_known_in_the_limit(strength):
+def test_a_separate_eigenvalue_equals_its_known_limit(strength):
     values, counts = semicircle(2000)
     shrunk = shrink_eigenvalues(np.append(values, strength), np.append(counts, 1e-9), 2000**-0.5)[-1]
     limit = math.sqrt(strength**2 - 2**2)
     assert abs(shrunk / limit - 1) < 0.01
-    assert shrunk < 0.98 * strength or strength > 10  # which is not what it was
+    assert shrunk < 0.98 * strength or strength > 10  # the eigenvalue has changed
 
 
-def test_noise_alone_leaves_next_to_nothing_and_a_direction_beyond_it_stays():
+def test_pure_noise_is_shrunk_to_almost_0_and_a_direction_above_it_stays():
     values, counts = semicircle(2000)
     shrunk = shrink_eigenvalues(values, counts, 2000**-0.5)
     assert shrunk[values < 1].max() < 0.05 * 2
-    assert shrunk.max() < 0.25 * 2  # the smoothing leaves some at the edge
+    assert shrunk.max() < 0.25 * 2  # smoothing keeps small values at the edge
     for strengths, bounds in (((), (0.0, 0.15)), ((80.0,), (0.8, 1.1))):
         matrix, clean = noisy(400, 1.0, strengths)
         factors = denoise_pairs(matrix, 1.0)
@@ -151,14 +151,14 @@ def test_the_order_of_items_does_not_matter(monkeypatch, is_large):
         large(monkeypatch)
     order = np.random.default_rng(1).permutation(300)
     one, other = denoise_pairs(matrix, 1.0, rank=60), denoise_pairs(matrix[np.ix_(order, order)], 1.0, rank=60)
-    # The large matrix's probes are the same numbers for other items: what is measured with them differs a little.
+    # The large matrix's probes assign the same numbers to other items, so the density differs slightly.
     room = 0.03 if is_large else 1e-4
     expected = (one @ one.T)[np.ix_(order, order)]
     np.testing.assert_allclose(other @ other.T, expected, atol=room * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("rank", [1, 3, 200])
-def test_no_more_columns_than_asked_for_and_the_strongest_first(rank):
+def test_the_rank_bounds_the_columns_and_the_strongest_is_first(rank):
     matrix, _ = noisy(120, 1.0, (100.0, 80.0, 60.0))
     factors = denoise_pairs(matrix, 1.0, rank=rank)
     squares = np.square(factors).sum(axis=0)
@@ -213,8 +213,8 @@ def test_bits_do_not_depend_on_threads(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("crowd", [20, 80])
-def test_what_is_left_of_an_eigenvalue_is_what_its_vector_has_of_the_clean_matrix(crowd):
-    """The best number for an eigenvector v is v'Cv; neither a tenth more nor a tenth less is as near to all of them."""
+def test_a_shrunk_eigenvalue_is_the_clean_matrix_quadratic_form_of_its_vector(crowd):
+    """The best value for an eigenvector v is v'Cv; values that are a tenth larger or smaller fit worse."""
     matrix, clean = noisy(1200, 1.0, tuple(np.linspace(45, 110, crowd)), dtype=np.float64)
     values, vectors = np.linalg.eigh(matrix)
     best = np.einsum("ij,ij->j", vectors, clean @ vectors)

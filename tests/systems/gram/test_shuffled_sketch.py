@@ -1,4 +1,4 @@
-"""ShuffledSketchGram: its reports, what the server makes of them, the budget, and the figures it must reach."""
+"""ShuffledSketchGram: reports, the server's estimates, the budget, and required accuracy."""
 
 import math
 
@@ -29,7 +29,7 @@ KEY = Key.from_seed(3)
 
 @st.composite
 def sketches(draw):
-    """A round for 1 to 5 users of up to 9 items, some without any, and their rows."""
+    """Draw a round for 1 to 5 users of up to 9 items, some without items, and their rows."""
     n_items = draw(st.integers(1, 9))
     rows = draw(st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=5))
     n_reports, n_rotations = draw(st.integers(1, 6)), draw(st.integers(1, 3))
@@ -39,7 +39,7 @@ def sketches(draw):
 
 
 def n_words(system):
-    """Of one user: for each report its candidates, two in a word, and one for the answer."""
+    """Return the number of words of one user: for each report half its candidates, and one word for the answer."""
     return system.n_reports * ((system.channel.n_candidates + 1) // 2 + 1)
 
 
@@ -74,15 +74,15 @@ def test_reports_sums_and_decoding_equal_naive_twin_in_whole_numbers(case):
     update = system.local_round(state, data, KEY, 7)
     total = naive.sums(reports, system.shape)
     dense = np.zeros(system.shape, dtype=np.int64)
-    for where, answer in total.items():
-        dense[where] = answer
+    for cell, answer in total.items():
+        dense[cell] = answer
     np.testing.assert_array_equal(update.arrays["answers"], dense)
     collected = system.collect_reports(place, bit, 7, sender="shuffler", n_clients=len(rows))
     assert collected.arrays["n_answers"] == update.arrays["n_answers"] == len(reports)
     np.testing.assert_array_equal(collected.arrays["answers"], dense)
     decoded = np.zeros((system.n_items,) * (2 if system.has_pairs else 1), dtype=np.int64)
-    for where, answer in naive.decode(total, state.signs, system.n_items).items():
-        decoded[where] = answer
+    for cell, answer in naive.decode(total, state.signs, system.n_items).items():
+        decoded[cell] = answer
     np.testing.assert_array_equal(system.apply(state, update).decoded, decoded)
 
 
@@ -108,9 +108,9 @@ def test_mean_largest_is_the_limit_of_long_rows(has_pairs):
     n_sides = 2 if has_pairs else 1
     assert mean_largest(1, has_pairs) == pytest.approx((2 / math.pi) ** (n_sides / 2), rel=1e-6)
     for n_candidates in (1, 2, 8):
-        found = naive.mean_largest(200, n_candidates, n_sides) / 200 ** (n_sides / 2)
-        assert mean_largest(n_candidates, has_pairs) == pytest.approx(found, rel=0.01)
-        assert mean_largest(n_candidates + 1, has_pairs) > 1.02 * found
+        limit = naive.mean_largest(200, n_candidates, n_sides) / 200 ** (n_sides / 2)
+        assert mean_largest(n_candidates, has_pairs) == pytest.approx(limit, rel=0.01)
+        assert mean_largest(n_candidates + 1, has_pairs) > 1.02 * limit
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -136,18 +136,19 @@ def test_buckets_hold_all_cells_and_are_enough_for_threads_and_few_enough_to_wri
     assert min(n_cells, 32) < n_buckets + 1 <= 1025
 
 
-def test_everybody_sends_as_many_reports_and_nobodys_are_the_first_candidates_with_coins():
+def test_users_without_data_send_the_same_number_of_uniform_reports():
     system = SketchRound(LargestResponse(1.0), 9, 20, 3, True)
     state = system.initial_state(KEY)
     place, bit = system._single_reports(state, interactions_of([{0, 3}, set()], 9), KEY, 0, 1)
     assert len(place) == len(bit) == 40
     words = KEY.words("shuffled_sketch.reports", user=1, size=n_words(system)).reshape(20, -1)
+    # The reports of the user without data are the first candidate and the sign bit of that user's words.
     np.testing.assert_array_equal(place[20:], words[:, 0].astype(np.uint32))
     np.testing.assert_array_equal(bit[20:], words[:, -1] & np.uint64(1))
 
 
 @pytest.mark.parametrize(("epsilon", "honest"), [(1.0, 1.0), (4.0, 1.0), (4.0, 0.5)])
-def test_the_budget_is_kept_and_the_ledger_says_what_it_costs(epsilon, honest):
+def test_the_budget_is_kept_and_the_ledger_states_the_cost(epsilon, honest):
     data = generated()
     model = fitted(epsilon, data, honest_fraction=honest)
     events, account = list(model.ledger_.events.elements()), PLDAccountant()
@@ -168,12 +169,12 @@ def test_the_budget_is_kept_and_the_ledger_says_what_it_costs(epsilon, honest):
         assert model.n_reports_ == fitted(epsilon, data._take_users(np.arange(2000))).n_reports_
 
 
-def test_users_who_are_not_heard_hide_nobody():
+def test_missing_users_raise_the_stated_cost():
     first, later = (SketchRound(LargestResponse(2.5), 60, n, 8, has_pairs=n > 20) for n in (20, 46))
     model = ShuffledSketchGram(4.0)
     model.interactions_, model.ledger_ = generated(), Ledger()
 
-    def heard(*n_users):
+    def phases_of(*n_users):
         states = [SketchState(np.empty(0, np.int16), n_users=n) for n in n_users]
         return [Phase(system, state) for system, state in zip((first, later), states, strict=False)]
 
@@ -183,23 +184,23 @@ def test_users_who_are_not_heard_hide_nobody():
             account.compose(system.round_event(n))
         return account.get_epsilon(1e-6)
 
-    for all_of_them in (heard(4000), heard(4000, 4000)):
+    for all_of_them in (phases_of(4000), phases_of(4000, 4000)):
         model._note_drop_outs(all_of_them)
     assert model.ledger_.notes == []
-    for n_users, said in (((2000,), "2000"), ((2000, 4000), "2000 and 4000"), ((4000, 2000), "4000 and 2000")):
-        model._note_drop_outs(heard(*n_users))
-        assert f"only {said} users reported, so it was epsilon {cost(*n_users):.3g}" in model.ledger_.notes[-1]
+    for n_users, counts in (((2000,), "2000"), ((2000, 4000), "2000 and 4000"), ((4000, 2000), "4000 and 2000")):
+        model._note_drop_outs(phases_of(*n_users))
+        assert f"only {counts} users reported, so it was epsilon {cost(*n_users):.3g}" in model.ledger_.notes[-1]
     assert len({f"{cost(*n):.3g}" for n in ((2000,), (2000, 4000), (4000, 2000), (4000, 4000))}) == 4
 
 
 def test_new_users_are_served_and_files_keep_everything(tmp_path):
-    data, others = generated(), generated(50, seed=9)
+    data, new_users = generated(), generated(50, seed=9)
     model = fitted(4.0, data, score="ridge")
-    served = model.with_users(others)
+    served = model.with_users(new_users)
     served.save(tmp_path / "model", include_users=False)
-    again = load(tmp_path / "model").with_users(others)
-    assert (again.n_reports_, again.signal_, repr(again)) == (model.n_reports_, model.signal_, repr(model))
-    for a, b in zip(served.recommend(others.user_ids), again.recommend(others.user_ids), strict=True):
+    loaded = load(tmp_path / "model").with_users(new_users)
+    assert (loaded.n_reports_, loaded.signal_, repr(loaded)) == (model.n_reports_, model.signal_, repr(model))
+    for a, b in zip(served.recommend(new_users.user_ids), loaded.recommend(new_users.user_ids), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -275,6 +276,7 @@ def test_bad_data():
 
 def test_one_item_and_few_users_fit():
     data = Interactions.from_arrays([1, 2, 2], ["a", "a", "b"])
+    # With one item there are no pairs.
     for part in (data, data.top_items(1)):
         model = fitted(8.0, part)
         assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
@@ -284,7 +286,7 @@ def test_one_item_and_few_users_fit():
 
 
 def deviates(values, expected):
-    """Whether the mean of independent values is not what was expected."""
+    """Return whether the mean of independent values differs from the expected one."""
     error = values.std(ddof=1) / math.sqrt(len(values))
     return abs(values.mean() - expected) > stats.t.isf(ALPHA / 2, len(values) - 1) * error
 
@@ -292,56 +294,58 @@ def deviates(values, expected):
 @pytest.mark.slow
 @pytest.mark.parametrize("n_own", [1, 2, 3, 8])
 def test_the_estimate_of_a_pair_is_unbiased(n_own):
-    # With so many rotations the candidates of a report are in different ones, as the twin's weight has it.
+    # With 1,024 rotations the candidates of a report are usually in different ones, which the twin's weight assumes.
     system = SketchRound(LargestResponse(2.5), 8, 1000, 1024, True)
     row, empty = set(range(n_own)), set()
     data = interactions_of([row, row, empty], 8)
-    found = []
+    estimates = []
     for seed in range(100):
         key = Key.from_seed(seed)
         state = system.initial_state(key)
         state = system.apply(state, system.local_round(state, data, key, 0))
-        own = state.decoded[:n_own, :n_own]
-        # All pairs of an item with itself or another weigh the same: the two sides' signs are independent.
-        found.append(own.sum() / (2 * 1000 * mean_largest(N_CANDIDATES, True)) * system.channel.decoder)
-    users, found = 2, np.array(found)
-    # What the whole row adds up to: about n_own, but for one item, which has no pair.
+        pairs_of_row = state.decoded[:n_own, :n_own]
+        # Each pair, also of an item with itself, has the same weight, since the signs of both sides are independent.
+        estimates.append(pairs_of_row.sum() / (2 * 1000 * mean_largest(N_CANDIDATES, True)) * system.channel.decoder)
+    users, estimates = 2, np.array(estimates)
+    # The sum over the row is about n_own, except for one item, which has no pair.
     weight = naive.mean_largest(n_own, N_CANDIDATES, 2) / mean_largest(N_CANDIDATES, True)
     assert n_own == 1 or abs(weight / n_own - 1) < 0.09
-    assert not deviates(found, users * weight)
-    assert deviates(found, 0.9 * users * weight)
-    assert deviates(found, 1.1 * users * weight)
+    assert not deviates(estimates, users * weight)
+    assert deviates(estimates, 0.9 * users * weight)
+    assert deviates(estimates, 1.1 * users * weight)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_own", [1, 2, 5])
 def test_the_estimate_of_popularity_is_unbiased(n_own):
     system = SketchRound(LargestResponse(2.5), 8, 1000, 1024, False)
-    data, found = interactions_of([set(range(n_own)), set()], 8), []
+    data, estimates = interactions_of([set(range(n_own)), set()], 8), []
     for seed in range(100):
         key = Key.from_seed(seed)
         state = system.initial_state(key)
         state = system.apply(state, system.local_round(state, data, key, 0))
-        found.append(state.decoded[:n_own].sum() / 1000 * system.channel.decoder)
+        estimates.append(state.decoded[:n_own].sum() / 1000 * system.channel.decoder)
     weight = naive.mean_largest(n_own, N_CANDIDATES, 1)
-    found = np.array(found)
-    assert not deviates(found, weight)
-    assert deviates(found, 0.9 * weight)
-    assert deviates(found, 1.1 * weight)
+    estimates = np.array(estimates)
+    assert not deviates(estimates, weight)
+    assert deviates(estimates, 0.9 * weight)
+    assert deviates(estimates, 1.1 * weight)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_data", [True, False])
 def test_reports_are_randomized_by_epsilon_0_and_uniform_without_data(has_data):
-    system, own = SketchRound(LargestResponse(2.5), 7, 100_000, 4, True), {0, 2, 3, 5, 6}
+    system, user_row = SketchRound(LargestResponse(2.5), 7, 100_000, 4, True), {0, 2, 3, 5, 6}
     state = system.initial_state(KEY)
-    place, bit = system._single_reports(state, interactions_of([own if has_data else set()], 7), KEY, 0, 1)
+    place, bit = system._single_reports(state, interactions_of([user_row if has_data else set()], 7), KEY, 0, 1)
     cells = [(rotation, row, column) for rotation in range(4) for row in range(8) for column in range(8)]
-    value = {cell: naive.value(own, state.signs, cell) for cell in cells}
+    value = {cell: naive.value(user_row, state.signs, cell) for cell in cells}
     large = np.quantile(np.abs(list(value.values())), 0.9)
-    among = np.mean([abs(v) >= large for v in value.values()])  # of all entries, those that are large
-    told = [(2 * b - 1) * value[naive.cell(p, 4, 2, 3)] for p, b in zip(place.tolist(), bit.tolist(), strict=True)]
-    agrees, contradicts = np.array(told) >= large, np.array(told) <= -large
+    among = np.mean([abs(v) >= large for v in value.values()])  # the share of entries that are large
+    agreements = [
+        (2 * b - 1) * value[naive.cell(p, 4, 2, 3)] for p, b in zip(place.tolist(), bit.tolist(), strict=True)
+    ]
+    agrees, contradicts = np.array(agreements) >= large, np.array(agreements) <= -large
 
     def share_of_agreeing(share, n_candidates):
         return (1 - share) * (1 - (1 - among) ** n_candidates) + share * among / 2
@@ -354,20 +358,19 @@ def test_reports_are_randomized_by_epsilon_0_and_uniform_without_data(has_data):
 
 
 def attack(epsilon_0, n_users, n_reports):
-    """What reports say about the row of a user who may have no data, when those of the others that are no clones are
-    known: the logarithm of how likely each is with that row, over how likely without, added up.
-    """
+    """Return a function that draws log-likelihood ratios of all reports, with and without the data of one user."""
+    # The adversary knows which reports of other users are not clones, so the crowd has users without data instead.
     channel, claimed, row = LargestResponse(epsilon_0, N_CANDIDATES), LargestResponse(2.5, N_CANDIDATES), [0, 1, 4]
     system = SketchRound(channel, 7, n_reports, 4, True)
     crowd = 1 + round(
         (n_users - 1) * channel.clones / 2**64
-    )  # users without data send as many reports as there are clones
+    )  # the expected number of users whose reports are clones, plus the user
     state, cells = system.initial_state(KEY), [(r, j, k) for r in range(4) for j in range(8) for k in range(8)]
     values = np.array([naive.value(row, state.signs, cell) for cell in cells])
     below = np.array([(np.abs(values) < abs(v)).mean() for v in values])
     up_to = np.array([(np.abs(values) <= abs(v)).mean() for v in values])
     share = claimed.clones / 2**64
-    # Of a sign that agrees; where the entry is 0, of either.
+    # The probability of a report with a sign that agrees with the entry, or of either sign for an entry of 0.
     sure = np.where(values == 0, 1, 2) * (up_to**N_CANDIDATES - below**N_CANDIDATES) / (up_to - below)
     scores = np.log(share + (1 - share) * np.stack([np.where(values > 0, 0, sure), np.where(values < 0, 0, sure)]))
 
@@ -376,8 +379,10 @@ def attack(epsilon_0, n_users, n_reports):
         rows[::crowd, row] = present
         data = Interactions.from_scipy(scipy.sparse.csr_array(rows))
         place, bit = system._single_reports(state, data, Key.from_seed(10 + present), 0, 2)
-        where = (place.astype(np.uint64) * np.uint64(4) >> np.uint64(32)) * np.uint64(64) + place % np.uint64(64)
-        return scores[bit, where].reshape(n, -1).sum(axis=1)
+        cell_of_report = (place.astype(np.uint64) * np.uint64(4) >> np.uint64(32)) * np.uint64(64) + place % np.uint64(
+            64
+        )
+        return scores[bit, cell_of_report].reshape(n, -1).sum(axis=1)
 
     return run
 
@@ -392,7 +397,7 @@ def test_audit_finds_no_more_than_the_claim_and_catches_broken_ones():
         run = attack(epsilon_0, n_users, n_reports)
         return audit(run, 0, 1, claim, n=10_000, delta=delta, alpha=ALPHA).lower_bound
 
-    assert 0.8 < bound(2.5, n_users) <= claim  # its rare events need more draws than there are
+    assert 0.8 < bound(2.5, n_users) <= claim  # the bound is loose, since rare events need more draws
     assert bound(6.0, n_users) > claim  # devices that randomize too little
     assert bound(2.5, 1) > claim  # a shuffler that keeps each user's reports apart
 
@@ -401,5 +406,5 @@ def test_audit_finds_no_more_than_the_claim_and_catches_broken_ones():
 def test_movielens_users_resampled():
     train, test = resampled(*leave_one_out_users(), 50_000)
     assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)
-    for epsilon, least in ((1.0, 0.52), (2.0, 0.565)):
-        assert hit_ratio(ShuffledSketchGram(epsilon).fit(train, key=KEY), train, test) >= least
+    for epsilon, min_ratio in ((1.0, 0.52), (2.0, 0.565)):
+        assert hit_ratio(ShuffledSketchGram(epsilon).fit(train, key=KEY), train, test) >= min_ratio

@@ -1,4 +1,4 @@
-"""ShuffledSketchGram decides by its reports; its rounds cost the budget together."""
+"""ShuffledSketchGram's decision by its reports, and the total cost of its rounds."""
 
 import dataclasses
 import math
@@ -33,7 +33,7 @@ def fitted(epsilon, data, **arguments):
 
 
 def mean_of_rows(data):
-    """The exact mean of users' normalised rows."""
+    """Return the exact mean of users' normalised rows."""
     rows = data.to_scipy().toarray()
     return (rows / np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))).mean(axis=0)
 
@@ -43,39 +43,39 @@ def mean_of_rows(data):
 
 @pytest.fixture
 def evaluated(monkeypatch):
-    """The matrix that each fit's candidates are evaluated on."""
-    found, own = [], shuffled_sketch.choose_candidate
+    """Record the matrix on which each fit's candidates are evaluated."""
+    matrices, choose = [], shuffled_sketch.choose_candidate
 
-    def kept(pairs, *rest):
-        found.append(dataclasses.replace(pairs, values=pairs.values.copy()))
-        return own(pairs, *rest)
+    def record(pairs, *arguments):
+        matrices.append(dataclasses.replace(pairs, values=pairs.values.copy()))
+        return choose(pairs, *arguments)
 
-    monkeypatch.setattr(shuffled_sketch, "choose_candidate", kept)
-    return found
+    monkeypatch.setattr(shuffled_sketch, "choose_candidate", record)
+    return matrices
 
 
 def test_the_noise_of_an_entry_is_as_stated(evaluated):
-    nobody = Interactions.from_scipy(scipy.sparse.csr_array((2_000, 32), dtype=np.float32))
+    empty_rows = Interactions.from_scipy(scipy.sparse.csr_array((2_000, 32), dtype=np.float32))
     for seed in range(10):
-        ShuffledSketchGram(2.0, ridge=1.0).fit(nobody, key=Key.from_seed(seed))
+        ShuffledSketchGram(2.0, ridge=1.0).fit(empty_rows, key=Key.from_seed(seed))
     upper = np.triu_indices(32, 1)
-    together = np.mean([np.square(pairs.values[upper] / pairs.noise).mean() for pairs in evaluated])
+    ratio = np.mean([np.square(pairs.values[upper] / pairs.noise).mean() for pairs in evaluated])
     error = math.sqrt(2 / (10 * len(upper[0])))
-    assert abs(together - 1) < 5 * error
-    assert abs(together / 0.9**2 - 1) > 5 * error  # noise taken for a tenth less
-    assert abs(together / 1.1**2 - 1) > 5 * error
+    assert abs(ratio - 1) < 5 * error
+    assert abs(ratio / 0.9**2 - 1) > 5 * error  # the control: noise stated too small by a tenth
+    assert abs(ratio / 1.1**2 - 1) > 5 * error
 
 
 def test_the_matrix_is_that_of_users_normalised_rows(evaluated):
-    """Its pairs are about the sum over users of z z', and its diagonal is made of the reports about items."""
+    """Pairs estimate the sum over users of z z', and the diagonal is computed from the reports about items."""
     model = fitted(20.0, LONG, ridge=1.0)
-    _, pairs = evaluated  # by half of the pairs, then by all
+    _, pairs = evaluated  # from half of the reports about pairs, then from all
     rows = LONG.to_scipy().toarray()
     rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
     upper = np.triu_indices(60, 1)
-    expected, found = (rows.T @ rows)[upper], pairs.values[upper].astype(float)
+    expected, estimated = (rows.T @ rows)[upper], pairs.values[upper].astype(float)
     error = pairs.noise / np.linalg.norm(expected)
-    assert found @ expected / (expected @ expected) == pytest.approx(1.0, abs=float(6 * error + 0.1))
+    assert estimated @ expected / (expected @ expected) == pytest.approx(1.0, abs=float(6 * error + 0.1))
     assert pairs.popularity is None
     assert pairs.item_squares.sum() == pytest.approx(LONG.n_users)
     assert np.corrcoef(pairs.item_squares, popularity_shares(mean_of_rows(LONG)))[0, 1] > 0.9
@@ -131,25 +131,25 @@ def test_the_last_reports_are_about_items_if_popularity_is_noisy_or_pairs_are_cl
 
 
 def test_the_noise_of_popularity_is_as_stated(monkeypatch):
-    """With short rows: rows of most items depend on the rotation, which each key draws anew."""
-    found, short = [], datasets.generate_implicit(4_000, 300, key=KEY, preset="purchases")
-    monkeypatch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: found.append(mean))
+    """Rows are short, since rows of most items depend on the rotation, which each key draws."""
+    means, short = [], datasets.generate_implicit(4_000, 300, key=KEY, preset="purchases")
+    monkeypatch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: means.append(mean))
     for seed in range(10):
         ShuffledSketchGram(1.0).fit(short, key=Key.from_seed(seed))
-    ratio = np.var([mean.values for mean in found], axis=0, ddof=1).mean() / found[0].noise ** 2
+    ratio = np.var([mean.values for mean in means], axis=0, ddof=1).mean() / means[0].noise ** 2
     error = math.sqrt(2 / (9 * 300))
     assert abs(ratio - 1) < 5 * error
     assert abs(ratio / 1.5**2 - 1) > 5 * error  # the control: noise stated too large by half
 
 
 def test_no_two_rounds_draw_the_same_words(monkeypatch):
-    purposes, own = [], SketchRound._randomize
+    purposes, randomize = [], SketchRound._randomize
 
     def watched(self, *given, **options):
         with monkeypatch.context() as patch:
             subkey = Key.subkey
             patch.setattr(Key, "subkey", lambda key, purpose: purposes.append(purpose) or subkey(key, purpose))
-            return own(self, *given, **options)
+            return randomize(self, *given, **options)
 
     monkeypatch.setattr(SketchRound, "_randomize", watched)
     for personal in (True, False):
@@ -159,14 +159,14 @@ def test_no_two_rounds_draw_the_same_words(monkeypatch):
         assert len(purposes) == len(set(purposes)) == 3
 
 
-@pytest.mark.parametrize("asked", [1.0, 1.5])
-def test_all_rounds_cost_no_more_than_the_budget(asked, monkeypatch):
-    """Whatever single reports are said to come to, together."""
-    own = shuffled_sketch.calibrate_n_reports
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_all_rounds_cost_no_more_than_the_budget(factor, monkeypatch):
+    """The total cost is checked, even if the number of reports for one round is too large."""
+    calibrate = shuffled_sketch.calibrate_n_reports
     monkeypatch.setattr(
         shuffled_sketch,
         "calibrate_n_reports",
-        lambda event, *, epsilon, delta: int(asked * own(event, epsilon=epsilon, delta=delta)),
+        lambda event, *, epsilon, delta: int(factor * calibrate(event, epsilon=epsilon, delta=delta)),
     )
     model = fitted(2.0, LONG)
     account = PLDAccountant()
@@ -177,26 +177,26 @@ def test_all_rounds_cost_no_more_than_the_budget(asked, monkeypatch):
 
 @pytest.mark.parametrize("with_features", [False, True])
 def test_decision_and_scores_follow_from_the_reports_and_not_from_the_data(with_features, monkeypatch):
-    """With the answers of other people, it does as with those people."""
-    (mine, _, groups), (others, *_) = grouped(3_000, 40, 1), grouped(3_000, 40, 2)
+    """With the reports of other users, the model is that of the other users."""
+    (mine, _, groups), (other_data, *_) = grouped(3_000, 40, 1), grouped(3_000, 40, 2)
     features = {"item_features": {"group": groups}} if with_features else {}
     answer = SketchRound.local_round
-    before, expected = fitted(8.0, mine, **features), fitted(8.0, others, **features)
+    before, expected = fitted(8.0, mine, **features), fitted(8.0, other_data, **features)
     assert before.decision_.scores != expected.decision_.scores
 
-    def misled(self, state, shard, *rest, **options):
-        return answer(self, state, others, *rest, **options)
+    def misled(self, state, shard, *arguments, **options):
+        return answer(self, state, other_data, *arguments, **options)
 
     monkeypatch.setattr(SketchRound, "local_round", misled)
-    found = fitted(8.0, mine, **features)
-    assert found.decision_ == expected.decision_
-    for name in found._saved:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert found.ledger_.notes == expected.ledger_.notes
+    refitted = fitted(8.0, mine, **features)
+    assert refitted.decision_ == expected.decision_
+    for name in refitted._saved:
+        np.testing.assert_array_equal(getattr(refitted, name), getattr(expected, name))
+    assert refitted.ledger_.notes == expected.ledger_.notes
 
 
 def test_reports_about_items_alone_estimate_popularity(monkeypatch):
-    """Where pairs cannot be asked about, since each user may send one report."""
+    """Each user may send one report only, so no report is about pairs."""
     monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: 1)
     data = generated(20_000)
     model = fitted(4.0, data)
@@ -205,7 +205,7 @@ def test_reports_about_items_alone_estimate_popularity(monkeypatch):
     ids, _ = model.recommend(data.user_ids[:9], n=60, filter_seen=False)
     assert (ids == ids[0]).all()
     shares = data.to_scipy() / np.sqrt(data.interactions_per_user())[:, None]
-    # Weighed by the largest entries of rows of their lengths, over those of long rows.
+    # Rows are weighted by the largest entries for their lengths, over those of long rows.
     lengths = data.interactions_per_user()
     weigh = {n: naive.mean_largest(n, N_CANDIDATES, 1) / math.sqrt(n) for n in set(lengths.tolist())}
     weights = np.array([weigh[n] for n in lengths.tolist()]) / mean_largest(N_CANDIDATES, has_pairs=False)
@@ -215,12 +215,12 @@ def test_reports_about_items_alone_estimate_popularity(monkeypatch):
 
 
 def test_the_sketchs_signal_depends_on_public_numbers_only():
-    nobody = Interactions.from_scipy(scipy.sparse.csr_array((500, 60), dtype=np.float32))
-    found = {fitted(1.0, data).signal_ for data in (generated(500), generated(500, seed=2), nobody)}
+    empty_rows = Interactions.from_scipy(scipy.sparse.csr_array((500, 60), dtype=np.float32))
+    signals = {fitted(1.0, data).signal_ for data in (generated(500), generated(500, seed=2), empty_rows)}
     n_reports = fitted(1.0, generated(500)).n_reports_
-    assert len(found) == 1
+    assert len(signals) == 1
     weight = mean_largest(N_CANDIDATES, has_pairs=True) / LargestResponse(2.5).decoder
-    assert found.pop() == pytest.approx(weight * math.sqrt(500 * n_reports / 60))
+    assert signals.pop() == pytest.approx(weight * math.sqrt(500 * n_reports / 60))
 
 
 @pytest.mark.parametrize("mean_share", [1e-9, 0.3, 1 - 1e-9])

@@ -1,4 +1,4 @@
-"""Which features ShuffledSketchGram uses: by its estimate alone, and none that do not explain it."""
+"""ShuffledSketchGram uses only features that explain its estimate."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ N_ITEMS = 60
 
 @pytest.fixture(scope="module")
 def people():
-    """Their rows, and what is true of the items."""
+    """Return users' rows and the true features of the items."""
     rows, _, groups = grouped(4_000, N_ITEMS, 1)
     return rows, groups
 
@@ -31,17 +31,17 @@ def test_features_of_noise_change_no_bit(people):
     rows, groups = people
     rng = np.random.default_rng(4)
     noise = {"label": rng.permutation(groups), "vector": rng.normal(size=(N_ITEMS, 5))}
-    without, useless, told = (fitted(rows, features) for features in (None, noise, {"group": groups}))
+    without, useless, informed = (fitted(rows, features) for features in (None, noise, {"group": groups}))
     for name in without._saved:
         np.testing.assert_array_equal(getattr(useless, name), getattr(without, name))
-    assert np.abs(told.item_means_ - without.item_means_).max() > 0
+    assert np.abs(informed.item_means_ - without.item_means_).max() > 0
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
 
 
 def test_labels_at_random_are_hardly_ever_chosen_beside_the_popularity_that_all_items_share():
-    """Pairs of the estimate are not centred: popular items have them with all others."""
+    """Pairs of the estimate are not centred, so popular items have pairs with all other items."""
     rng = np.random.default_rng(7)
     n_items, weight = 80, 2e3
     rows, _, groups = grouped(50, n_items, 1)

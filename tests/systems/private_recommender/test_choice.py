@@ -1,4 +1,4 @@
-"""Advice: what a fit will record, settings that keep a budget, and the reading of stored sweeps, by hand."""
+"""Advice: the events that a fit will record, settings within a budget, and figures of sweeps made by hand."""
 
 import itertools
 import json
@@ -33,12 +33,12 @@ def row(n_users, n_items, target, system, hr, *, trust="central", row_length=30.
 
 @pytest.fixture
 def write(tmp_path):
-    """A file of sweeps with these rows."""
+    """Write a file of sweeps with these rows."""
 
     def write(*rows):
         path = tmp_path / "advice.json"
-        told = {"source": "made up", "code": "0", "machine": "none", "n_threads": 1, "delta": 1e-6}
-        path.write_text(json.dumps({**told, "rows": rows}))
+        header = {"source": "made up", "code": "0", "machine": "none", "n_threads": 1, "delta": 1e-6}
+        path.write_text(json.dumps({**header, "rows": rows}))
         return path
 
     return write
@@ -48,12 +48,12 @@ def corner(n_users, target, gram, popularity, n_items=300):
     return [row(n_users, n_items, target, "DPGram", gram), row(n_users, n_items, target, POPULARITY, popularity)]
 
 
-# ---- oracle: what fits record ----------------------------------------------------------------------------------------
+# ---- oracle: recorded events -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
 @pytest.mark.parametrize(("n_users", "n_items"), [(400, 60), (3000, 60)])
-def test_plans_are_what_fits_record(recipe, n_users, n_items):
+def test_plans_equal_the_recorded_costs_of_fits(recipe, n_users, n_items):
     chosen = calibrated(recipe, 7.0, 1e-6, n_users, n_items)
     assert chosen is not None
     parameters, planned = chosen
@@ -67,8 +67,8 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
     if planned.communication is not None:
         planned, moved = planned.communication.to_dict(), model.communication_.to_dict()
         assert planned.keys() == moved.keys()
-        if recipe.system in SELF_DECIDING:  # by a release with other columns, or with popularity instead
-            # The figures of one round are those of the last one, which may be another.
+        if recipe.system in SELF_DECIDING:  # a release may change the columns, or select popularity
+            # The plan has the traffic of its own last round, and the fit may have run an alternative one.
             assert all(moved[name] <= planned[name] for name in planned if not name.endswith("per_round"))
             assert moved["n_rounds"] == planned["n_rounds"] or recipe.system in ("DPGram", "DPSubspace")
             assert moved["upload_per_client"] + moved["download_per_client"] > 0
@@ -78,12 +78,12 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
 
 def test_a_plan_without_pairs_is_popularity():
     for model, (n_items, is_popularity) in itertools.product((DPGram(1.0), DPSubspace(1.0)), ((1, True), (300, False))):
-        planned = plan_run(model, 3_000, n_items, 1e-6)  # pairs take two items
+        planned = plan_run(model, 3_000, n_items, 1e-6)  # a pair needs two items
         assert planned.is_popularity is is_popularity
         assert (sum(planned.ledger.events.values()) == 1) is is_popularity
 
 
-def test_what_is_not_known_before_a_fit_is_refused():
+def test_a_system_without_a_known_plan_is_refused():
     for model in (FMFLDP(epsilon=None), make_system("privrec", {})):
         with pytest.raises(TypeError, match="are not known before the fit; fit it"):
             plan_run(model, 1000, 100, 1e-6)
@@ -98,8 +98,10 @@ def test_settings_keep_their_budget_and_use_it(recipe, epsilon):
     parameters, planned = calibrated(recipe, epsilon, 1e-7, 20_000, 500)
     cost = planned.epsilon(TRUST_VIEWS[recipe.trust], 1e-7)
     assert cost <= epsilon
-    is_full = recipe.make(recipe.max_strength, epsilon, 1e-7) == parameters if recipe.max_strength < float("inf") else False
-    assert cost > 0.85 * epsilon or is_full  # reports are whole, and few
+    is_full = (
+        recipe.make(recipe.max_strength, epsilon, 1e-7) == parameters if recipe.max_strength < float("inf") else False
+    )
+    assert cost > 0.85 * epsilon or is_full  # the number of reports is a small integer
     assert parameters.get("delta", 1e-7) == 1e-7
 
 
@@ -128,73 +130,75 @@ def test_no_setting_is_so_cheap():
 # ---- oracle: answers by hand -----------------------------------------------------------------------------------------
 
 
-def test_the_figure_is_the_least_around_the_question(write):
+def test_the_figure_is_the_smallest_of_the_nearest_settings(write):
     rows = [
         *corner(1_000, 1.0, 0.60, 0.50), *corner(10_000, 1.0, 0.70, 0.51), *corner(100_000, 1.0, 0.80, 0.52),
         *corner(10_000, 2.0, 0.90, 0.53), *corner(10_000, 1.0, 0.65, 0.40, n_items=1_000),
         *corner(100_000, 1.0, 0.95, 0.45, n_items=1_000), *corner(10_000, 1.0, 0.1, 0.1, n_items=3_000),
     ]  # fmt: skip
-    found = advise(20_000, 500, 1.5, "central", measured=write(*rows))
-    gram, *others = found.offers
-    assert {offer.system: offer.expected for offer in others} == dict.fromkeys(("DPSubspace", "DPFMF", "DPALS"))
-    # No more users and no larger epsilon than asked about, the next numbers of items on both sides.
+    advice = advise(20_000, 500, 1.5, "central", measured=write(*rows))
+    gram, *other_offers = advice.offers
+    assert {offer.system: offer.expected for offer in other_offers} == dict.fromkeys(("DPSubspace", "DPFMF", "DPALS"))
+    # The figure is for at most the requested users and epsilon, and the nearest numbers of items on both sides.
     assert gram.expected == 0.65
-    # Against the best popularity around, more users and a larger epsilon included.
+    # It is compared with the best popularity nearby, also with more users and a larger epsilon.
     assert gram.gain == pytest.approx(min(0.70 - 0.53, 0.65 - 0.45))
     assert gram.margin == pytest.approx(2 * (0.7 * 0.3 / 10_000 + 0.53 * 0.47 / 10_000) ** 0.5)
-    assert found.best is gram
-    assert not found.popularity_is_as_good
-    assert found.popularities[0].expected == 0.40
-    text = found.summary()
+    assert advice.best is gram
+    assert not advice.popularity_is_as_good
+    assert advice.popularities[0].expected == 0.40
+    text = advice.summary()
     assert f"Use {gram.setting}" in text
     assert "for replacing all data of one user (unit: user)" in text
     assert "trust: central (the server is trusted with the data" in text
-    assert json.loads(json.dumps(found.to_dict()))["best"]["system"] == "DPGram"
+    assert json.loads(json.dumps(advice.to_dict()))["best"]["system"] == "DPGram"
 
 
 @pytest.mark.parametrize(("gram", "is_as_good"), [(0.505, True), (0.53, False), (0.40, True)])
 def test_popularity_is_as_good_where_the_gain_is_chance(write, gram, is_as_good):
-    found = advise(10_000, 300, 1.0, "central", measured=write(*corner(10_000, 1.0, gram, 0.50)))
-    assert found.popularity_is_as_good is is_as_good
-    assert found.best.system == (POPULARITY if is_as_good else "DPGram")
-    assert ("Popularity is as good" in found.summary()) is is_as_good
+    advice = advise(10_000, 300, 1.0, "central", measured=write(*corner(10_000, 1.0, gram, 0.50)))
+    assert advice.popularity_is_as_good is is_as_good
+    assert advice.best.system == (POPULARITY if is_as_good else "DPGram")
+    assert ("Popularity is as good" in advice.summary()) is is_as_good
 
 
 def test_pairs_are_not_judged_by_figures_of_popularity(write):
-    # With 1,000 users popularity was released; with 4,000 pairs are, and nothing is known of them.
+    # With 1,000 users popularity was released; with 4,000 users pairs are, which have no figures.
     only = row(1_000, 300, 4.0, "DPSubspace", 0.60) | {"is_popularity": True}
     measured = write(only, row(1_000, 300, 4.0, POPULARITY, 0.50), row(1_000, 300, 1.0, POPULARITY, 0.40))
-    found = advise(4_000, 300, 4.0, "central", measured=measured)
+    advice = advise(4_000, 300, 4.0, "central", measured=measured)
     why = "DPSubspace: nothing was measured at 300 items with so few users and so small an epsilon"
-    assert why in found.remarks
-    assert next(offer for offer in found.offers if offer.system == "DPSubspace").expected is None
+    assert why in advice.remarks
+    assert next(offer for offer in advice.offers if offer.system == "DPSubspace").expected is None
 
 
 def test_the_rule_answers_where_its_system_has_no_figures(write):
-    """However good the others are: figures of generated data do not choose against a system that decides itself."""
-    others = [row(10_000, 300, 1.0, system, hr) for system, hr in (("DPFMF", 0.9), (POPULARITY, 0.5))]
+    """Figures of generated data do not choose against a self-deciding system, however good they are."""
+    other_rows = [row(10_000, 300, 1.0, system, hr) for system, hr in (("DPFMF", 0.9), (POPULARITY, 0.5))]
     here = {"row_length": 30}
-    ruled = advise(10_000, 300, 1.0, "central", measured=write(*others), **here)
+    ruled = advise(10_000, 300, 1.0, "central", measured=write(*other_rows), **here)
     assert (ruled.best.system, ruled.reason) == ("DPGram", RULES["central"])
     assert "DPGram: not measured for this version" in ruled.remarks
     assert [offer.system for offer in ruled.offers][:2] == ["DPGram", "DPFMF"]
-    known = advise(10_000, 300, 1.0, "central", measured=write(*others, row(10_000, 300, 1.0, "DPGram", 0.6)), **here)
+    known = advise(
+        10_000, 300, 1.0, "central", measured=write(*other_rows, row(10_000, 300, 1.0, "DPGram", 0.6)), **here
+    )
     assert (known.best.system, known.ruled) == ("DPFMF", None)
 
 
 def test_sweeps_that_come_with_the_package_never_choose_and_have_no_stale_rows():
     assert not {row["system"] for row in stored_sweeps()["rows"]} & set(SELF_DECIDING)
     for trust in TRUST_VIEWS:
-        found = advise(10_000, 1_000, 1.0, trust, row_length=30)
-        assert found.is_measured  # the others have figures
-        assert found.reason == RULES[trust]
-        assert found.best.system == {"central": "DPGram", "shuffle": "ShuffledSketchGram"}.get(trust, POPULARITY)
+        advice = advise(10_000, 1_000, 1.0, trust, row_length=30)
+        assert advice.is_measured  # other systems have figures
+        assert advice.reason == RULES[trust]
+        assert advice.best.system == {"central": "DPGram", "shuffle": "ShuffledSketchGram"}.get(trust, POPULARITY)
 
 
 @pytest.mark.parametrize(
-    ("name", "alone", "expected", "is_kept"),
+    ("name", "local_epsilon", "expected", "is_kept"),
     [
-        ("ShuffledSketchGram", 9.0, None, False),  # which is popularity where that is better
+        ("ShuffledSketchGram", 9.0, None, False),  # the sketch selects popularity if that is better
         ("ShuffledSketchGram", 11.0, None, True),
         ("FMFLDP", 9.0, None, True),
         (POPULARITY, 9.0, 0.4, False),
@@ -202,32 +206,34 @@ def test_sweeps_that_come_with_the_package_never_choose_and_have_no_stale_rows()
         (POPULARITY, 11.0, 0.4, True),
     ],
 )
-def test_what_protects_less_and_is_no_better_is_left_out_behind_a_shuffler(name, alone, expected, is_kept):
-    """By the local epsilon that is left if the shuffler fails."""
+def test_a_less_private_popularity_that_is_no_better_is_omitted_behind_a_shuffler(
+    name, local_epsilon, expected, is_kept
+):
+    """Offers are compared by the local epsilon that remains if the shuffler fails."""
     popular = Offer(POPULARITY, {"epsilon": 10.0}, 1.0, 10.0, 0.35, 0.0, 0.0, (), None, True, None, None, None)
-    other = replace(popular, system=name, epsilon_alone=alone, expected=expected)
-    kept = undominated([popular, at_random()], [popular, at_random(), other])
+    other = replace(popular, system=name, epsilon_alone=local_epsilon, expected=expected)
+    remaining = undominated([popular, at_random()], [popular, at_random(), other])
     if name == POPULARITY:
-        kept = undominated([popular, other], [popular, other])
-    assert (popular in kept) is is_kept
+        remaining = undominated([popular, other], [popular, other])
+    assert (popular in remaining) is is_kept
 
 
 @given(st.integers(1, 200_000), st.integers(1, 5_000), st.sampled_from([0.5, 1.0, 2.0, 4.0]))
 @settings(deadline=None, max_examples=15)
 def test_shuffled_popularity_is_never_chosen_where_the_sketch_fits(n_users, n_items, epsilon):
-    found = advise(n_users, n_items, epsilon, "shuffle")
+    advice = advise(n_users, n_items, epsilon, "shuffle")
     sketch = next(recipe for recipe in RECIPES if recipe.system == "ShuffledSketchGram")
     fits = calibrated(sketch, epsilon, 1e-6, n_users, n_items) is not None
-    assert (found.best.system == "ShuffledSketchGram") is fits
+    assert (advice.best.system == "ShuffledSketchGram") is fits
 
 
 def test_a_random_list_is_no_gain(write):
-    # Popularity may be worse than nothing; a system that is as good as nothing has gained nothing.
+    # Popularity may be worse than a random list; a system that equals a random list has no gain.
     measured = write(*corner(10_000, 1.0, 0.1, 0.04))
-    found = advise(10_000, 300, 1.0, "central", measured=measured)
-    assert found.offers[0].gain == 0.0
-    assert found.popularity_is_as_good
-    assert "no better than items at random" in found.summary()
+    advice = advise(10_000, 300, 1.0, "central", measured=measured)
+    assert advice.offers[0].gain == 0.0
+    assert advice.popularity_is_as_good
+    assert "no better than items at random" in advice.summary()
 
 
 def test_a_smaller_delta_reads_a_smaller_epsilon(write):
@@ -238,21 +244,21 @@ def test_a_smaller_delta_reads_a_smaller_epsilon(write):
     assert there.offers[0].epsilon <= 1.0
 
 
-def test_what_is_left_where_trust_is_misplaced_and_ties_are_told(write):
-    others = [row(10_000, 300, 1.0, system, hr) for system, hr in (("DPFMF", 0.595), ("DPALS", 0.55))]
-    rows = [*corner(10_000, 1.0, 0.60, 0.50), *others]
+def test_the_guarantee_for_misplaced_trust_and_ties_are_stated(write):
+    other_rows = [row(10_000, 300, 1.0, system, hr) for system, hr in (("DPFMF", 0.595), ("DPALS", 0.55))]
+    rows = [*corner(10_000, 1.0, 0.60, 0.50), *other_rows]
     central = advise(10_000, 300, 1.0, "central", row_length=30, measured=write(*rows))
     assert [offer.system for offer in central.offers] == ["DPGram", "DPFMF", "DPALS", "DPSubspace"]  # without figures
     assert "if that trust is misplaced, nothing is left of it" in central.summary()
     assert "by these figures not clearly better than DPFMF\n" in central.summary()
     shuffle = advise(5_000, 5_000, 2.0, "shuffle")
-    alone = shuffle.best.epsilon_alone
-    assert alone == pytest.approx(shuffle.best.parameters["epsilon"])
-    assert alone > 2.0
-    assert f"if that trust is misplaced, epsilon {alone:.1f}" in shuffle.summary()
+    epsilon_alone = shuffle.best.epsilon_alone
+    assert epsilon_alone == pytest.approx(shuffle.best.parameters["epsilon"])
+    assert epsilon_alone > 2.0
+    assert f"if that trust is misplaced, epsilon {epsilon_alone:.1f}" in shuffle.summary()
 
 
-def test_fewer_users_than_asked_about_are_told(write):
+def test_measurements_with_fewer_users_are_stated(write):
     dense = row(1_000, 300, 1.0, "DPFMF", 0.6)
     hard = row(10_000, 300, 2.0, "DPALS", 0.6)
     measured = write(*corner(1_000, 1.0, 0.6, 0.49), *corner(10_000, 1.0, 0.7, 0.5), dense, hard)
@@ -264,20 +270,20 @@ def test_fewer_users_than_asked_about_are_told(write):
     )
 
 
-def test_answers_are_for_the_users_asked_about(write):
+def test_settings_are_for_the_requested_users(write):
     rows = [row(1_000, 300, 2.0, system, hr, trust="shuffle") for system, hr in ((POPULARITY, 0.3), ("FMFLDP", 0.5))]
-    few, many = (
-        next(offer for offer in found.offers if offer.system == "FMFLDP")
+    fewer, more = (
+        next(offer for offer in advice.offers if offer.system == "FMFLDP")
         for n in (2_000, 50_000)
-        for found in [advise(n, 300, 2.0, "shuffle", row_length=30, measured=write(*rows))]
+        for advice in [advise(n, 300, 2.0, "shuffle", row_length=30, measured=write(*rows))]
     )
-    assert few.parameters["n_reports"] < many.parameters["n_reports"]
-    assert max(few.epsilon, many.epsilon) <= 2.0
-    assert few.upload < many.upload
+    assert fewer.parameters["n_reports"] < more.parameters["n_reports"]
+    assert max(fewer.epsilon, more.epsilon) <= 2.0
+    assert fewer.upload < more.upload
 
 
-def test_without_the_length_of_rows_only_what_decides_itself_has_figures(write):
-    """Real short rows may have less of the others than of what is popular."""
+def test_without_the_length_of_rows_only_self_deciding_systems_have_figures(write):
+    """Real short rows may have fewer unpopular items than generated ones."""
     rows = [*corner(10_000, 1.0, 0.55, 0.50), row(10_000, 300, 1.0, "DPFMF", 0.9)]
     given, not_given = (advise(10_000, 300, 1.0, "central", row_length=n, measured=write(*rows)) for n in (30.0, None))
     assert given.best.system == "DPFMF"
@@ -287,12 +293,12 @@ def test_without_the_length_of_rows_only_what_decides_itself_has_figures(write):
 
 @pytest.mark.parametrize(("n_items", "is_offered"), [(2_000, True), (2_001, False)])
 def test_dpfmf_is_offered_up_to_200_million_cells(n_items, is_offered):
-    found = advise(100_000, n_items, 1.0, "central")
-    assert ("DPFMF" in {offer.system for offer in found.offers}) is is_offered
-    assert ("DPFMF: a fit takes too long with so many users and items" in found.remarks) is not is_offered
+    advice = advise(100_000, n_items, 1.0, "central")
+    assert ("DPFMF" in {offer.system for offer in advice.offers}) is is_offered
+    assert ("DPFMF: a fit takes too long with so many users and items" in advice.remarks) is not is_offered
 
 
-# ---- what was not measured -------------------------------------------------------------------------------------------
+# ---- requests without figures ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -304,21 +310,21 @@ def test_dpfmf_is_offered_up_to_200_million_cells(n_items, is_offered):
         ({"epsilon": 0.5}, "epsilon 0.5 lies outside 1 to 2"),
     ],
 )
-def test_where_nothing_is_known_a_rule_answers_and_names_no_figure(write, question, remark):
+def test_without_measurements_the_rule_chooses_and_states_no_figure(write, question, remark):
     measured = write(*corner(1_000, 1.0, 0.6, 0.5), *corner(10_000, 2.0, 0.7, 0.5))
     usual = {"n_users": 5_000, "n_items": 300, "epsilon": 1.5, "trust": "central", "measured": measured}
-    others = ("DPSubspace", "DPFMF", "DPALS")
-    assert advise(**usual).remarks == tuple(f"{name}: not measured for this version" for name in others)
-    found = advise(**(usual | question))
+    other_systems = ("DPSubspace", "DPFMF", "DPALS")
+    assert advise(**usual).remarks == tuple(f"{name}: not measured for this version" for name in other_systems)
+    advice = advise(**(usual | question))
     assert advise(**usual).is_measured
-    assert not found.is_measured
-    assert found.reason == found.remarks[0] == RULES["central"]
-    assert found.remarks[1].startswith(remark)
-    offers = [offer for offer in (*found.offers, *found.popularities) if offer.system != "Random"]
+    assert not advice.is_measured
+    assert advice.reason == advice.remarks[0] == RULES["central"]
+    assert advice.remarks[1].startswith(remark)
+    offers = [offer for offer in (*advice.offers, *advice.popularities) if offer.system != "Random"]
     assert offers
     assert all(offer.expected is offer.gain is offer.margin is offer.seconds is None for offer in offers)
-    assert "expected HR@10" not in found.summary()
-    assert "Measured on" not in found.summary()
+    assert "expected HR@10" not in advice.summary()
+    assert "Measured on" not in advice.summary()
 
 
 def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
@@ -334,15 +340,15 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
     ("n_users", "n_items", "trust", "system", "is_popularity"),
     [
         (1, 1, "central", "DPGram", True),
-        (1, 2, "central", "DPGram", False),  # which decides by its release
+        (1, 2, "central", "DPGram", False),  # it decides by its release
         (900, 10_000, "central", "DPGram", False),
         (60_000, 10_001, "central", "DPSubspace", False),
-        (900, 10_001, "central", "DPSubspace", False),  # which decides by its releases, too
+        (900, 10_001, "central", "DPSubspace", False),  # it decides by its releases, too
         (100, 10**6, "central", "DPSubspace", False),
         (40_000, 290, "shuffle", "ShuffledSketchGram", False),
         (900, 4_096, "shuffle", "ShuffledSketchGram", False),
         (900, 4_097, "shuffle", POPULARITY, True),
-        # One answer of each user; noise alone gives 12% of the items a yes.
+        # Each user sends one report, and noise alone gives 12% of the items a yes.
         (900, 1_070, "local", POPULARITY, True),
         (900, 1_075, "local", "Random", False),
         (1, 1, "local", POPULARITY, True),
@@ -350,11 +356,11 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
 )
 @pytest.mark.parametrize("row_length", [None, 3.0, 300.0])
 def test_the_rule_by_hand(n_users, n_items, row_length, trust, system, is_popularity):
-    found = advise(n_users, n_items, 2.0, trust, row_length=row_length)
-    assert found.reason == RULES[trust]
-    assert (found.best.system, found.best.is_popularity) == (system, is_popularity)
-    assert found.popularity_is_as_good is (is_popularity or system == "Random")
-    assert found.best.epsilon <= 2.0
+    advice = advise(n_users, n_items, 2.0, trust, row_length=row_length)
+    assert advice.reason == RULES[trust]
+    assert (advice.best.system, advice.best.is_popularity) == (system, is_popularity)
+    assert advice.popularity_is_as_good is (is_popularity or system == "Random")
+    assert advice.best.epsilon <= 2.0
 
 
 @pytest.mark.parametrize(
@@ -367,26 +373,26 @@ def test_the_rule_by_hand(n_users, n_items, row_length, trust, system, is_popula
         (2**25 + 1, 500, POPULARITY),
     ],
 )
-def test_systems_have_room_for_so_many_users(n_users, n_items, system):
-    found = advise(n_users, n_items, 1.0, "central")
-    assert found.best.system == system
-    for name, most in (("DPSubspace", 2**22), ("DPGram", 2**25)):
-        said = f"{name}: its sums have room for {most:,} users at most"
-        assert (said in found.remarks) == (n_users > most)
+def test_systems_have_a_largest_number_of_users(n_users, n_items, system):
+    advice = advise(n_users, n_items, 1.0, "central")
+    assert advice.best.system == system
+    for name, max_users in (("DPSubspace", 2**22), ("DPGram", 2**25)):
+        said = f"{name}: its sums have room for {max_users:,} users at most"
+        assert (said in advice.remarks) == (n_users > max_users)
 
 
-def test_what_is_too_little_for_any_noise_is_at_random():
-    found = advise(1_000, 300, 1e-300, "local")
-    assert found.best.setting == "Random()"
-    assert found.best.epsilon == 0.0
+def test_a_tiny_epsilon_gives_items_at_random():
+    advice = advise(1_000, 300, 1e-300, "local")
+    assert advice.best.setting == "Random()"
+    assert advice.best.epsilon == 0.0
 
 
-def test_beyond_the_easiest_that_was_measured_is_marked(write):
+def test_numbers_beyond_the_measured_ones_are_stated(write):
     measured = write(*corner(1_000, 1.0, 0.6, 0.5))
-    found = advise(10**6, 300, 9.0, "central", measured=measured)
-    assert found.offers[0].expected == 0.6
-    assert "n_users 1,000,000 lies beyond what was measured; the figures are those of 1,000" in found.remarks
-    assert "epsilon 9 lies beyond what was measured; the figures are those of 1" in found.remarks
+    advice = advise(10**6, 300, 9.0, "central", measured=measured)
+    assert advice.offers[0].expected == 0.6
+    assert "n_users 1,000,000 lies beyond what was measured; the figures are those of 1,000" in advice.remarks
+    assert "epsilon 9 lies beyond what was measured; the figures are those of 1" in advice.remarks
 
 
 @pytest.mark.parametrize(
@@ -404,7 +410,7 @@ def test_bad_inputs(arguments, error, message):
         advise(**({"n_users": 5_000, "n_items": 500, "epsilon": 2.0, "trust": "central"} | arguments))
 
 
-# ---- the sweeps that are shipped -------------------------------------------------------------------------------------
+# ---- sweeps of the package -------------------------------------------------------------------------------------------
 
 
 def test_the_stored_guarantees_hold():
@@ -414,7 +420,7 @@ def test_the_stored_guarantees_hold():
     assert "GENERATED DATA" in stored["source"]
     assert all(row["epsilon"] <= row["target"] for row in private)
     assert len(private[::40]) >= 8
-    for row in private[::40]:  # computed anew
+    for row in private[::40]:  # costs are computed a second time
         planned = plan_run(
             make_system(row["system"], row["parameters"]), row["n_users"], row["n_items"], stored["delta"]
         )
@@ -438,14 +444,14 @@ def test_the_stored_sweeps_are_made_by_the_command(tmp_path, monkeypatch, capsys
     assert made.keys() == stored.keys()
     assert {row["trust"] for row in made["rows"]} == {None, "local", "shuffle", "central"}
     assert all(row.keys() == stored["rows"][0].keys() for row in made["rows"])
-    # Of one system alone: all others stay as they were stored.
+    # The command replaces the rows of one system, and keeps all others.
     argv = ["sweep", "--advice", "--system", "dp-subspace", "--out", str(tmp_path / "one"), "--threads", "1"]
     assert main(argv) == 0
     capsys.readouterr()
     one = json.loads((tmp_path / "one" / "advice.json").read_text())
     assert sum(row["system"] == "DPSubspace" for row in one["rows"]) == 1
-    others = [[row for row in rows if row["system"] != "DPSubspace"] for rows in (one["rows"], stored["rows"])]
-    assert sorted(map(str, others[0])) == sorted(map(str, others[1]))
+    other_rows = [[row for row in rows if row["system"] != "DPSubspace"] for rows in (one["rows"], stored["rows"])]
+    assert sorted(map(str, other_rows[0])) == sorted(map(str, other_rows[1]))
     assert one["code"].startswith(f"{stored['code']}; DPSubspace: ")
     argv = ["advise", "--users", "300", "--items", "60", "--epsilon", "4", "--measured", str(tmp_path / "advice.json")]
     for trust in TRUST_VIEWS:

@@ -1,4 +1,4 @@
-"""PrivateRecommender: chooses by public numbers alone, at no more than the epsilon asked for; answers as chosen."""
+"""PrivateRecommender: the choice by public numbers, its cost, and the recommendations of the chosen system."""
 
 import copy
 import itertools
@@ -31,11 +31,11 @@ from fastfedrec.systems.private_recommender.choice import advise
 from fastfedrec.systems.private_recommender.recipes import plan_run
 
 KEY = Key.from_seed(3)
-#: Against whom: written down here, so that the table of the package may be wrong.
+#: Views of the guarantee by trust model, written here independently of the package's table.
 VIEWS = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
-#: Public numbers: inside the sweeps, beyond them, and far outside.
+#: Public numbers within the sweeps, beyond them, and far outside.
 GRID = list(itertools.product((1, 1_500, 3_000_000), (1, 300, 10_001), (0.3, 7.0)))
-SHUFFLED = [(1, 12, 7.0), (20_000, 300, 1.0)]  # whose accounts take a second each
+SHUFFLED = [(1, 12, 7.0), (20_000, 300, 1.0)]  # each account takes a second
 
 
 @pytest.fixture(scope="module")
@@ -58,30 +58,30 @@ def of_rows(rows, n_items):
 
 
 class Sizes:
-    """All of data that may be looked at."""
+    """The sizes of data, which the choice may use."""
 
     def __init__(self, n_users, n_items):
         self.n_users, self.n_items = n_users, n_items
 
 
 def chosen(model, n_users, n_items):
-    """What `fit` makes of sizes before it touches data."""
+    """Return the model that `fit` makes from sizes before it uses data."""
     model._check_parameters()
     return model._make(model._advice(model._public_users(Sizes(n_users, n_items)), n_items))
 
 
 @pytest.mark.parametrize("trust", VIEWS)
-def test_it_takes_what_advise_names_and_costs_no_more_than_asked(trust):
-    """The accountants add the cost up anew, from the events that the fit of that system will record."""
+def test_it_takes_the_advised_system_and_costs_at_most_epsilon(trust):
+    """The accountants compute the cost again from the events that the fit of that system will record."""
     view, n_checked = VIEWS[trust], 0
     for n_users, n_items, epsilon in SHUFFLED if trust == "shuffle" else GRID:
-        found = chosen(PrivateRecommender(epsilon, trust=trust), n_users, n_items)
+        model = chosen(PrivateRecommender(epsilon, trust=trust), n_users, n_items)
         best = advise(n_users, n_items, epsilon, trust).best
-        assert type(found).__name__ == best.system
-        assert {name: getattr(found, name) for name in best.parameters} == best.parameters
+        assert type(model).__name__ == best.system
+        assert {name: getattr(model, name) for name in best.parameters} == best.parameters
         if best.system == "Random":
             continue
-        cost = plan_run(found, n_users, n_items, 1e-6).ledger.epsilon(view, 1e-6)
+        cost = plan_run(model, n_users, n_items, 1e-6).ledger.epsilon(view, 1e-6)
         assert cost <= epsilon
         n_checked += 1
     assert n_checked >= 2
@@ -100,42 +100,42 @@ def test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names(trus
         assert said in note
 
 
-def test_what_it_holds_is_the_same_model_as_fitted_by_itself(model, data):
-    alone = DPGram(model.model_.epsilon, model.delta).fit(data, key=KEY)
+def test_its_model_equals_a_separate_fit_of_the_system(model, data):
+    separate = DPGram(model.model_.epsilon, model.delta).fit(data, key=KEY)
     assert type(model.model_) is DPGram
     assert model.model_.item_factors_.any()
-    np.testing.assert_array_equal(model.model_.item_factors_, alone.item_factors_)
-    assert model.communication_.to_dict() == alone.communication_.to_dict()
-    assert model.ledger_.events == alone.ledger_.events
+    np.testing.assert_array_equal(model.model_.item_factors_, separate.item_factors_)
+    assert model.communication_.to_dict() == separate.communication_.to_dict()
+    assert model.ledger_.events == separate.ledger_.events
     for one, other in (
-        (model.recommend(data.user_ids, 5), alone.recommend(data.user_ids, 5)),
-        (model.recommend_for([1, 2], 5), alone.recommend_for([1, 2], 5)),
-        (model.similar_items([3], 5), alone.similar_items([3], 5)),
-        (model.explain(data.user_ids[0], 3), alone.explain(data.user_ids[0], 3)),
+        (model.recommend(data.user_ids, 5), separate.recommend(data.user_ids, 5)),
+        (model.recommend_for([1, 2], 5), separate.recommend_for([1, 2], 5)),
+        (model.similar_items([3], 5), separate.similar_items([3], 5)),
+        (model.explain(data.user_ids[0], 3), separate.explain(data.user_ids[0], 3)),
     ):
         np.testing.assert_array_equal(one[0], other[0])
         np.testing.assert_array_equal(one[1], other[1])
-    np.testing.assert_array_equal(model.score([0, 1], [2, 3]), alone.score([0, 1], [2, 3]))
-    np.testing.assert_array_equal(model.score_items([5]), alone.score_items([5]))
+    np.testing.assert_array_equal(model.score([0, 1], [2, 3]), separate.score([0, 1], [2, 3]))
+    np.testing.assert_array_equal(model.score_items([5]), separate.score_items([5]))
 
 
 # ---- invariants: it never looks at data ------------------------------------------------------------------------------
 
 
 class Curious(PrivateRecommender):
-    """Counts the users who have something: that is no public number."""
+    """A faulty model that counts the users with items, which is not a public number."""
 
     def _public_users(self, data):
         return max(int((data.interactions_per_user() > 0).sum()), 1)
 
 
 def outcome(kind, data, epsilon):
-    """What was chosen and why, and the account; a refusal tells as much."""
+    """Return the choice, its reason and the account, or the error message."""
     try:
         model = kind(epsilon).fit(data, key=KEY, n_threads=1)
     except ValueError as error:
         return str(error)
-    # Not the rounds: the chosen system may decide by its release, at a cost that the plans cover.
+    # Rounds may differ, since the chosen system may decide by its release, at a cost that the plans cover.
     notes = [note for note in model.ledger_.notes if note.startswith("PrivateRecommender")]
     assert model.ledger_.epsilon("public") <= model.advice_.best.epsilon
     return model.chosen_, model.reason_, notes, model.advice_.best
@@ -154,9 +154,9 @@ def test_data_of_the_same_size_have_the_same_choice_and_ledger(n_users, n_items,
 
 
 def test_a_choice_that_looks_at_data_is_seen():
-    nobody, everybody = (of_rows(np.full((800, 12), has), 12) for has in (False, True))
-    assert same_choice(PrivateRecommender, nobody, everybody, 3.0)
-    assert not same_choice(Curious, nobody, everybody, 3.0)
+    empty, full = (of_rows(np.full((800, 12), has), 12) for has in (False, True))
+    assert same_choice(PrivateRecommender, empty, full, 3.0)
+    assert not same_choice(Curious, empty, full, 3.0)
 
 
 def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
@@ -167,7 +167,7 @@ def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
     rows = PrivateRecommender(2.0).fit(data, key=KEY)
     assert rows.n_users_ == 900
     assert "(the number of rows, the same in neighbouring data" in rows.ledger_.summary()
-    # Room for so many users has DPGram, and no room DPSubspace.
+    # DPGram can sum this number of users, and DPSubspace cannot.
     assert {type(chosen(PrivateRecommender(2.0, n_users=n), 900, 80)).__name__ for n in (2**25, 2**25 + 1)} == {
         "DPGram", "DPPopularity",
     }  # fmt: skip
@@ -177,14 +177,14 @@ def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_pat
     table = {"kind": [str(item % 4) for item in range(80)]}
     model = PrivateRecommender(30.0, item_features=table).fit(data, key=KEY)
     assert model.model_.item_features is model.item_features
-    alone = DPGram(model.model_.epsilon, item_features=table).fit(data, key=KEY)
-    np.testing.assert_array_equal(model.model_.item_factors_, alone.item_factors_)
+    separate = DPGram(model.model_.epsilon, item_features=table).fit(data, key=KEY)
+    np.testing.assert_array_equal(model.model_.item_factors_, separate.item_factors_)
     assert "DPGram: public item features were given (kind" in model.ledger_.summary().replace("\n", " ")
     assert model.chosen_ == f"DPGram(epsilon={advise(900, 80, 30.0, 'central').best.parameters['epsilon']})"
     model.save(tmp_path / "m")
-    again = load(tmp_path / "m")
-    assert again.item_features.digest == model.item_features.digest
-    np.testing.assert_array_equal(again.recommend(n=3)[0], model.recommend(n=3)[0])
+    loaded = load(tmp_path / "m")
+    assert loaded.item_features.digest == model.item_features.digest
+    np.testing.assert_array_equal(loaded.recommend(n=3)[0], model.recommend(n=3)[0])
     other = PrivateRecommender(1.0, trust="local", item_features=table).fit(data, key=KEY)
     assert "PrivateRecommender: DPPopularity does not take the item features" in other.ledger_.notes
     ledger = Ledger()
@@ -193,7 +193,7 @@ def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_pat
     assert ledger.notes == []
 
 
-def test_what_is_too_little_for_any_noise_is_at_random_and_costs_nothing(data, tmp_path):
+def test_a_tiny_epsilon_gives_items_at_random_without_a_cost(data, tmp_path):
     model = PrivateRecommender(1e-300, trust="local").fit(data, key=KEY)
     assert model.chosen_ == "Random()"
     assert not model.ledger_.events
@@ -222,40 +222,40 @@ def test_the_decision_is_that_of_the_system(model, tmp_path):
     assert model.decision_.is_personal
     assert model.decision_.gain > 0 < model.decision_.error
     model.save(tmp_path / "m")
-    again = load(tmp_path / "m")
-    assert again.is_personal_ is True
-    assert again.decision_ is None
+    loaded = load(tmp_path / "m")
+    assert loaded.is_personal_ is True
+    assert loaded.decision_ is None
 
 
-def test_without_anything_in_common_it_serves_popularity():
-    """Items that users chose independently: no pair carries information."""
+def test_independent_items_give_popularity():
+    """Users chose items independently, so no pair carries information."""
     rows = np.random.default_rng(1).random((2_000, 60)) < np.linspace(0.02, 0.3, 60)
-    found = PrivateRecommender(1.0).fit(of_rows(rows, 60), key=KEY)
-    assert type(found.model_) is DPGram
-    assert found.is_personal_ is False
-    assert not found.decision_.is_personal
+    model = PrivateRecommender(1.0).fit(of_rows(rows, 60), key=KEY)
+    assert type(model.model_) is DPGram
+    assert model.is_personal_ is False
+    assert not model.decision_.is_personal
 
 
 @pytest.mark.parametrize(("trust", "epsilon"), [("local", 1.0), ("local", 1e-300)])
 def test_popularity_and_random_lists_are_not_personal(data, trust, epsilon):
-    found = PrivateRecommender(epsilon, trust=trust).fit(data, key=KEY)
-    assert found.is_personal_ is False
-    assert found.decision_ is None
+    model = PrivateRecommender(epsilon, trust=trust).fit(data, key=KEY)
+    assert model.is_personal_ is False
+    assert model.decision_ is None
 
 
 def test_row_length_is_deprecated_and_ignored(data, model):
     with pytest.warns(
         FutureWarning, match="row_length is ignored and will be removed in the next release, got 3; omit it"
     ) as seen:
-        found = PrivateRecommender(30.0, row_length=3).fit(data, key=KEY)
+        warned = PrivateRecommender(30.0, row_length=3).fit(data, key=KEY)
     assert [warning.filename for warning in seen] == [__file__]
-    np.testing.assert_array_equal(found.model_.item_factors_, model.model_.item_factors_)
+    np.testing.assert_array_equal(warned.model_.item_factors_, model.model_.item_factors_)
 
 
 # ---- as any other model ----------------------------------------------------------------------------------------------
 
 
-def test_engines_run_what_has_rounds_and_the_rest_is_refused_before_anything_is_spent(data):
+def test_engines_run_systems_with_rounds_and_others_are_refused_before_a_cost(data):
     whole, parts = (PrivateRecommender(30.0).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3)))
     np.testing.assert_array_equal(whole.model_.item_factors_, parts.model_.item_factors_)
     ledger, key = Ledger(), Key.from_entropy()
@@ -275,11 +275,11 @@ def test_a_ledger_adds_runs_up(model, data):
 
 def test_files_copies_and_pickles_answer_alike(model, data, tmp_path):
     model.save(tmp_path / "m")
-    for again in (load(tmp_path / "m"), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert repr(again) == repr(model)
-        assert (again.chosen_, again.reason_, again.n_users_) == (model.chosen_, model.reason_, model.n_users_)
-        assert again.advice_ == model.advice_
-        np.testing.assert_array_equal(again.recommend(n=4)[0], model.recommend(n=4)[0])
+    for copied in (load(tmp_path / "m"), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert repr(copied) == repr(model)
+        assert (copied.chosen_, copied.reason_, copied.n_users_) == (model.chosen_, model.reason_, model.n_users_)
+        assert copied.advice_ == model.advice_
+        np.testing.assert_array_equal(copied.recommend(n=4)[0], model.recommend(n=4)[0])
     model.save(tmp_path / "server", include_users=False)
     served = load(tmp_path / "server").with_users(data)
     assert type(served) is PrivateRecommender
@@ -298,7 +298,7 @@ def test_files_copies_and_pickles_answer_alike(model, data, tmp_path):
         ("trust", "x", "it has no such field|no such field"),
     ],
 )
-def test_every_field_of_a_file_is_looked_at(model, tmp_path, field, value, message):
+def test_every_field_of_a_file_is_checked(model, tmp_path, field, value, message):
     model.save(tmp_path / "m")
     document, arrays = unpack((tmp_path / "m").read_bytes())
     document["header"][field] = value
@@ -307,7 +307,7 @@ def test_every_field_of_a_file_is_looked_at(model, tmp_path, field, value, messa
         load(tmp_path / "m")
 
 
-def test_it_says_what_it_took(model):
+def test_it_states_the_chosen_system(model):
     assert repr(model) == f"<{PrivateRecommender(30.0)!r}: {model.chosen_}>"
     page = model._repr_html_()
     assert model.chosen_ in page
@@ -315,7 +315,7 @@ def test_it_says_what_it_took(model):
     assert "why" not in PrivateRecommender()._repr_html_()
 
 
-def test_what_is_set_later_counts_from_the_next_fit(model, data):
+def test_parameters_set_later_apply_to_the_next_fit(model, data):
     fitted = PrivateRecommender(30.0).fit(data, key=KEY)
     before = fitted.recommend(n=3)[0]
     fitted.set_params(epsilon=1.0, trust="local")
@@ -327,9 +327,9 @@ def test_what_is_set_later_counts_from_the_next_fit(model, data):
 def test_it_is_evaluated_like_any_other(data):
     train, test = next(LeaveOneOut().split(data, key=KEY))
     advised = advise(900, 80, 30.0, "central").best.parameters["epsilon"]
-    found = evaluate(PrivateRecommender(30.0).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
-    alone = evaluate(DPGram(advised).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
-    assert dict(found) == dict(alone)
+    result = evaluate(PrivateRecommender(30.0).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
+    expected = evaluate(DPGram(advised).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
+    assert dict(result) == dict(expected)
 
 
 def test_the_commands(capsys, tmp_path):
@@ -363,7 +363,7 @@ def test_bad_parameters_are_named(arguments, message):
         PrivateRecommender(**arguments)
 
 
-def test_the_advice_of_what_is_not_fitted_is_refused():
+def test_advice_before_a_fit_is_refused():
     with pytest.raises(RuntimeError, match="not fitted yet"):
         _ = PrivateRecommender().advice_
 
@@ -376,7 +376,7 @@ def test_threads_do_not_change_the_model(data):
     np.testing.assert_array_equal(one.model_.item_factors_, four.model_.item_factors_)
 
 
-# ---- what a fit is going to cost ------------------------------------------------------------------------------------
+# ---- cost of a fit before it ----------------------------------------------------------------------------------------
 
 DEARER = {
     "central": lambda: DPGram(8.0),
@@ -386,15 +386,15 @@ DEARER = {
 
 
 @pytest.mark.parametrize("trust", DEARER)
-def test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_spent(trust, data, monkeypatch):
-    """Whatever chose it, and before it is fitted."""
+def test_a_system_that_costs_more_than_epsilon_is_refused_before_a_cost(trust, data, monkeypatch):
+    """The check comes before the fit and does not depend on the rule that chose the system."""
     monkeypatch.setattr(PrivateRecommender, "_make", lambda self, advice: DEARER[trust]())
     model, ledger, key = PrivateRecommender(1.0, trust=trust), Ledger(), Key.from_entropy()
     with pytest.raises(ValueError, match=r"epsilon must be larger than 1, for .* costs"):
         model.fit(data, key=key, ledger=ledger)
     assert not ledger.events
     key.claim("it is not used up")
-    cost = plan_run(DEARER[trust](), 900, 80, 1e-6).epsilon(VIEWS[trust], 1e-6)  # with which it is not
+    cost = plan_run(DEARER[trust](), 900, 80, 1e-6).epsilon(VIEWS[trust], 1e-6)  # at this epsilon it is not refused
     fitted = PrivateRecommender(math.nextafter(cost, math.inf), trust=trust).fit(data, key=KEY)
     assert fitted.ledger_.epsilon(VIEWS[trust]) <= fitted.epsilon
     assert type(fitted.model_) is type(DEARER[trust]())
@@ -402,7 +402,7 @@ def test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_s
 
 @pytest.mark.parametrize("trust", DEARER)
 def test_a_system_that_has_cost_more_than_was_planned_is_not_returned(trust, data, monkeypatch):
-    """A plan that is too cheap for what the fit records; what was spent is in the ledgers all the same."""
+    """The plan is cheaper than the recorded events; the ledgers still contain the spent cost."""
     monkeypatch.setattr(PrivateRecommender, "_make", lambda self, advice: DEARER[trust]())
     monkeypatch.setattr(PrivateRecommender, "_check_cost", lambda self, model, data: Ledger(self.delta))
     model, ledger = PrivateRecommender(1.0, trust=trust), Ledger()
@@ -416,7 +416,7 @@ def test_a_system_that_has_cost_more_than_was_planned_is_not_returned(trust, dat
 
 
 def test_other_plans_of_equal_cost_are_returned():
-    """The mean is released again, by a release: the events are others than planned, and cost no more."""
+    """A release adds a second mean, so the events differ from the plan and cost no more."""
     empty = Interactions.from_scipy(scipy.sparse.csr_array((3000, 60)))
     fitted = PrivateRecommender(8.0).fit(empty, key=Key.from_seed(2))
     inner = fitted._make(fitted.advice_)

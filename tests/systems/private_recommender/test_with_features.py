@@ -1,4 +1,4 @@
-"""Public features of the items: the system that is chosen gets them, and figures, which had none, do not choose."""
+"""Public features of the items: the chosen system receives them, and figures without features do not choose."""
 
 import json
 
@@ -28,14 +28,14 @@ KEY = Key.from_seed(3)
         ((1, 10**6, 1e-9, "local"), "Random does not take features of items"),
     ],
 )
-def test_the_choice_is_the_same_and_the_remark_names_who_takes_them(question, remark):
-    without, found = (advise(*question, item_features=given) for given in (False, True))
-    assert found.best == without.best
-    assert found.offers == without.offers
-    assert found.remarks == (*without.remarks, remark)
+def test_features_keep_the_choice_and_a_remark_states_their_use(question, remark):
+    without, featured = (advise(*question, item_features=given) for given in (False, True))
+    assert featured.best == without.best
+    assert featured.offers == without.offers
+    assert featured.remarks == (*without.remarks, remark)
 
 
-def test_what_is_chosen_is_what_is_fitted_and_costs_as_was_stated():
+def test_the_chosen_system_is_fitted_at_the_stated_cost():
     data = datasets.generate_implicit(3_000, 200, key=KEY, mean_interactions=30)
     table = {"kind": ["a", "b", "c", "d"] * 50}
     model = PrivateRecommender(epsilon=2.0, item_features=table).fit(data, key=KEY)
@@ -65,24 +65,24 @@ def test_figures_without_features_do_not_choose(tmp_path):
     rows = [row("DPPopularity", 0.4), row("DPFMF", 0.5), row("DPGram", 0.45)]
     document = {"rows": rows, "delta": 1e-6, "source": "s", "code": "c", "machine": "m", "n_threads": 1}
     (tmp_path / "advice.json").write_text(json.dumps(document))
-    asked = {"row_length": 30.0, "measured": tmp_path / "advice.json"}
-    without, found = (advise(20_000, 300, 2.0, "central", item_features=given, **asked) for given in (False, True))
+    options = {"row_length": 30.0, "measured": tmp_path / "advice.json"}
+    without, featured = (advise(20_000, 300, 2.0, "central", item_features=given, **options) for given in (False, True))
     assert without.best.system == "DPFMF"
-    assert found.best.system == "DPGram"
-    assert found.reason == RULES["central"]
+    assert featured.best.system == "DPGram"
+    assert featured.reason == RULES["central"]
 
 
 # ---- bad inputs, and the command -----------------------------------------------------------------------------------
 
 
-def test_whether_there_are_features_is_a_flag():
+def test_item_features_of_advise_is_a_flag():
     with pytest.raises(TypeError, match="item_features must be"):
         advise(6_000, 300, 2.0, "central", item_features={"kind": ["a"]})
 
 
 def test_the_command(capsys):
-    asked = "advise --users 6000 --items 300 --epsilon 1.5 --trust central --with-features --json"
-    assert main(asked.split()) == 0
+    command = "advise --users 6000 --items 300 --epsilon 1.5 --trust central --with-features --json"
+    assert main(command.split()) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["best"]["system"] == "DPGram"
     assert document["remarks"][-1] == "DPGram takes features of items"

@@ -1,4 +1,4 @@
-"""DPSubspace: the budget, the server's algebra, devices' scores, and what it must reach."""
+"""DPSubspace: the budget, the server's algebra, devices' scores, and the required accuracy."""
 
 import logging
 import math
@@ -38,7 +38,7 @@ def fitted(data):
 
 
 def exact(data, mean, encoder):
-    """A round's sums without noise, in units of a user's norm."""
+    """Return a round's sums without noise, in L2 bounds of a contribution."""
     system = ProjectionSum(None, None, 0.0, 0)
     state = SubspaceState(to_grid(mean), encoder)
     return system.local_round(state, data, Key.from_seed(1), 0).arrays["item_projections"] / UNIT
@@ -58,10 +58,10 @@ def test_devices_score_as_dense_algebra(data, fitted):
     rows = data.to_scipy()[:30].toarray().astype(float)
     rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
     weights = naive.ease_weights(fitted.item_factors_, np.square(fitted.item_scales_))
-    found = fitted.score(np.repeat(users, 80), np.tile(data.item_ids, 30)).reshape(30, 80)
-    np.testing.assert_allclose(found, rows @ weights, rtol=1e-6, atol=1e-9)
+    scores = fitted.score(np.repeat(users, 80), np.tile(data.item_ids, 30)).reshape(30, 80)
+    np.testing.assert_allclose(scores, rows @ weights, rtol=1e-6, atol=1e-9)
     items, parts = fitted.explain(users[3], data.item_ids[7])
-    assert parts.sum() == pytest.approx(found[3, 7], rel=1e-9)
+    assert parts.sum() == pytest.approx(scores[3, 7], rel=1e-9)
     assert len(items) == data.interactions_per_user()[3]
 
 
@@ -70,22 +70,24 @@ def test_shrinking_equals_naive_twin(n_items, n_columns, seed):
     rng = np.random.default_rng(seed)
     signal = 9 * rng.normal(size=(n_items, 1)) * rng.normal(size=n_columns)
     matrix = signal + rng.normal(size=(n_items, n_columns))
-    left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    found = left * inference.shrink(values**2, n_items, n_columns) @ right
-    np.testing.assert_allclose(found, naive.shrink(matrix), atol=1e-8)
+    lefts, values, right = np.linalg.svd(matrix, full_matrices=False)
+    shrunk = lefts * inference.shrink(values**2, n_items, n_columns) @ right
+    np.testing.assert_allclose(shrunk, naive.shrink(matrix), atol=1e-8)
 
 
 def test_rows_weigh_as_popularity_and_alike_where_all_are():
-    """What has weights is a matrix of so many rows: noise of it alone ends where theirs does."""
+    """The spectrum of weighted noise ends at the edge of a matrix with the effective number of rows."""
+    # Equal shares give equal weights.
     alike = inference.Projections(100, np.full(50, 0.1))
     np.testing.assert_allclose(alike._weights, 1.0)
     assert alike._n_rows == pytest.approx(50)
-    found = inference.Projections(100, 1.0 / np.arange(10, 2_010))
-    assert found._weights.argmax() == 0
-    assert np.square(found._weights).sum() == pytest.approx(found._n_rows)
+    projections = inference.Projections(100, 1.0 / np.arange(10, 2_010))
+    assert projections._weights.argmax() == 0
+    assert np.square(projections._weights).sum() == pytest.approx(projections._n_rows)
     noise = np.random.default_rng(1).normal(size=(2_000, 30))
-    squares = np.linalg.eigvalsh((noise * found._weights[:, None]).T @ noise)
-    edge = found._n_rows * (1 + np.sqrt(30 / found._n_rows)) ** 2
+    # The upper edge of the spectrum of noise is (sqrt(n_rows) + sqrt(n_columns))^2.
+    squares = np.linalg.eigvalsh((noise * projections._weights[:, None]).T @ noise)
+    edge = projections._n_rows * (1 + np.sqrt(30 / projections._n_rows)) ** 2
     assert squares.max() == pytest.approx(edge, rel=0.15)
 
 
@@ -96,88 +98,91 @@ def test_entries_go_as_far_toward_zero_as_they_are_likely_noise():
     strength, noise = np.array([3_000.0, 40.0]), np.array([0.5, 0.1])
     clean = rng.normal(size=(5_000, 2)) * np.sqrt(shares[:, None] * strength)
     rows = clean + rng.normal(size=(5_000, 2)) * np.sqrt(noise)
+    # The best shrinkage with known variances of signal and noise.
     best = rows * (shares[:, None] * strength) / (shares[:, None] * strength + noise)
 
-    def error(found):
-        return np.square(found - clean).sum(axis=0)
+    def error(shrunk):
+        return np.square(shrunk - clean).sum(axis=0)
 
-    found = inference.shrink_rows(rows.copy(), noise, shares)
-    assert (error(found) <= 1.05 * error(best)).all()
-    assert (error(found) < 0.8 * np.minimum(error(rows), error(np.zeros_like(rows)))).all()
+    shrunk = inference.shrink_rows(rows.copy(), noise, shares)
+    assert (error(shrunk) <= 1.05 * error(best)).all()
+    assert (error(shrunk) < 0.8 * np.minimum(error(rows), error(np.zeros_like(rows)))).all()
 
 
 @given(size=st.integers(1, 5), more=st.integers(0, 6), seed=st.integers(0, 99))
 def test_the_nearest_symmetric_matrix_equals_least_squares(size, more, seed):
     rng = np.random.default_rng(seed)
-    values, asked = rng.normal(size=(2, size, size + more))
-    found = inference.solve_symmetric(values, asked)
-    np.testing.assert_allclose(found, found.T, atol=1e-9 * np.abs(found).max())
-    residual, least = (
-        np.square(values - symmetric @ asked).sum() for symmetric in (found, naive.nearest_symmetric(values, asked))
+    values, inputs = rng.normal(size=(2, size, size + more))
+    nearest = inference.solve_symmetric(values, inputs)
+    np.testing.assert_allclose(nearest, nearest.T, atol=1e-9 * np.abs(nearest).max())
+    residual, min_residual = (
+        np.square(values - symmetric @ inputs).sum() for symmetric in (nearest, naive.nearest_symmetric(values, inputs))
     )
-    assert residual <= least + 1e-6 * np.square(values).sum()
+    assert residual <= min_residual + 1e-6 * np.square(values).sum()
 
 
 def test_the_scale_of_a_round_is_that_of_the_exact_matrix():
-    """kappa by the trace, against a regression on what only an experiment can know."""
+    """The kappa from the trace is compared with a regression on the exact matrix, which only a test knows."""
     data = generated(3000, 150)
     mean = floored(mean_of(data))
     pairs = naive.pair_matrix(data.to_scipy().toarray(), to_grid(mean) / SCALE)
     np.fill_diagonal(pairs, 0)
-    found = inference.Projections(data.n_users, mean)
+    projections = inference.Projections(data.n_users, mean)
     encoder = public_signs(150, 16)
     for _ in range(2):
-        sums, asked = exact(data, mean, encoder), pairs @ encoder
-        strength = inference.strength_of(sums, encoder, found.diagonal, data.n_users)
-        assert strength == pytest.approx(np.vdot(sums, asked) / np.vdot(asked, asked), rel=0.25)
-        found.add(sums, encoder, 0.01)
-        encoder = found.next_encoder()
+        sums, products = exact(data, mean, encoder), pairs @ encoder
+        strength = inference.strength_of(sums, encoder, projections.diagonal, data.n_users)
+        assert strength == pytest.approx(np.vdot(sums, products) / np.vdot(products, products), rel=0.25)
+        projections.add(sums, encoder, 0.01)
+        encoder = projections.next_encoder()
 
 
 def test_without_noise_the_strongest_directions_are_found():
     data = generated(3000, 150)
     mean = floored(mean_of(data))
-    found = inference.Projections(data.n_users, mean)
-    found.add(exact(data, mean, public_signs(150, 32)), public_signs(150, 32), 0.5)
-    encoder = found.next_encoder()
-    found.add(exact(data, mean, encoder), encoder, 0.5)
+    projections = inference.Projections(data.n_users, mean)
+    projections.add(exact(data, mean, public_signs(150, 32)), public_signs(150, 32), 0.5)
+    encoder = projections.next_encoder()
+    projections.add(exact(data, mean, encoder), encoder, 0.5)
     pairs = naive.pair_matrix(data.to_scipy().toarray(), to_grid(mean) / SCALE)
     values, vectors = np.linalg.eigh(pairs)
-    for place in (-1, -2, -3):
-        ours = vectors[:, place] @ found.factors
-        assert ours @ ours == pytest.approx(values[place], rel=0.3)
+    for position in (-1, -2, -3):
+        # The estimate has the strongest directions with about the right eigenvalues.
+        ours = vectors[:, position] @ projections.factors
+        assert ours @ ours == pytest.approx(values[position], rel=0.3)
 
 
-def test_what_chance_gives_features_is_the_mean_square_of_all_pairs():
+def test_uninformative_features_have_the_mean_square_of_all_pairs():
     data = generated(3000, 60)
     mean = floored(mean_of(data))
-    found = inference.Projections(data.n_users, mean)
+    projections = inference.Projections(data.n_users, mean)
     for encoder in (public_signs(60, 5), public_signs(60, 4) * 3):
-        found.add(exact(data, mean, encoder), encoder, 0.5)
-    asked = np.column_stack([release.strength * release.encoder for release in found.releases])
-    pairs = np.column_stack([release.sums for release in found.releases]) @ asked.T
+        projections.add(exact(data, mean, encoder), encoder, 0.5)
+    encoders = np.column_stack([release.strength * release.encoder for release in projections.releases])
+    pairs = np.column_stack([release.sums for release in projections.releases]) @ encoders.T
     weights = np.outer(mean, mean)
     np.fill_diagonal(weights, 0)
     expected = np.average(np.square((pairs + pairs.T) / 2), weights=weights)
-    assert found._mean_square() == pytest.approx(expected, rel=1e-5)
+    assert projections._mean_square() == pytest.approx(expected, rel=1e-5)
 
 
-def test_features_that_tell_nothing_are_not_believed_where_there_is_hardly_noise():
+def test_uninformative_features_are_ignored_with_little_noise():
     data = generated(3000, 150)
     mean = floored(mean_of(data))
     encoder = public_signs(150, 32)
     pairs = naive.pair_matrix(data.to_scipy().toarray(), to_grid(mean) / SCALE)
+    # The feature splits the items by the sign of the strongest eigenvector; permutations are uninformative.
     side = np.where(np.linalg.eigh(pairs)[1][:, -1] > 0, "a", "b")
     sums = exact(data, mean, encoder)
     is_believed = []
     for seed in range(41):
         dealt = np.random.default_rng(seed).permutation(side) if seed else side
         features = ItemFeatures.of("item_features", {"side": dealt}).align("item_features", data.item_ids)
-        found = inference.Projections(data.n_users, mean, prior_factors(features, mean))
-        found.add(sums, encoder, 0.5)
-        is_believed.append(found.prior.shape[1] > 0)
+        projections = inference.Projections(data.n_users, mean, prior_factors(features, mean))
+        projections.add(sums, encoder, 0.5)
+        is_believed.append(projections.prior.shape[1] > 0)
     assert is_believed[0]
-    assert sum(is_believed[1:]) <= 4  # measured by the noise it would be 11 of 40
+    assert sum(is_believed[1:]) <= 4  # compared with the noise alone, 11 of 40 would be used
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -217,21 +222,21 @@ def test_an_encoder_is_one_that_devices_answer(n_items, n_columns, power, one):
 @example(item_means=[2.0] * 3, n_columns=2, n_users=1, scales=[1.0, 1.0], noise=1e9, n_kinds=1, seed=0)
 @example(item_means=[0.5] * 6, n_columns=1, n_users=9, scales=[0.0, 0.0], noise=1.0, n_kinds=2, seed=1)
 def test_no_noise_makes_a_fit_fail(item_means, n_columns, n_users, scales, noise, n_kinds, seed):
-    """Whatever is released, of a mean, too, that noise has made as long as it may be: warnings are errors here."""
+    """No release and no noisy mean of the largest norm raises an error or a warning."""
     mean, rng = floored(np.array(item_means)), np.random.default_rng(seed)
     kinds = rng.integers(n_kinds, size=len(mean)).astype(str)
     features = ItemFeatures.of("item_features", {"kind": kinds}).align("item_features", np.arange(len(mean)))
-    found = inference.Projections(n_users, mean, prior_factors(features, mean))
+    projections = inference.Projections(n_users, mean, prior_factors(features, mean))
     encoder = public_signs(len(mean), n_columns)
     for scale in scales:
         sums = scale * noise * rng.normal(size=encoder.shape)
-        found.add(sums if seed % 2 else -encoder * np.abs(sums), encoder, noise)
-        encoder = found.next_encoder()
+        projections.add(sums if seed % 2 else -encoder * np.abs(sums), encoder, noise)
+        encoder = projections.next_encoder()
         assert encoder.any()
-    scoring = found.form.about(mean).score(found.factors, Candidate(1.0, 0.5), found.noise)
+    scoring = projections.form.about(mean).score(projections.factors, Candidate(1.0, 0.5), projections.noise)
     assert all(np.isfinite(array).all() for array in (scoring.left, scoring.right))
     assert (scoring.scales > 0).all()
-    lengths = np.linalg.norm(found.factors, axis=0)
+    lengths = np.linalg.norm(projections.factors, axis=0)
     assert (np.diff(lengths) <= 0).all()
 
 
@@ -246,14 +251,14 @@ def test_popularity_takes_the_rest_of_the_budget_and_the_ledger_states_so(data, 
     ids, scores = model.recommend(data.user_ids, n=80, filter_seen=False)
     assert (ids == ids[0]).all()
     np.testing.assert_array_equal(scores[0], np.sort(model.item_means_)[::-1])
-    with pytest.raises(ValueError, match="nothing that items could be compared by"):
+    with pytest.raises(ValueError, match="released popularity only"):
         model.similar_items(data.item_ids[:1])
     with pytest.raises(ValueError, match="all users are recommended popular items"):
         model.explain(data.user_ids[0], data.item_ids[0])
 
 
 @pytest.mark.parametrize("n_groups", [4, 1])
-def test_devices_tell_groups_with_items_of_their_own_from_rows_at_random(n_groups):
+def test_devices_distinguish_groups_with_separate_items_from_random_rows(n_groups):
     rng = np.random.default_rng(1)
     groups = rng.integers(n_groups, size=4000)
     shares = n_groups * np.linspace(0.02, 0.12, 60)
@@ -266,14 +271,15 @@ def test_devices_tell_groups_with_items_of_their_own_from_rows_at_random(n_group
 
 
 def test_the_signal_is_of_public_numbers_only():
-    found = {DPSubspace(1.0, n_users=5000).fit(generated(n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
-    (signal,) = found
+    signals = {DPSubspace(1.0, n_users=5000).fit(generated(n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
+    # Both numbers of rows give the same signal.
+    (signal,) = signals
     assert signal == pytest.approx(5000 * gaussian_mu(1.0, 1e-6) / 80)
 
 
 @pytest.mark.parametrize(("n_rounds", "n_events"), [(1, 3), (2, 5), ("auto", 6), (4, 7)])
 def test_a_run_has_as_many_rounds_as_it_states(data, n_rounds, n_events, monkeypatch):
-    """The mean, those of projections, and one measurement before the last of these and one after it."""
+    """There are the mean, the projections, and one measurement before the last projection and one after it."""
     prefer(monkeypatch, personal=True)
     model = DPSubspace(4.0, n_columns=4, n_rounds=n_rounds).fit(data, key=Key.from_seed(2))
     assert sum(model.ledger_.events.values()) == n_events
@@ -297,7 +303,7 @@ def test_costs_are_those_of_a_fit(data, caplog, monkeypatch):
     assert f"holds {_n_bytes(80, 4, 3)} bytes" in model.costs(80)
 
 
-def test_a_catalogue_that_does_not_fit_says_what_to_do(monkeypatch, data):
+def test_the_error_for_too_many_items_states_a_remedy(monkeypatch, data):
     monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: _n_bytes(80, 64, 3) - 1)
     with pytest.raises(ValueError, match=r"grows with their number, and there are .*lower n_columns"):
         DPSubspace().fit(data)
@@ -305,27 +311,27 @@ def test_a_catalogue_that_does_not_fit_says_what_to_do(monkeypatch, data):
     assert DPSubspace().fit(data).item_means_.any()
 
 
-def test_a_thread_more_or_less_changes_nothing(data, fitted):
-    again = DPSubspace(8.0, n_columns=16).fit(data, key=Key.from_seed(2), n_threads=1)
-    np.testing.assert_array_equal(again.item_factors_, fitted.item_factors_)
+def test_the_number_of_threads_changes_no_bit(data, fitted):
+    refitted = DPSubspace(8.0, n_columns=16).fit(data, key=Key.from_seed(2), n_threads=1)
+    np.testing.assert_array_equal(refitted.item_factors_, fitted.item_factors_)
 
 
 def test_new_users_are_served_without_refitting(fitted, tmp_path):
-    others = generated(50, 80, seed=9)
-    served = fitted.with_users(others)
+    new_users = generated(50, 80, seed=9)
+    served = fitted.with_users(new_users)
     assert served.ledger_ is fitted.ledger_
     served.save(tmp_path / "model", include_users=False)
-    again = load(tmp_path / "model").with_users(others)
-    for a, b in zip(served.recommend(others.user_ids), again.recommend(others.user_ids), strict=True):
+    loaded = load(tmp_path / "model").with_users(new_users)
+    for a, b in zip(served.recommend(new_users.user_ids), loaded.recommend(new_users.user_ids), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_file_that_says_nonsense_is_refused(fitted, tmp_path):
-    fitted.item_scales_[3], kept = 0.0, fitted.item_scales_[3]
+def test_a_file_with_invalid_scales_is_refused(fitted, tmp_path):
+    fitted.item_scales_[3], scale = 0.0, fitted.item_scales_[3]
     try:
         fitted.save(tmp_path / "model")
     finally:
-        fitted.item_scales_[3] = kept
+        fitted.item_scales_[3] = scale
     with pytest.raises(ValueError, match="item_scales_"):
         load(tmp_path / "model")
 
@@ -381,7 +387,7 @@ def test_one_item_and_one_user_fit():
 
 @pytest.mark.slow
 def test_many_items_gain_over_popularity():
-    """The smallest of the cells of the page: half of the users, and so half of the signal, than are asked of it."""
+    """The smallest case of the page has half the users, and so half the signal, of the recommended minimum."""
     data = datasets.generate_implicit(50_000, 10_000, key=Key.from_seed(1), mean_interactions=30.0)
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     model = DPSubspace(1.0).fit(train, key=Key.from_seed(3))
