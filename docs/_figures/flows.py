@@ -1,7 +1,8 @@
 """Declarations of the messages in each system, for the figures of `draw.py`.
 
 A lane is a party, with its data or its trust.  A message is EXACT (its receiver must be trusted with it), PROTECTED (by
-noise or random answers, with a guarantee against its readers), MASKED (not readable without the masks) or PUBLIC.
+noise or random answers, with a guarantee against its readers), MASKED (it reveals no information without the masks) or
+PUBLIC.
 """
 
 from dataclasses import dataclass
