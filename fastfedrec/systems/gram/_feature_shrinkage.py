@@ -67,8 +67,8 @@ def denoise_signed(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return eigenvalues of either sign, and their vectors, of the matrix behind a symmetric noisy one.
 
-    The diagonal is that of the positive part, as in `denoise_pairs`.  The eigenvalues above 0, at most `rank`, come
-    first in falling order; at most 64 below 0 follow.
+    The positive part defines the diagonal, as in `denoise_pairs`.  The eigenvalues above 0, at most `rank`, come first
+    in falling order; at most 64 below 0 follow.
     """
     return add_negative_part(shrink_matrix(matrix, noise, rank, n_threads), matrix, noise, rank, n_threads)
 

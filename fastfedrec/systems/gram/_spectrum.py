@@ -58,7 +58,7 @@ class FilteredSpectra:
     """
 
     # The iteration starts at the eigenvectors of the previous diagonal.  Products with the matrix are in single
-    # precision, whose errors are far below the noise.
+    # precision, with errors far below the noise.
 
     def __init__(self, matrix: np.ndarray, size: int, n_threads: int):
         n, key = len(matrix), Key.from_seed(0)

@@ -28,7 +28,7 @@ def next_encoder(factors: np.ndarray, n_columns: int, noise: float) -> NDArray[n
     an entry of L L' before it was denoised.
     """
     # A contribution has norm 1 for any encoder, so fewer columns leave more of it to each.  The number of columns
-    # is twice that of the eigenvalues above the noise, and at least 10.
+    # is twice the number of eigenvalues above the noise, and at least 10.
     radius = 2 * noise * math.sqrt(len(factors))
     n_strong = int(np.count_nonzero(np.square(factors).sum(axis=0) > _MIN_EIGENVALUE * radius))
     leading = factors[:, : min(max(_COLUMNS_PER_DIRECTION * n_strong, _MIN_COLUMNS), n_columns)]

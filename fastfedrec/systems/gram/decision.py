@@ -37,7 +37,7 @@ RIDGES = (0.25, 1.0, 4.0, 16.0)
 _PERSONAL_WEIGHTS = (1.0, 2.5)
 _SPLIT = 0.5  # a: training noise has 1.5 times the variance of the release, test noise 3 times
 _NOISE = "gram.noise_splitting"  # a public stream of E
-_ROWS = 1024  # rows of the matrix whose draws are in memory at the same time
+_ROWS = 1024  # rows of the matrix with draws in memory at the same time
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Decision:
     scores : mapping of Candidate to float
         Score of each candidate.
     gain : float
-        Score of the best personal candidate less that of popularity.  DPGram: difference of nDCG@10 among 100.
+        Score of the best personal candidate less the score of popularity.  DPGram: difference of nDCG@10 among 100.
         ShuffledSketchGram: as a share of the score of popularity.
     error : float
         Standard deviation of `gain` by the noise of the release, for given weights and a given score of popularity.
@@ -118,7 +118,7 @@ class PairMatrix:
     popularity: NDArray[np.float64] | None = None
 
     def join(self, factors: np.ndarray, personal_weight: float) -> NDArray[np.float64]:
-        """Return factors of the whole matrix: that of popularity, and the personal ones times the root of a weight."""
+        """Return factors of the whole matrix: popularity, and the personal factors times the root of a weight."""
         scale = math.sqrt(personal_weight)
         if self.popularity is not None:
             shared = self.popularity[:, None]
@@ -129,7 +129,7 @@ class PairMatrix:
         return sums[:, None] / math.sqrt(max(float(sums.sum()), math.ulp(0.0)))
 
     def score(self, factors: np.ndarray, candidate: Candidate, noise: float) -> LinearScores:
-        """Return the scoring of a candidate, fitted to `factors` whose noise has this standard deviation."""
+        """Return the scoring of a candidate for factors with noise of this standard deviation."""
         ridge = candidate.ridge * noise * math.sqrt(len(self.item_squares))
         return linear_scores(self.join(factors, candidate.personal_weight), self.item_squares, ridge)
 

@@ -152,7 +152,7 @@ class DPGram(MeasuredModel):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return the rounds of the mean, pairs, columns and measurements, whose total cost is the budget."""
+        """Return the rounds of the mean, pairs, columns and measurements, with the budget as total cost."""
         n_items, n_users = data.n_items, self._public_users(data)
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = n_users * mu / math.sqrt(n_items)

@@ -47,7 +47,7 @@ class GramState:
 
 
 class GramSum(NoisySum):
-    """A round whose state has a public mean."""
+    """A round with a public mean in its state."""
 
     _unit = UNIT
 

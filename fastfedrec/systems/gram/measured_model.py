@@ -79,7 +79,7 @@ class MeasuredModel(CentralModel, GramModel):
         (first, *_), plans = phases[0], self._alternatives(phases)
         values = self._means(fit, data, phases[0])
         mean = NoisyMean(values, first.width / self._public_users(data), first.width**-2)
-        # Each choice of a plan depends on releases only, and the ledger covers all plans.
+        # The choice of a plan depends on releases only, and all plans cost the same.
         name, self.item_means_ = choose_first_plan(plans, mean), values
         self._release_popularity()
         self._note_features(features, are_used=name != "mean")

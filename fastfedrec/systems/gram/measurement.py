@@ -212,7 +212,7 @@ class Form(Protocol):
 def measurement_state(
     planned: MeasurementState, factors: np.ndarray, form: Form, mean: NoisyMean, noise: float
 ) -> MeasurementState:
-    """Return the state of a measurement of these factors, whose noise has this standard deviation."""
+    """Return the state of a measurement of factors with noise of this standard deviation."""
     strongest = np.zeros_like(planned.factors)
     rank = min(strongest.shape[1], factors.shape[1])
     strongest[:, :rank] = factors[:, :rank]

@@ -61,7 +61,7 @@ class PairForm(NamedTuple):
         used = encoder.any(axis=0)
         if not used.any():
             return 1.0
-        # The sum of zz' / |z|^2 over centred rows z with |z|^2 = 1 - |mean|^2, whose diagonal is as in `item_diagonal`.
+        # The sum of zz' / |z|^2 over centred rows z with |z|^2 = 1 - |mean|^2 has this diagonal, as in `item_diagonal`.
         square = 1 - min(float(self.mean @ self.mean), _MAX_MEAN_SQUARE)
         diagonal = np.maximum(popularity_shares(self.mean) - np.square(self.mean), 0.0) * (n_users / square)
         scale = strength_of(sums[:, used], encoder[:, used], diagonal, n_users)

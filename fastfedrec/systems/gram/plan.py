@@ -46,7 +46,7 @@ class _Kind(NamedTuple):
 def planned_rounds(
     mu: float, n_items: int, n_users: int, key: Key, mean_share: float, candidates: Sequence[Candidate]
 ) -> list[Phase]:
-    """Return the rounds of the mean, pairs, columns and measurements, whose total cost is mu-Gaussian privacy.
+    """Return the rounds of the mean, pairs, columns and measurements, with a total cost of mu-Gaussian privacy.
 
     One item has the mean alone.  With more users than sums of columns can hold exactly, there are no columns.
     """
@@ -96,8 +96,8 @@ def alternatives(
 ) -> dict[str, list[Phase]]:
     """Return a plan and the alternative plans with a second mean, named by their rounds in order.
 
-    All cost the same for zero_out, and state the same cost for a replaced user.  The classes are those of a second mean
-    before the pairs, and of a mean that replaces the rounds after the first measurement.
+    All cost the same for zero_out, and state the same cost for a replaced user.  The class `more_mean` is a second
+    mean before the pairs, and `mean_instead` replaces the rounds after the first measurement.
     """
     if len(phases) == 1:
         return {"mean": phases}

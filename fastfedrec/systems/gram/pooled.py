@@ -19,7 +19,7 @@ from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
 __all__ = ["PooledPairs"]
 
 _N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
-_MIN_PRECISION = 1e-6  # smallest precision of columns about a direction, over that of pairs; below it only pairs count
+_MIN_PRECISION = 1e-6  # smallest precision of columns about a direction, over the precision of pairs
 _MIN_GAP = 1e-7  # relative gap between consecutive eigenvalues
 _ROWS = 1024  # rows of a block, so that no second array of the matrix's size is held
 

@@ -9,7 +9,7 @@ from fastfedrec.core.threads import one_blas_thread
 
 __all__ = ["LinearScores", "inverse_factors", "linear_scores", "popularity_shares"]
 
-_MIN_SHARE = 0.01  # smallest share of an item, over that of the most popular item
+_MIN_SHARE = 0.01  # smallest share of an item, over the share of the most popular item
 _MIN_UNSHARED = 0.1  # smallest part of an item's square that no factor explains, since noise may make it negative
 
 

@@ -23,7 +23,7 @@ RANK = 320  # largest rank of the factors; further directions change a hit ratio
 _N_PASSES = 3  # number of passes, each with the diagonal of the previous estimate
 _WIDTH = 0.05  # width of the kernel that smooths the spectrum, in radii of the spectrum of pure noise
 _STEP = 128  # number of points that are smoothed at the same time
-_MAX_FULL = 2048  # largest number of items for which all eigenvectors cost no more than the leading ones
+_MAX_FULL = 2048  # largest number of items for which all eigenvectors cost at most as much as the leading ones
 
 
 def shrink_eigenvalues(values: np.ndarray, counts: np.ndarray, noise: float) -> NDArray[np.float64]:
@@ -56,7 +56,7 @@ def shrink_eigenvalues(values: np.ndarray, counts: np.ndarray, noise: float) -> 
 
     Examples
     --------
-    One eigenvalue of 3 beside the spectrum of noise alone, whose radius is 2:
+    One eigenvalue of 3, and the spectrum of noise alone with a radius of 2:
 
     >>> import numpy as np
     >>> from fastfedrec.systems.gram.shrinkage import shrink_eigenvalues
@@ -78,9 +78,9 @@ def shrink_eigenvalues(values: np.ndarray, counts: np.ndarray, noise: float) -> 
 def denoise_pairs(matrix: np.ndarray, noise: float, *, rank: int = RANK, n_threads: int = 0) -> NDArray[np.float64]:
     """Estimate a symmetric matrix from noisy entries off the diagonal, without a diagonal.
 
-    Three times, the eigenvalues are shrunk (`shrink_eigenvalues`), and the diagonal is set to that of the result.  With
-    more than 2,048 rows, only the largest `rank` eigenvalues and their vectors are computed.  The estimator needs only
-    the density of the others, which is computed by quadrature.
+    Three times, the eigenvalues are shrunk (`shrink_eigenvalues`), and the diagonal is replaced by the result's one.
+    With more than 2,048 rows, only the largest `rank` eigenvalues and their vectors are computed.  The estimator needs
+    only the density of the others, which is computed by quadrature.
 
     Parameters
     ----------

@@ -281,7 +281,7 @@ class ShuffledSketchGram(GramModel):
         if len(phases) < 3:
             return [phases]
         *before, (last, _, _) = phases
-        # The alternative round has the same number of reports, and so the same cost; its signs are those of the first.
+        # The alternative round has the same number of reports, and so the same cost, and the signs of the first round.
         settings = last.channel, last.n_items, last.n_reports, self.n_rotations
         about_items = LastSketchRound(*settings, has_pairs=False, honest_fraction=last.honest_fraction)
         plans = [phases, [*before, Phase(about_items, phases[0].state)]]
@@ -371,7 +371,7 @@ class ShuffledSketchGram(GramModel):
 
     def _pairs(self, rounds: list[Phase]) -> PairMatrix:
         """Return the matrix of pairs, from the reports of all rounds about pairs."""
-        # A decoded sum contains both orders of a pair, so it is divided by two, and its noise by the root of two.
+        # A decoded sum adds both orders of a pair, so values are halved, and so is the variance of their noise.
         about_pairs = [(system, state) for system, state, _ in rounds if system.has_pairs]
         unit = sum(_units(system, state) for system, state in about_pairs)
         noise = math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit

@@ -29,7 +29,7 @@ MAX_CELLS = 2**28  # number of cells of all rotations: 2 GiB of sums, and rows s
 # Number of answers that are sorted together, 64 MiB, or half the cells if that is more, since all sums are read.
 _MAX_ANSWERS = 2**24
 _CHUNK_ANSWERS, _MAX_CHUNK_USERS = 2**18, 16  # approximate answers, and largest number of users, of a thread's chunk
-_CELLS = 2**16  # number of cells whose magnitudes are in memory at the same time
+_CELLS = 2**16  # number of cells with magnitudes in memory at the same time
 _BUCKET_BITS = 17  # a bucket of 2^17 cells is 1 MiB of sums
 
 
@@ -168,7 +168,7 @@ class SketchRound(FederatedSystem):
     def collect_reports(self, place: np.ndarray, bit: np.ndarray, round: int, *, sender: str, n_clients: int) -> Update:
         """Sum a stream of single reports from a shuffler of `n_clients` users, without invalid ones.
 
-        The update equals that of `local_round` if every report arrives.
+        If every report arrives, the update equals the one from `local_round`.
         """
         place, bit = np.asarray(place), np.asarray(bit)
         if place.dtype != np.uint32 or bit.dtype != np.uint8 or place.ndim != 1 or place.shape != bit.shape:
@@ -215,7 +215,7 @@ class SketchRound(FederatedSystem):
         }
 
     def inconsistency(self, state: SketchState, update: Update) -> str | None:
-        """Return how an update's fields, each of which has passed its rule, contradict each other, or None."""
+        """Return how an update's fields contradict each other, although each has passed its rule, or None."""
         sums, n_answers = update.arrays["answers"].reshape(-1), int(update.arrays["n_answers"][0])
         parts = range(0, sums.size, _CELLS)  # blocks avoid a second array of gigabytes
         # Answers are +1 or -1, so a cell's sum has the parity of its number of answers and at most this magnitude.

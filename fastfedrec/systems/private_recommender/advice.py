@@ -247,7 +247,7 @@ def _share(value: float | None, sign: str = "") -> str:
 
 
 def _leads(offer: Offer, sure: Offer) -> bool:
-    """Return whether the figure is clearly above that of a popularity with at most the same number of users."""
+    """Return whether the figure is clearly above a popularity with at most the same number of users."""
     if offer.expected is None or offer.margin is None or sure.expected is None:
         return False
     return offer.expected - sure.expected > offer.margin

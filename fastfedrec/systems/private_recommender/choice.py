@@ -187,7 +187,7 @@ def _setting_of(
     chosen = calibrated(recipe, epsilon, delta, n_users, n_items)
     if chosen is None:
         return f"no setting costs as little as epsilon {epsilon:g}"
-    # Other systems have bounds for simulations; a self-deciding system or popularity may run in a deployment.
+    # Self-deciding systems and popularity have no such bound here, since theirs are for simulations, not deployments.
     if recipe.system not in (*SELF_DECIDING, POPULARITY) and not recipe.is_small(n_users, n_items, chosen[1]):
         return "a fit takes too long with so many users and items"
     return chosen

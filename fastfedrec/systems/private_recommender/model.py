@@ -326,7 +326,7 @@ class PrivateRecommender(FeaturedModel):
         Raises
         ------
         ValueError
-            The items differ from those of the fit, there is no user, or a value is below 0.
+            The items differ from the items of the fit, there is no user, or a value is below 0.
         """
         model = copy.copy(self)
         model._hold(self._fitted().with_users(interactions))
@@ -355,9 +355,9 @@ class PrivateRecommender(FeaturedModel):
         model = cls(**saved.parameters(cls._parameter_names()))
         model.reason_, model.n_users_ = saved.text("reason"), saved.integer("n_users", low=1, high=_MAX_USERS)
         inner = saved.part("chosen")
+        # The file is untrusted, so only systems that the rule may choose are loaded.
         if inner.class_name not in _CHOSEN:
             raise saved.error("chosen", f"class must be one of {sorted(_CHOSEN)}, got {inner.class_name[:60]!r}")
-        # The file is untrusted, so only systems that the rule may choose are loaded.
         chosen = system_class(inner.class_name)._from_saved(inner)
         model.ledger_, model.chosen_ = chosen.ledger_, _setting(chosen)
         model._hold(chosen)

@@ -22,12 +22,12 @@ from fastfedrec.systems.registry import make_system, system_class
 __all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "max_users_of", "plan_run"]
 
 POPULARITY = "DPPopularity"
-# Mechanisms whose releases are sums over single items.
+# Mechanisms that release sums over single items.
 _COUNTS = {
     "discrete Laplace on item counts", "binary response on interaction bits",
     "Gaussian noise on item shares", "largest response on sketched items",
 }  # fmt: skip
-_NO_KEY = Key.from_seed(0)  # a key for plans, of which only sizes are used
+_NO_KEY = Key.from_seed(0)  # a key for plans; only the sizes of a plan are used
 _MIN_USED = 0.985  # smallest share of the target epsilon at which the search stops
 _MAX_STEPS = 24  # largest number of steps of the search
 _REPORT_EPSILON = 2.5  # epsilon of one report of FMFLDP, in nats

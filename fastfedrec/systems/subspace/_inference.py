@@ -33,14 +33,14 @@ _DIAGONAL_STEPS = 8  # number of fits, each with the diagonal of the previous on
 # Number of columns of an encoder: this many times the number of directions above the noise, plus a constant.
 _COLUMNS_PER_DIRECTION, _MIN_COLUMNS = 4, 8
 _MIN_RESIDUAL = 0.1  # smallest value of 1 - |mean|^2, which is near 0 only with much noise
-_MIN_SIGNAL = 0.01  # smallest squared norm of the signal of a column, over that of its noise
+_MIN_SIGNAL = 0.01  # smallest squared norm of the signal of a column, over the squared norm of its noise
 _MIN_WEIGHT = 1e-9  # smallest weight over the largest one, for directions that no encoder measured
 _MIN_SQUARE = 1e-9  # smallest squared singular value; noise alone has at least 1, and a missing direction has less
 # Smallest scale of a prior in standard deviations, since an uninformative prior uses columns of the next encoder.
 _MIN_BELIEF = 3.0
 _ROOT_MEAN_SQUARE = 16.0  # root mean square of an encoder's entries
 _MAX_LENGTH = 2.0**12  # largest norm of an encoder's columns, so that entries are far below the bound of devices
-_ROWS = 4096  # rows of a block, whose products are computed in double precision
+_ROWS = 4096  # rows of a block; products of a block are in double precision
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Projections:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of an entry of A's noise whose largest singular value is that of the last round's."""
+        """Standard deviation of noise on A with the same largest singular value as the last round's noise."""
         last = self.releases[-1]
         return 1 / (last.strength * _max_norm(last.encoder))
 

@@ -41,7 +41,7 @@ def planned_rounds(
     mean_share: float,
     candidates: Sequence[Candidate],
 ) -> list[Phase]:
-    """Return the rounds of the mean, projections and measurements, whose total cost is mu-Gaussian privacy.
+    """Return the rounds of the mean, projections and measurements, with a total cost of mu-Gaussian privacy.
 
     One measurement precedes the last round of projections, which has most of the budget, and one follows it.  For one
     item there is the mean alone.

@@ -99,7 +99,7 @@ def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
     n_columns=st.integers(1, N_COLUMNS),
 )
 def test_there_are_twice_as_many_columns_as_strong_eigenvalues(n_strong, n_weak, noise, n_columns):
-    """There are at least ten columns, but at most those of the encoder and the factors."""
+    """There are at least ten columns, but at most as many as the encoder and the factors have."""
     edge = columns._MIN_EIGENVALUE * 2 * noise * np.sqrt(60)
     strengths = np.concatenate([np.linspace(9, 1.1, n_strong), np.linspace(0.9, 0.3, n_weak)]) * edge
     encoder = next_encoder(factors_of(60, strengths), n_columns, noise)

@@ -249,7 +249,7 @@ def test_there_are_no_columns_for_more_users_than_their_sums_can_hold(monkeypatc
 @pytest.mark.parametrize("mean_share", [0.07, 0.5])
 @pytest.mark.parametrize("epsilon", [0.0023, 0.00235, 1.0])
 def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon, mean_share):
-    """Noise with a layer more than that of the whole budget has a larger distance from normal, though it is wider."""
+    """Wider noise may have one more layer than noise of the whole budget, and a larger distance from normal."""
     data = generated(30, 60)
     phases = DPGram(epsilon, mean_share=mean_share)._plan(data, Key.from_seed(1))
     columns, first_hits, hits = 60 * 40, 1 + plan._N_FIRST_CANDIDATES, 1 + len(candidates_with("auto"))

@@ -68,7 +68,7 @@ def test_strong_signals_add_no_eigenvalue_below_0_in_a_large_matrix(monkeypatch)
     expected, _ = denoise_signed(matrix, 1.0, rank=100)
     monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
     values, _ = denoise_signed(matrix, 1.0, rank=100)
-    # The clean matrix has no eigenvalue below 0, so those of the estimate are noise, within a part of its radius.
+    # The clean matrix has no eigenvalue below 0, so negative ones are noise, within a part of its radius.
     radius = 2 * np.sqrt(n)
     assert -0.5 * radius < expected.min() < 0
     assert -0.5 * radius < values.min() < 0

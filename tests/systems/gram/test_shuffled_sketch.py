@@ -364,7 +364,7 @@ def attack(epsilon_0, n_users, n_reports):
     system = SketchRound(channel, 7, n_reports, 4, True)
     crowd = 1 + round(
         (n_users - 1) * channel.clones / 2**64
-    )  # the expected number of users whose reports are clones, plus the user
+    )  # the expected number of users with clones as reports, plus the user
     state, cells = system.initial_state(KEY), [(r, j, k) for r in range(4) for j in range(8) for k in range(8)]
     values = np.array([naive.value(row, state.signs, cell) for cell in cells])
     below = np.array([(np.abs(values) < abs(v)).mean() for v in values])

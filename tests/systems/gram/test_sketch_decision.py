@@ -177,7 +177,7 @@ def test_all_rounds_cost_no_more_than_the_budget(factor, monkeypatch):
 
 @pytest.mark.parametrize("with_features", [False, True])
 def test_decision_and_scores_follow_from_the_reports_and_not_from_the_data(with_features, monkeypatch):
-    """With the reports of other users, the model is that of the other users."""
+    """With the reports of other users, the model equals a fit on their data."""
     (mine, _, groups), (other_data, *_) = grouped(3_000, 40, 1), grouped(3_000, 40, 2)
     features = {"item_features": {"group": groups}} if with_features else {}
     answer = SketchRound.local_round
@@ -205,7 +205,7 @@ def test_reports_about_items_alone_estimate_popularity(monkeypatch):
     ids, _ = model.recommend(data.user_ids[:9], n=60, filter_seen=False)
     assert (ids == ids[0]).all()
     shares = data.to_scipy() / np.sqrt(data.interactions_per_user())[:, None]
-    # Rows are weighted by the largest entries for their lengths, over those of long rows.
+    # Rows are weighted by the largest entries for their lengths, over the largest entries of long rows.
     lengths = data.interactions_per_user()
     weigh = {n: naive.mean_largest(n, N_CANDIDATES, 1) / math.sqrt(n) for n in set(lengths.tolist())}
     weights = np.array([weigh[n] for n in lengths.tolist()]) / mean_largest(N_CANDIDATES, has_pairs=False)
