@@ -1,4 +1,4 @@
-"""What every system with a guarantee must hold: nobody's data, or lack of them, make a fit fail, warn or tell."""
+"""Tests of every system with a guarantee: no user's data and no lack of data make a fit fail, warn or leak."""
 
 import logging
 import re
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from support.claims_case import KEY, N_ITEMS, NETWORK, ratings, told
+from support.claims_case import KEY, N_ITEMS, NETWORK, ledger_text, ratings
 from support.decision_case import prefer
 from support.hostile_files import unpack
 from support.models import held
@@ -44,8 +44,8 @@ from fastfedrec.rounds.local import LocalEngine
 
 CENTRAL = {"clip_norm": 0.5, "noise_multiplier": 2.0, "n_rounds": 2, "n_factors": 2}
 
-# Where it holds without any user, and where the number of users is public, so that there must be one.
-OF_NOBODY = {
+# FOR_NO_USERS: the guarantee holds without users. FOR_USERS: the number of users is public and at least 1.
+FOR_NO_USERS = {
     "DPPopularity": lambda: DPPopularity(),
     "DPPopularity local": lambda: DPPopularity(trust="local"),
     "DPLCF": lambda: DPLCF(),
@@ -72,7 +72,7 @@ OF_NOBODY = {
     ),
     "PrivatePrototypes refine": lambda: PrivatePrototypes(n_factors=2, grouping="one", refine=True),
 }
-OF_SOMEBODY = {
+FOR_USERS = {
     "LaplaceRRSVD hidden": lambda: LaplaceRRSVD(hide_items=True, n_reports=5),
     "LaplaceRRSVD": lambda: LaplaceRRSVD(max_ratings=5),
     "LaplaceRRSVD serial": lambda: LaplaceRRSVD("serial", max_ratings=5),
@@ -91,12 +91,12 @@ OF_SOMEBODY = {
     ),
     "FedRecPlusPlus": lambda: FedRecPlusPlus(divisor=5.0, min_clients_per_denoiser=1, **CENTRAL),
 }
-PRIVATE = OF_NOBODY | OF_SOMEBODY
-# Of those with a guarantee; what the last two take for so few users is DPPopularity.
+PRIVATE = FOR_NO_USERS | FOR_USERS
+# Systems without rounds; for few users the last two select DPPopularity.
 WITHOUT_ROUNDS = (
     "DPPopularity", "DPPopularity local", "DPLCF", "PrivateRecommender shuffle", "PrivateRecommender local",
 )  # fmt: skip
-# They hide the value of a rating, and not who has rated what, which the ledger counts.
+# These systems hide the value of a rating, but not its user and item, as the ledger states.
 OF_VALUES = {
     "GlobalMean": lambda: GlobalMean(1.0),
     "ItemMean": lambda: ItemMean(1.0),
@@ -106,9 +106,9 @@ NOTHING_CLAIMED = re.compile(r"None|The model depends on no interaction")
 
 
 def with_guarantee():
-    """Models whose docstring claims one."""
-    for place in names.SYSTEMS.values():
-        kind = getattr(fastfedrec, place.rpartition(".")[2])
+    """Yield the names of models with a guarantee in their docstring."""
+    for path in names.SYSTEMS.values():
+        kind = getattr(fastfedrec, path.rpartition(".")[2])
         said = re.search(r"\*\*Guarantee(\.\*\*|\*\* \()\s*(.*)", kind.__doc__)
         assert said, f"the docstring of {kind.__name__} needs a **Guarantee.**, also where it is None"
         if said[1].endswith("(") or not NOTHING_CLAIMED.match(said[2]) or "by default" in said[2]:
@@ -123,7 +123,7 @@ def of(dense, dtype=np.float64):
     return Interactions.from_scipy(scipy.sparse.csr_array(np.asarray(dense, dtype=dtype)))
 
 
-def nobody_has_anything(n_users):
+def empty_rows(n_users):
     return of(np.zeros((n_users, N_ITEMS)))
 
 
@@ -144,7 +144,7 @@ def fit(name, data, **options):
 
 
 def test_every_model_with_a_guarantee_is_listed():
-    assert unlisted(PRIVATE) == set(), "each has a line in OF_NOBODY or in OF_SOMEBODY"
+    assert unlisted(PRIVATE) == set(), "each has a line in FOR_NO_USERS or in FOR_USERS"
     for name in {name.split()[0] for name in PRIVATE}:
         assert unlisted([other for other in PRIVATE if other.split()[0] != name]) == {name}
 
@@ -154,9 +154,9 @@ def test_every_model_with_a_guarantee_is_listed():
 
 @pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize("n_users", [1, 10])
-def test_a_release_does_not_tell_whether_anybody_has_anything(name, n_users, tmp_path):
-    empty, one = (fit(name, data(n_users)) for data in (nobody_has_anything, one_rating))
-    assert told(empty) == told(one)
+def test_a_release_does_not_reveal_whether_any_user_has_interactions(name, n_users, tmp_path):
+    empty, one = (fit(name, data(n_users)) for data in (empty_rows, one_rating))
+    assert ledger_text(empty) == ledger_text(one)
     for model in (empty, one):
         model.save(tmp_path / "m", include_users=False)
         load(tmp_path / "m")
@@ -166,27 +166,27 @@ def test_a_release_does_not_tell_whether_anybody_has_anything(name, n_users, tmp
             assert np.isfinite(getattr(empty, released)).all()
 
 
-@pytest.mark.parametrize("name", OF_NOBODY)
+@pytest.mark.parametrize("name", FOR_NO_USERS)
 def test_a_release_does_not_need_a_user(name):
-    model = fit(name, nobody_has_anything(0))
+    model = fit(name, empty_rows(0))
     assert model.ledger_.events
     for released in ("item_factors_", "item_counts_", "item_means_"):
         if hasattr(model, released):
             assert np.isfinite(getattr(model, released)).all()
 
 
-def test_counts_of_nobody_are_noise_around_zero():
-    counts = fit("DPPopularity", nobody_has_anything(0)).item_counts_
+def test_counts_without_users_are_noise_around_zero():
+    counts = fit("DPPopularity", empty_rows(0)).item_counts_
     assert counts.any()
     assert abs(counts).max() < 10 * 60  # a scale of 10, twelve draws
-    means = fit("DPGram", nobody_has_anything(0)).item_means_
+    means = fit("DPGram", empty_rows(0)).item_means_
     assert means.any()
 
 
-@pytest.mark.parametrize("name", OF_SOMEBODY)
-def test_where_the_number_of_users_is_public_nobody_is_refused_by_name(name):
+@pytest.mark.parametrize("name", FOR_USERS)
+def test_systems_with_a_public_number_of_users_refuse_0_users_by_name(name):
     with pytest.raises(ValueError, match="interactions must have at least one user, got"):
-        fit(name, nobody_has_anything(0))
+        fit(name, empty_rows(0))
 
 
 @pytest.mark.parametrize("name", [n for n in PRIVATE if n not in WITHOUT_ROUNDS])
@@ -203,29 +203,29 @@ def test_an_empty_shard_is_a_shard(name):
 def test_an_entity_without_rows_sends_noise_like_any_other(name):
     sizes = {"a": 10_000, "b": 10_000}
     both = fit(name, one_rating(2), entities=["a", "b"], public_sizes=sizes)
-    alone = fit(name, one_rating(1), entities=["a"], public_sizes=sizes)
-    assert told(both) == told(alone)
-    assert both.communication_ == alone.communication_
-    assert alone.entity_ids_.tolist() == ["a", "b"]
-    assert alone.n_prototypes_.tolist() == both.n_prototypes_.tolist()
-    assert "entities was taken from the data" not in alone.ledger_.summary()
+    of_one = fit(name, one_rating(1), entities=["a"], public_sizes=sizes)
+    assert ledger_text(both) == ledger_text(of_one)
+    assert both.communication_ == of_one.communication_
+    assert of_one.entity_ids_.tolist() == ["a", "b"]
+    assert of_one.n_prototypes_.tolist() == both.n_prototypes_.tolist()
+    assert "entities was taken from the data" not in of_one.ledger_.summary()
     unlisted = fit(name, one_rating(2), entities=["a", "b"])
     assert "the list of entities was taken from the data: not covered" in unlisted.ledger_.summary()
 
 
 @pytest.mark.parametrize("name", PRIVATE | OF_VALUES)
-def test_whether_all_ratings_are_1_is_not_told(name):
+def test_whether_all_ratings_are_1_is_not_revealed(name):
     """Ratings that are all 1 are stored like none: one user's rating of 2 must not decide whether there is a model."""
     ones = (ratings() > 0).astype(float)
     another = ones.copy()
     another[3, np.flatnonzero(ones[3])[0]] = 2
     there = [fit(name, of(dense)) for dense in (ones, another)]
     assert there[0].interactions_.values is None
-    assert told(there[0]) == told(there[1])
+    assert ledger_text(there[0]) == ledger_text(there[1])
     for model in there if there[0].serves_others else ():
-        alone, nothing = of(ones[3:4]), of(np.zeros((1, N_ITEMS)))
+        of_one, nothing = of(ones[3:4]), of(np.zeros((1, N_ITEMS)))
         both = model.with_users(of(np.vstack([ones[3:4], 0 * ones[:1]])))
-        for row, person in enumerate((alone, nothing)):  # and whether one is served does not depend on who else is
+        for row, person in enumerate((of_one, nothing)):  # and whether one is served does not depend on who else is
             ids, scores = model.with_users(person).recommend([0], 3)
             assert ids.tolist() == both.recommend([row], 3)[0].tolist()
             assert np.isfinite(scores).all()
@@ -233,7 +233,7 @@ def test_whether_all_ratings_are_1_is_not_told(name):
 
 @pytest.mark.parametrize("name", OF_VALUES)
 def test_a_private_mean_of_no_ratings_is_a_number(name):
-    model = fit(name, nobody_has_anything(3))
+    model = fit(name, empty_rows(3))
     assert np.isfinite(model.score([0, 2], [1, 5])).all()
     assert model.predict([0], [1]) == 1.0  # the least of the grid
 
@@ -249,10 +249,10 @@ def test_whether_a_node_takes_part_does_not_depend_on_its_rows(name):
         assert deployment.prepare(of(dense)).n_users == 1
 
 
-def test_where_nothing_is_promised_no_data_are_refused():
+def test_systems_without_a_guarantee_refuse_no_data():
     for model in (fastfedrec.EASE(), fastfedrec.Popularity(), FMFLDP(epsilon=None), PrivatePrototypes(epsilon=None)):
         with pytest.raises(ValueError, match="interactions must not be empty"):
-            model.fit(nobody_has_anything(3), key=KEY)
+            model.fit(empty_rows(3), key=KEY)
 
 
 # ---- what one user has ----------------------------------------------------------------------------------------------
@@ -287,11 +287,11 @@ def test_no_value_of_one_user_makes_a_private_fit_fail_or_warn(name, value, monk
     else:
         dense[0, :3] = value
     model = fit(name, of(dense))
-    assert told(model) == told(fit(name, of(ratings())))
+    assert ledger_text(model) == ledger_text(fit(name, of(ratings())))
     assert np.isfinite(model.recommend(range(40), n=3, filter_seen=False)[1]).all()
 
 
-#: Lines of the log about what was released: a gate's mean, and epochs that held-out reports stop.
+#: Lines of the log about released values: a gate's mean, and epochs that held-out reports stop.
 RELEASED = re.compile("by the released mean|^fit_factors: epoch")
 #: Rows of the first user, of an item and its value each, in place of a single one.
 ROWS = {
@@ -305,16 +305,20 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_private_fit_of_a_frame_reports_nothing_that_one_users_rows_decide(name, caplog, capfd):
-    """Warnings are errors in `fit`; logs and output are those of a frame in which the user has one row."""
-    rest = scipy.sparse.coo_array(ratings()[1:])
-    others = list(zip((rest.row + 1).tolist(), rest.col.tolist(), rest.data.tolist(), strict=True))
+def test_reports_of_a_private_fit_of_a_frame_do_not_depend_on_one_users_rows(name, caplog, capfd):
+    """Warnings are errors in `fit`; logs and output equal those of a frame with one row of the user."""
+    rows = scipy.sparse.coo_array(ratings()[1:])
+    shared = list(zip((rows.row + 1).tolist(), rows.col.tolist(), rows.data.tolist(), strict=True))
 
     def reported(of_first):
         caplog.clear()
         with caplog.at_level(logging.DEBUG, logger="fastfedrec"):
-            model = fit(name, pd.DataFrame([(0, *row) for row in of_first] + others, columns=["user", "item", "value"]))
-        return told(model), [message for message in caplog.messages if not RELEASED.search(message)], capfd.readouterr()
+            model = fit(name, pd.DataFrame([(0, *row) for row in of_first] + shared, columns=["user", "item", "value"]))
+        return (
+            ledger_text(model),
+            [message for message in caplog.messages if not RELEASED.search(message)],
+            capfd.readouterr(),
+        )
 
     expected = reported([(0, 4.0)])
     for of_first in ROWS.values():
@@ -329,8 +333,8 @@ def test_a_fit_without_a_guarantee_warns_of_repeated_pairs():
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_one_dislike_is_a_rating_or_no_interaction_and_what_is_refused_has_cost_nothing(name):
-    """Counts are at least 0: the door refuses others before anything is drawn, and `positive` shuts that door."""
+def test_one_dislike_is_a_rating_or_no_interaction_and_refusals_have_no_cost(name):
+    """Counts are at least 0: negative ones are refused before any draw, and `positive` removes them."""
     dense = ratings()
     dense[0, 0] = -1
     data, ledger = of(dense), Ledger()
@@ -338,14 +342,14 @@ def test_one_dislike_is_a_rating_or_no_interaction_and_what_is_refused_has_cost_
     if isinstance(
         model, LaplaceRRSVD | FedGNN | FedRec | PrivatePrototypes
     ):  # of ratings: moved to the nearest on the scale
-        assert told(fit(name, data)) == told(fit(name, of(ratings())))
+        assert ledger_text(fit(name, data)) == ledger_text(fit(name, of(ratings())))
         return
     key = Key.from_entropy()
     with pytest.raises(ValueError, match=f"{type(model).__name__} is for implicit feedback"):
         model.fit(data, key=key, ledger=ledger)
     assert not ledger.events
     key.claim("it is not used up")
-    assert told(fit(name, data.positive())) == told(fit(name, of(ratings())))
+    assert ledger_text(fit(name, data.positive())) == ledger_text(fit(name, of(ratings())))
 
 
 def file_form(model, path):
@@ -356,7 +360,7 @@ def file_form(model, path):
 
 
 def rated_by(users, value):
-    """Ones of everybody, but that the last user has given one item another value."""
+    """Return values of 1 for all users, except `value` for one item of the last user."""
     rows, items = np.nonzero(ratings())
     values = np.where(np.arange(len(rows)) == len(rows) - 1, value, 1.0)
     return Interactions.from_arrays(
@@ -365,17 +369,15 @@ def rated_by(users, value):
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_file_without_users_has_one_form_whatever_the_users_ids_and_values_are(name, tmp_path):
+def test_a_file_without_users_has_one_form_for_any_ids_and_values(name, tmp_path):
     users = [f"user {u:02}" for u in range(40)]
-    usual, *others = (
+    usual, *other_forms = (
         file_form(fit(name, rated_by([*users[:-1], last], value)), tmp_path / "m")
         for last, value in [(users[-1], 1.0), (users[-1], 2.7), ("zoe of a very long name", 1.0), ("zoe", 4.0)]
     )
-    if (
-        "DPGram" in name or "Sketch" in name or "Subspace" in name
-    ):  # how many of the factors stand above the noise is released
-        usual, *others = ((list(form[1]), form[0]["header"]) for form in (usual, *others))
-    assert all(form == usual for form in others)
+    if "DPGram" in name or "Sketch" in name or "Subspace" in name:  # the number of factors above the noise is released
+        usual, *other_forms = ((list(form[1]), form[0]["header"]) for form in (usual, *other_forms))
+    assert all(form == usual for form in other_forms)
     numbered = file_form(fit(name, rated_by(range(40), 2.7)), tmp_path / "m")  # other ids, and so other draws
     assert "data.values" not in numbered[1]
     assert numbered[1]["data.user_ids"] == ("<i8", (0,))
@@ -391,10 +393,10 @@ def test_a_file_for_others_has_no_columns_of_features(is_for_others, tmp_path):
     assert ("age" in str(document)) == (not is_for_others)  # nor are there their names
 
 
-def test_what_is_hidden_is_in_no_warning_and_in_no_note():
+def test_hidden_values_are_in_no_warning_and_in_no_note():
     dense = ratings()
     dense[0, 0] = 2.5  # on no grid
     for name in ("LaplaceRRSVD hidden", "LaplaceRRSVD", "LaplaceRRSVD serial"):
-        assert told(fit(name, of(dense))) == told(fit(name, of(ratings())))
+        assert ledger_text(fit(name, of(dense))) == ledger_text(fit(name, of(ratings())))
     with pytest.warns(UserWarning, match=r"1 of \d+ ratings are not on the grid"):
-        LaplaceRRSVD("published").fit(of(dense), key=KEY)  # promises nothing
+        LaplaceRRSVD("published").fit(of(dense), key=KEY)  # has no guarantee

@@ -14,37 +14,39 @@ from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT, check_summands
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "accounting" / "exact-sums.md"
-IDS = [each.where for each in SUMS]
+IDS = [case.where for case in SUMS]
 
 
 @given(st.integers(1, 2**70), st.sampled_from([DOUBLE_LIMIT, INT64_LIMIT]), st.integers(0, 2**62))
 def test_the_largest_number_of_summands(bound, limit, noise):
-    most = max_summands(bound, limit, noise)
-    assert most == 0 or most * bound + noise < limit
-    assert (most + 1) * bound + noise >= limit
+    maximum = max_summands(bound, limit, noise)
+    assert maximum == 0 or maximum * bound + noise < limit
+    assert (maximum + 1) * bound + noise >= limit
 
 
-@pytest.mark.parametrize("each", SUMS, ids=IDS)
-def test_sums_at_the_bound_stay_below_the_limit(each):
-    assert each.most * each.bound + each.noise < each.limit
-    if each.is_tight:
-        assert (each.most + 1) * each.bound + each.noise >= each.limit
+@pytest.mark.parametrize("case", SUMS, ids=IDS)
+def test_sums_at_the_bound_stay_below_the_limit(case):
+    assert case.max_summands * case.bound + case.noise < case.limit
+    if case.is_tight:
+        assert (case.max_summands + 1) * case.bound + case.noise >= case.limit
 
 
-@pytest.mark.parametrize("each", SUMS, ids=IDS)
+@pytest.mark.parametrize("case", SUMS, ids=IDS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_bound_is_accepted_and_one_more_is_refused_unread(each):
-    if each.is_refused:
-        with pytest.raises(ValueError, match=rf"must keep sums exact, which holds for at most {each.most} summands"):
-            each.call(each.most + 1)
+def test_the_bound_is_accepted_and_one_more_is_refused_unread(case):
+    if case.is_refused:
+        with pytest.raises(
+            ValueError, match=rf"must keep sums exact, which holds for at most {case.max_summands} summands"
+        ):
+            case.call(case.max_summands + 1)
     else:
-        each.call(each.most + 1)
+        case.call(case.max_summands + 1)
     with pytest.raises(Touched):
-        each.call(each.most)
+        case.call(case.max_summands)
 
 
 def test_a_sum_beyond_its_limit_is_not_exact():
-    """Negative control: where the check would let one more in, a user moves a sum by more than its own part."""
+    """Negative control: with one summand more, a user changes a sum by more than the user's part."""
     parts = np.array([2.0**53, 1.0])
     assert np.bincount([0, 0], weights=parts)[0] - np.bincount([0], weights=parts[:1])[0] != 1
 
@@ -55,7 +57,7 @@ def test_a_sum_beyond_its_limit_is_not_exact():
 @pytest.mark.parametrize("kind", ["masked", "zero_filled"])
 @pytest.mark.parametrize("n", [9_223, 9_224])
 def test_sums_of_nanoseconds_are_refused_by_the_range(kind, n):
-    """The program of the review: the noisy sum of one item changed its sign by one user."""
+    """Without the check one user changes the sign of an item's noisy sum."""
     data = Interactions.from_arrays(range(n), ["i0"] * n, [1e15] * n, item_ids=["i0", "i1", "i2"])
     model = PrivatePrototypes(
         1, 1, epsilon=1.0, max_entries=1, value_range=(0.0, 1e15), prototypes=kind, grouping="one"
@@ -70,17 +72,17 @@ def test_a_range_that_no_double_holds_is_refused_without_users():
 
 
 def test_a_recovery_at_its_bound_has_exact_sums():
-    """The largest values that so many users may have: their sum is the sum of Python's integers."""
+    """With the largest values for n users, the sum equals that of Python's integers."""
     n, steps = 1000, 1
     high = float(2 * (DOUBLE_LIMIT // n // 2 - 1))
     rule = Recovery("masked", 1, (0.0, high), steps_per_unit=steps, epsilon=1e9)
     assert rule.max_users >= n
     data = Interactions.from_arrays(range(n), [0] * n, [high] * n, item_ids=[0])
-    found = recover_prototypes(data, np.zeros(n, dtype=int), 1, rule, key=Key.from_seed(1))
+    recovered = recover_prototypes(data, np.zeros(n, dtype=int), 1, rule, key=Key.from_seed(1))
     noise = recover_prototypes(
         data.select_users(range(0)), np.zeros(0, dtype=int), 1, rule, key=Key.from_seed(1)
     )  # of the same stream
-    assert int(found.sums[0, 0]) - int(noise.sums[0, 0]) == n * rule.largest
+    assert int(recovered.sums[0, 0]) - int(noise.sums[0, 0]) == n * rule.largest
     with pytest.raises(ValueError, match="value_range must keep sums exact"):
         rule.check_users(rule.max_users + 1)
 

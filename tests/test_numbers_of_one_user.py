@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.models import MODELS, held
-from support.one_user import KINDS, N_ITEMS, N_USERS, ONE, OTHERS, SEED, Recorder, alone, answers, data_of, without
+from support.one_user import KINDS, N_ITEMS, N_USERS, ONE, OTHERS, SEED, Recorder, answers, data_of, row_of_one, without
 from support.one_user import shards_of as shards_of_engine
 from test_conventions import public_objects
 
@@ -61,7 +61,7 @@ MORE = {
     ),
     "FedGNN ranking": FedGNN(n_rounds=2, n_factors=2, user_steps=1, negatives=1, cohort_size=N_USERS),
 }
-ALL = {f"{type(model).__name__} {place}": model for place, model in enumerate(MODELS)} | MORE
+ALL = {f"{type(model).__name__} {number}": model for number, model in enumerate(MODELS)} | MORE
 #: Settings of `MODELS` without rounds of exact sums or reports, with the reason.
 WITHOUT_PARTS = {
     "no user contributes": {"Random"},
@@ -79,7 +79,7 @@ WITHOUT_PARTS = {
         "UserKNN",
     },
     "no guarantee: neighbours train on each other's gradients": {"DMF"},
-    "counts, tried by `test_counts_of_others`": {"DPPopularity"},
+    "counts, tried by `test_counts_of_other_users`": {"DPPopularity"},
     "counts, tried by `sum_answers` of `FUNCTIONS`": {"DPLCF"},
     "takes the system that it advises, which is tried": {"PrivateRecommender"},
 }
@@ -93,52 +93,52 @@ PLAIN = {
         f"PrivatePrototypes {p}" for p, m in enumerate(MODELS) if getattr(m, "grouping", "") == "kmeans"
     },
 }
-LEFT_OUT = set.union(*WITHOUT_PARTS.values(), *PLAIN.values())
-#: Without a guarantee: they refuse ratings that are all 1.
+EXCLUDED = set.union(*WITHOUT_PARTS.values(), *PLAIN.values())
+#: Systems without a guarantee that refuse ratings that are all 1.
 REFUSES_ONES = {"FedRec 20", "FedRecPlusPlus 21", "ItemMean 24", "SDCF 40", "FedGNN 42"}
-IN_ROUNDS = [name for name in ALL if not {name, name.split()[0]} & LEFT_OUT]
+IN_ROUNDS = [name for name in ALL if not {name, name.split()[0]} & EXCLUDED]
 
 
 def fresh(name):
     return type(ALL[name])(**ALL[name].get_params())
 
 
-def run(name, kind, others):
-    """A fit whose rounds are recorded."""
+def run(name, kind, other_values):
+    """Return the engine of a fit with recorded rounds."""
     engine = Recorder()
     with mock.patch.object(fit_module, "LocalEngine", return_value=engine):
-        fresh(name).fit(data_of(kind, others), key=Key.from_seed(SEED))
+        fresh(name).fit(data_of(kind, other_values), key=Key.from_seed(SEED))
     return engine
 
 
-def shards_of(name, kind, others):
+def shards_of(name, kind, other_values):
     """Return the shards of a model's first round."""
     engine = Recorder(stops=True)
     with mock.patch.object(fit_module, "LocalEngine", return_value=engine):
-        return shards_of_engine(fresh(name), data_of(kind, others), engine)
+        return shards_of_engine(fresh(name), data_of(kind, other_values), engine)
 
 
 # ---- Oracle ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize("other_values", OTHERS)
 @pytest.mark.parametrize("name", IN_ROUNDS)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-def test_values_of_one_user_change_no_part_of_the_others(name, others):
-    engine = run(name, "whole", others)
+def test_values_of_one_user_change_no_part_of_other_users(name, other_values):
+    engine = run(name, "whole", other_values)
     assert engine.runs
     expected = None
     for kind in KINDS:
-        if kind == "one" and others == "only ones" and name in REFUSES_ONES:
+        if kind == "one" and other_values == "only ones" and name in REFUSES_ONES:
             continue
-        shards = shards_of(name, kind, others)
+        shards = shards_of(name, kind, other_values)
         parts = []
         for system, rounds in engine.runs.values():
             if not hasattr(system, "local_round"):
                 continue
             whole = answers(system, rounds[:2], shards)
-            own = answers(system, rounds[:2], {sender: alone(shard) for sender, shard in shards.items()})
-            parts += [without(*each) for each in zip(whole, own, strict=True)]
+            of_user = answers(system, rounds[:2], {sender: row_of_one(shard) for sender, shard in shards.items()})
+            parts += [without(*pair) for pair in zip(whole, of_user, strict=True)]
         expected = expected or parts
         assert parts == expected, kind
 
@@ -148,21 +148,21 @@ def rows(array):
 
 
 def entries(data):
-    """Items and values of the other users, in the type that arithmetic has."""
-    others = np.repeat(data.global_user_ids != ONE, data.interactions_per_user())
+    """Return items and values of the other users, in the type of the arithmetic."""
+    is_other = np.repeat(data.global_user_ids != ONE, data.interactions_per_user())
     return data.interactions_per_user()[data.global_user_ids != ONE].tobytes(), *(
-        column[others].tobytes() for column in (data.indices, data.values_or_ones())
+        column[is_other].tobytes() for column in (data.indices, data.values_or_ones())
     )
 
 
 def parts_of_sums(function):
-    """The others' part of sums, which are arrays or an object's."""
+    """Return a function that computes the other users' part of sums."""
 
-    def left(data):
-        whole, own = function(data), function(alone(data))
-        return [(a - b).tobytes() for a, b in zip(whole, own, strict=True)]
+    def difference(data):
+        whole, of_user = function(data), function(row_of_one(data))
+        return [(a - b).tobytes() for a, b in zip(whole, of_user, strict=True)]
 
-    return left
+    return difference
 
 
 KEY = Key.from_seed(SEED)
@@ -173,8 +173,8 @@ RANGE = (0.0, 5.3)
 def recovered(data):
     limited = limit_contributions(data, 6, value_range=RANGE, key=KEY)
     rule = Recovery("masked", 6, RANGE, epsilon=1.0, steps_per_unit=8)
-    found = recover_prototypes(limited, np.zeros(data.n_users, dtype=int), 1, rule, key=KEY)
-    return found.sums, found.counts
+    recovered = recover_prototypes(limited, np.zeros(data.n_users, dtype=int), 1, rule, key=KEY)
+    return recovered.sums, recovered.counts
 
 
 def stored(data):
@@ -256,29 +256,32 @@ def clipped(data):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize("other_values", OTHERS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_give_the_others_the_same_bits(name, others):
-    found = {kind: FUNCTIONS[name](data_of(kind, others)) for kind in KINDS}
-    assert len({str(each) for each in found.values()}) == 1
+def test_functions_give_other_users_the_same_bits(name, other_values):
+    results = {kind: FUNCTIONS[name](data_of(kind, other_values)) for kind in KINDS}
+    assert len({str(result) for result in results.values()}) == 1
 
 
-@pytest.mark.parametrize("others", OTHERS)
-def test_counts_of_others(others):
-    """Sums and noise of a central release are linear; a local one depends on positive or not alone."""
+@pytest.mark.parametrize("other_values", OTHERS)
+def test_counts_of_other_users(other_values):
+    """Sums and noise of a central release are linear; a local one depends only on the sign of values."""
     key = KEY
     scores = [
-        DPPopularity(1.0).fit(data, key=key).item_counts_ - DPPopularity(1.0).fit(alone(data), key=key).item_counts_
-        for data in (data_of(kind, others) for kind in KINDS)
+        DPPopularity(1.0).fit(data, key=key).item_counts_
+        - DPPopularity(1.0).fit(row_of_one(data), key=key).item_counts_
+        for data in (data_of(kind, other_values) for kind in KINDS)
     ]
-    assert all(np.array_equal(each, scores[0]) for each in scores)
+    assert all(np.array_equal(counts, scores[0]) for counts in scores)
     for positive in (True, False):
         kinds = [kind for kind, value in KINDS.items() if (value > 0) == positive]
-        local = [DPPopularity(4.0, trust="local").fit(data_of(kind, others), key=key).item_counts_ for kind in kinds]
-        assert all(np.array_equal(each, local[0]) for each in local)
+        local = [
+            DPPopularity(4.0, trust="local").fit(data_of(kind, other_values), key=key).item_counts_ for kind in kinds
+        ]
+        assert all(np.array_equal(counts, local[0]) for counts in local)
 
 
-#: They serve only the users that they were fitted on, or read no data.
+#: Systems that serve only the users of the fit, or that read no data.
 SERVE_NO_OTHERS = {
     "DMF", "Random", "GlobalMean", "UserMean", "ItemMean", "RatingItemKNN", "CentralNMF", "IndividualNMF", "NCF",
     "UserKNN",
@@ -288,7 +291,7 @@ SERVED = [name for name in ALL if name.split()[0] not in SERVE_NO_OTHERS]
 
 @pytest.mark.parametrize("name", SERVED)
 @pytest.mark.filterwarnings("ignore")
-def test_a_device_scores_by_its_own_values(name):
+def test_a_device_scores_by_its_users_values(name):
     model = fresh(name).fit(data_of("one", "float32 numbers"), key=Key.from_seed(SEED))
     scores = []
     for kind in KINDS:
@@ -303,32 +306,32 @@ def test_a_device_scores_by_its_own_values(name):
 
 
 def test_every_system_is_listed():
-    of_class = {place.rpartition(".")[2] for place in names.SYSTEMS.values()}
+    of_class = {path.rpartition(".")[2] for path in names.SYSTEMS.values()}
     assert of_class == {name.split()[0] for name in IN_ROUNDS} | set.union(*WITHOUT_PARTS.values())
 
 
 def takes_interactions():
-    for name, found in public_objects():
+    for name, value in public_objects():
         methods = {
-            f"{name}.{method}": getattr(found, method)
-            for method in (vars(found) if inspect.isclass(found) else ())
-            if not method.startswith("_") and callable(getattr(found, method))
+            f"{name}.{method}": getattr(value, method)
+            for method in (vars(value) if inspect.isclass(value) else ())
+            if not method.startswith("_") and callable(getattr(value, method))
         }
-        for place, target in {name: found, **methods}.items():
+        for path, target in {name: value, **methods}.items():
             try:
                 parameters = inspect.signature(target).parameters.values()
             except (TypeError, ValueError):
                 continue
             if any(re.search("Interactions|RowsLike|InteractionLog", str(p.annotation)) for p in parameters):
-                yield place.removeprefix("fastfedrec.")
+                yield path.removeprefix("fastfedrec.")
 
 
 def test_every_public_function_of_users_values_is_listed():
     exempt = tuple(prefix for prefixes in EXEMPT.values() for prefix in prefixes)
-    found = set(takes_interactions())
-    fits = {name for name in found if name.startswith("systems.") and name.endswith(".fit")}
-    assert {name for name in found - fits - set(FUNCTIONS) if not name.startswith(exempt)} == set()
-    assert all(any(name.startswith(prefix) for name in found) for prefix in exempt)  # none is out of date
+    functions = set(takes_interactions())
+    fits = {name for name in functions if name.startswith("systems.") and name.endswith(".fit")}
+    assert {name for name in functions - fits - set(FUNCTIONS) if not name.startswith(exempt)} == set()
+    assert all(any(name.startswith(prefix) for name in functions) for prefix in exempt)  # each exemption is in use
 
 
 # ---- Invariants ------------------------------------------------------------------------------------------------------
@@ -345,15 +348,15 @@ def test_a_threshold_is_compared_in_double(values, threshold):
     assert np.array_equal(exceed(stored.astype(np.float64), threshold), expected)
 
 
-def test_the_comparison_of_before_is_caught():
-    """Negative control: in the type that all values decide, one user's value moves the threshold for the others."""
+def test_a_comparison_in_single_precision_is_detected():
+    """Negative control: one user's value determines the type of all values, and so the threshold for other users."""
 
     def as_before(data):
         positive = data.values_or_ones() > 0.1 if data.values is None else data.values > 0.1
         return entries(data._keep(positive)._replace(values=None))
 
-    found = {str(as_before(data_of(kind, "float32 numbers"))) for kind in KINDS}
-    assert len(found) == 2
+    results = {str(as_before(data_of(kind, "float32 numbers"))) for kind in KINDS}
+    assert len(results) == 2
     bounds = [
         entries(data._replace(values=np.clip(data.values_or_ones(
             np.float32 if data.values is None else data.values.dtype), *RANGE)))
@@ -362,8 +365,8 @@ def test_the_comparison_of_before_is_caught():
     assert bounds[0] != bounds[1]
 
 
-def test_one_value_decides_no_others_positives():
-    """The program of the review: 2,000 users with float32(0.1), and one more with a value of either type."""
+def test_one_value_does_not_change_other_users_positives():
+    """The data have 2,000 users with float32(0.1), and one user with a value of either type."""
     n, value = 2000, float(np.float32(0.1))
 
     def data(last):
@@ -382,15 +385,15 @@ def test_one_value_decides_no_others_positives():
 
 @pytest.mark.parametrize("name", [name for name in ALL if not name.startswith("Random")])
 @pytest.mark.filterwarnings("ignore")
-def test_a_file_for_others_does_not_keep_the_type_of_values(name, tmp_path):
+def test_a_file_without_users_does_not_store_the_type_of_values(name, tmp_path):
     """The files of two data sets of one release are equal byte for byte."""
     model = fresh(name).fit(data_of("one", "float32 numbers"), key=Key.from_seed(SEED))
     files = []
-    for others in OTHERS:
-        # The same release: of another fit even the place of a number in it may differ.
-        data = data_of("one", others)
-        for each in (model, held(model)):
-            each.interactions_ = each._as_fitted(data) if hasattr(each, "_as_fitted") else data
+    for other_values in OTHERS:
+        # Both files have the same release, because another fit may store a number at another offset.
+        data = data_of("one", other_values)
+        for holder in (model, held(model)):
+            holder.interactions_ = holder._as_fitted(data) if hasattr(holder, "_as_fitted") else data
         model.save(tmp_path / "model", include_users=False)
         files.append((tmp_path / "model").read_bytes())
     assert files.count(files[0]) == len(files)

@@ -1,11 +1,11 @@
-"""What is taken to be public: where it came from the data the ledger says so; where it was given no data change it."""
+"""Tests of public values: the ledger states which came from the data, and given ones do not depend on data."""
 
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse
-from support.claims_case import KEY, N_ITEMS, NETWORK, ratings, told
+from support.claims_case import KEY, N_ITEMS, NETWORK, ledger_text, ratings
 
 import fastfedrec
 from fastfedrec import (
@@ -51,14 +51,14 @@ def fitted_on(data):
         (lambda data: Interactions.from_scipy(scipy.sparse.csr_array(data.to_scipy())), None),
     ],
 )
-def test_every_ledger_says_where_the_list_of_items_came_from(make, note, tmp_path):
+def test_every_ledger_states_the_source_of_the_list_of_items(make, note, tmp_path):
     users, items = np.nonzero(ratings())
     data = make(Interactions.from_arrays(users, items, ratings()[users, items]))
     models = list(fitted_on(data))
     assert len(models) > 15
     for model in models:
-        found = [text for text in model.ledger_.notes if text.startswith("the list of items was")]
-        assert [text.split(";")[0] for text in found] == ([note] if note else []), type(model).__name__
+        item_notes = [text for text in model.ledger_.notes if text.startswith("the list of items was")]
+        assert [text.split(";")[0] for text in item_notes] == ([note] if note else []), type(model).__name__
         assert not note or not any(
             "items is public" in text or "items are public" in text for text in model.ledger_.notes
         )
@@ -66,12 +66,12 @@ def test_every_ledger_says_where_the_list_of_items_came_from(make, note, tmp_pat
         assert load(tmp_path / "m").ledger_.notes == model.ledger_.notes
 
 
-def test_item_models_that_users_of_a_failed_fit_paid_for_say_so_too():
+def test_a_ledger_after_a_failed_fit_states_the_source_too():
     users, items = np.nonzero(ratings())
     ledger = fastfedrec.accounting.Ledger()
     with pytest.raises(ValueError, match="n_factors must be at most"):
         DPALS(n_factors=200).fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
-    assert not ledger.notes  # nothing was done
+    assert not ledger.notes  # no work was done
     DPPopularity().fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
     assert any(note.startswith("the list of items was taken from the data") for note in ledger.notes)
 
@@ -96,12 +96,12 @@ def privrec(features, **options):
 
 @pytest.mark.parametrize("options", [{}, {"n_rounds": 0, "popularity_epsilon": 1.0, "noise_multiplier": None}])
 @pytest.mark.parametrize("value", [5, 77, -1])
-def test_one_context_value_of_one_entry_does_not_change_what_is_released(value, options):
+def test_one_context_value_of_one_entry_does_not_change_the_release(value, options):
     changed = HOURS.copy()
     changed[17] = value
     models = [privrec(PUBLIC, **options).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]
     assert models[0].parameters_.shape == models[1].parameters_.shape
-    assert told(models[0]) == told(models[1])
+    assert ledger_text(models[0]) == ledger_text(models[1])
     assert "the values given for the features" in models[0].ledger_.summary()
     assert models[1].features_.n_embeddings == 3 + 6 + N_ITEMS
 
@@ -110,11 +110,11 @@ def test_a_user_of_an_unlisted_city_is_one_without_a_city():
     cities = ["a", "b"] * 20
     models = [privrec(PUBLIC).fit(log_of(HOURS, [city, *cities[1:]]), key=KEY) for city in ("a", "nowhere")]
     assert models[0].parameters_.shape == models[1].parameters_.shape
-    with pytest.raises(KeyError, match="'nowhere' is unknown"):  # where nothing is promised it is a mistake
+    with pytest.raises(KeyError, match="'nowhere' is unknown"):  # a model without a guarantee refuses it
         privrec(PUBLIC, clip_norm=None, noise_multiplier=None).fit(log_of(HOURS, ["nowhere", *cities[1:]]), key=KEY)
 
 
-def test_values_that_were_taken_from_the_data_are_said_not_to_be_covered():
+def test_values_from_the_data_are_noted_as_not_covered():
     changed = HOURS.copy()
     changed[17] = 5
     models = [privrec({"context": ["hour"]}).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive.mechanisms.channels.largest_response import law
+from naive.mechanisms.channels.largest_response import distribution_of_reports
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports, gaussian_mu
 from fastfedrec.accounting import blanket as module
@@ -34,7 +34,7 @@ def blanket_share(epsilon, n_candidates):
 
 @functools.cache
 def chances_of(row, n_candidates, share):
-    return {report: float(p) for report, p in law(row, n_candidates, share).items()}
+    return {report: float(p) for report, p in distribution_of_reports(row, n_candidates, share).items()}
 
 
 @functools.cache

@@ -354,7 +354,7 @@ def uncovered(objects, called, models):
         if isinstance(target, property):
             continue
         short = name.removeprefix("fastfedrec.")
-        wanted = set(numeric_parameters(target)) - numbers_exempt.LEFT_OUT.get(short, set())
+        wanted = set(numeric_parameters(target)) - numbers_exempt.OMITTED.get(short, set())
         given = set().union(*called.get(short, []), ["n_threads", "round"] if short in called else [])
         if inspect.isclass(target) and target.__name__ in models:
             given |= models[target.__name__]

@@ -1,1 +1,1 @@
-"""What several tests share: cases, fixtures and tools; no test itself."""
+"""Cases, fixtures and tools that several tests share."""

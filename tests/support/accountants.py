@@ -1,4 +1,4 @@
-"""Accountants that tests try what all of them promise."""
+"""Accountants for tests of their common contract."""
 
 from fastfedrec.accounting import AdvancedAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
 

@@ -1,4 +1,4 @@
-"""A system that adds up whole numbers, which tests of rounds and engines run."""
+"""A system that adds up integers, which tests of rounds and engines run."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
 
 class Adder(FederatedSystem):
-    """Adds up one integer vector; the contract's smallest instance."""
+    """Sum of one integer vector, the smallest instance of the contract."""
 
     def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):
         return Update(round, sender, shard.n_users, {"sum": shard.interactions_per_item()})

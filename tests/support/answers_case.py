@@ -1,14 +1,14 @@
-"""People of whom one has no item, and one all but one."""
+"""Users of whom one has no item, and one all items but one."""
 
 from fastfedrec import (
     Interactions,
 )
 from support.models import rated
 
-NOBODY = "user 7"  # has no item
+NOBODY = "user 7"  # a user without items
 
 
-FULL = "user 9"  # has all items but one
+FULL = "user 9"  # a user with all items but one
 
 
 def people():

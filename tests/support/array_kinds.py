@@ -1,14 +1,14 @@
-"""Arrays as other libraries hand them over: none of these is NumPy's."""
+"""Arrays of other libraries, none of them NumPy's."""
 
 import numpy as np
 
 
 class Exported:
-    """A tensor of the CPU that knows DLPack alone, as the array API asks for."""
+    """CPU tensor that supports DLPack only, as in the array API."""
 
     def __init__(self, array):
         array = np.ascontiguousarray(array)
-        self.array = array if array.flags.writeable else array.copy()  # NumPy 2.0 exports nothing that is read-only
+        self.array = array if array.flags.writeable else array.copy()  # NumPy 2.0 exports no read-only array
 
     def __dlpack_device__(self):
         return (1, 0)
@@ -21,7 +21,7 @@ class Exported:
 
 
 class Converted:
-    """An object that NumPy can read by `__array__` alone."""
+    """Object that NumPy can read by `__array__` only."""
 
     def __init__(self, array):
         self.array = np.ascontiguousarray(array)
@@ -34,20 +34,20 @@ class Converted:
 
 
 class OnGPU(Exported):
-    """A tensor elsewhere, which says so as CUDA's do."""
+    """Tensor on another device, with CUDA's errors."""
 
     def __dlpack_device__(self):
         return (2, 0)
 
     def __dlpack__(self, **options):
-        raise AssertionError("its memory is not to be asked for")
+        raise AssertionError("its memory must not be accessed")
 
     def __array__(self, dtype=None, copy=None):
-        raise AssertionError("its memory is not to be asked for")
+        raise AssertionError("its memory must not be accessed")
 
 
 class WithGradient(Exported):
-    """A tensor that its library does not let out, as PyTorch's with a gradient."""
+    """Tensor that its library does not export, like PyTorch's with a gradient."""
 
     def __dlpack__(self, **options):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")

@@ -1,4 +1,4 @@
-"""Modules of ``benches/``, which is a package of the checkout and not on the path of the tests."""
+"""Modules of ``benches/``, a package of the checkout outside the tests' path."""
 
 import importlib.util
 import sys
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def load_benches(name):
-    """One of them, by its name."""
+    """Import one of them by its name."""
     if "benches" not in sys.modules:
         spec = importlib.util.spec_from_file_location(
             "benches", ROOT / "benches/__init__.py", submodule_search_locations=[str(ROOT / "benches")]

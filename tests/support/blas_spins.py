@@ -1,4 +1,4 @@
-"""Prints how long threads of BLAS's own worked while each model was fitted and used, in milliseconds."""
+"""Print the milliseconds that BLAS's threads worked while each model was fitted and used."""
 
 import contextlib
 import functools
@@ -13,13 +13,14 @@ from fastfedrec import Key
 from fastfedrec.core.threads import default_threads, one_blas_thread
 from support.models import MODELS, rated
 
-# All but this one: libraries of BLAS start theirs when they are loaded, and OpenMP with the first loop.
+# All threads but this one: libraries of BLAS start theirs when loaded, and OpenMP with the first loop.
 BLAS_THREADS = [task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
-N_ITEMS = 3_500  # times 3 factors is over 10,000 numbers, from where on OpenBLAS's threads share a dot product
+# With 3 factors, these are over 10,000 numbers, from which OpenBLAS's threads share a dot product.
+N_ITEMS = 3_500
 
 
 def worked(run):
-    """What BLAS's threads used of the processors, looking for more work included: they do for 50 ms after each."""
+    """Measure the processor time of BLAS's threads, including 50 ms of waiting for work after each task."""
     before = sum(map(_milliseconds, BLAS_THREADS))
     run()
     time.sleep(0.01)
@@ -31,7 +32,7 @@ def _milliseconds(thread):
 
 
 def use(model, data):
-    """Fit it and call what it has."""
+    """Fit a model and call its methods."""
     model.fit(data, key=Key.from_seed(2))
     user, (item, *_) = data.user_ids[0], data.item_ids[data.indices[:1]]
     for call in (
@@ -41,12 +42,13 @@ def use(model, data):
         lambda: model.explain(user, item),
         model.recommend,
     ):
-        with contextlib.suppress(AttributeError, TypeError, ValueError):  # of what a kind of model does not answer
+        # Not every kind of model supports every method.
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
             call()
 
 
 def main():
-    """A line for each model, below those of a norm whose threads are free and of one whose are held."""
+    """Print a line for each model, after norms with free and with limited threads."""
     norm = functools.partial(np.linalg.norm, np.ones(200_000))
     print(f"{worked(norm):.1f} free")
     time.sleep(0.3)

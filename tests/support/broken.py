@@ -1,4 +1,4 @@
-"""Mechanisms that break their claims, which every auditor must catch, and sound twins, which none may.
+"""Mechanisms that violate their claims, which every auditor must detect, and correct twins, which must pass.
 
 Each takes a NumPy generator and is then called as (x, n), for n outputs on the input x.
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def float_laplace(rng):
-    """The textbook: inverse distribution function of a double, scale 1, claimed to be 1-DP for inputs 1 apart."""
+    """Textbook Laplace by the inverse distribution function of a double, scale 1, claimed 1-DP for inputs 1 apart."""
 
     def mechanism(x, n):
         u = rng.random(n) - 0.5
@@ -19,7 +19,7 @@ def float_laplace(rng):
 
 
 def four_double_laplace(rng):
-    """The sum of four doubles' worth of noise that is sometimes offered as its repair; same claim."""
+    """Sum of the noise of four doubles, a proposed repair of the textbook sampler; same claim."""
 
     def mechanism(x, n):
         a, b, c, d = rng.random((4, n))
@@ -29,7 +29,7 @@ def four_double_laplace(rng):
 
 
 def grid_laplace(rng):
-    """Sound twin: Laplace noise rounded to a grid that the inputs lie on."""
+    """Correct twin: Laplace noise rounded to a grid that contains the inputs."""
     return lambda x, n: x + np.round(rng.laplace(size=n) * 1024) / 1024
 
 
@@ -43,7 +43,7 @@ def keep_probability(epsilon):
 
 
 def clip_then_noise(rng, clip):
-    """Rows clipped to norm 1, then normal noise on a grid; inputs are rows."""
+    """Clip rows to norm 1, then add normal noise on a grid; inputs are rows."""
 
     def mechanism(x, n):
         row = clip(np.array([x], dtype=np.float64), 1.0)[0]
@@ -53,7 +53,7 @@ def clip_then_noise(rng, clip):
 
 
 def textbook_clip(rows, clip_norm):
-    """Exceeds its bound by rounding errors on about half of all rows, and lets NaN through."""
+    """Exceed the bound by rounding errors on about half of all rows, and let NaN pass."""
     norms = np.sqrt((rows**2).sum(axis=1, keepdims=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(norms > clip_norm, clip_norm / norms, 1)
@@ -61,10 +61,11 @@ def textbook_clip(rows, clip_norm):
 
 
 def stopping_clip(rows, clip_norm, order=2):
-    """Sound twin: rows that are not finite become 0, and the others shrink by a little more than rounding can add."""
+    """Correct twin: rows that are not finite become 0, and others shrink by slightly more than rounding can add."""
     rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0)
     largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True), np.finfo(rows.dtype).tiny).astype(np.float64)
-    with np.errstate(over="ignore"):  # a norm that is infinite makes the row 0
+    # An infinite norm makes the row 0.
+    with np.errstate(over="ignore"):
         norms = ((np.abs(rows) / largest) ** order).sum(axis=1, keepdims=True) ** (1 / order) * largest
     shrink = 1 - (rows.shape[1] + 4) * np.finfo(rows.dtype).eps
     factor = np.where(norms > clip_norm * shrink, clip_norm * shrink / np.maximum(norms, 1e-300), 1.0)
@@ -72,8 +73,10 @@ def stopping_clip(rows, clip_norm, order=2):
 
 
 def published_rating(rng, epsilon1, epsilon2):
-    """Laplace noise of scale 1 / epsilon1 on a rating in [0, 1], reported with probability 1 / (1 + e^epsilon2);
-    otherwise the true rating.  Claimed to be (epsilon1 + epsilon2)-DP."""
+    """Report Laplace noise of scale 1 / epsilon1 on a rating in [0, 1] with probability 1 / (1 + e^epsilon2).
+
+    Otherwise, report the true rating.  The claim is (epsilon1 + epsilon2)-DP.
+    """
 
     def mechanism(x, n):
         noisy = x + np.round(rng.laplace(size=n) / epsilon1 * 1024) / 1024
@@ -83,7 +86,7 @@ def published_rating(rng, epsilon1, epsilon2):
 
 
 def rating_on_the_grid(n_grades, epsilon1, epsilon2):
-    """Exact output probabilities of the published mechanism with the noisy value clamped and rounded to the grid."""
+    """Return exact probabilities of the published mechanism, with the noisy value clamped and rounded to the grid."""
 
     def laplace(t):
         return 0.5 * math.exp(t) if t < 0 else 1 - 0.5 * math.exp(-t)

@@ -1,4 +1,4 @@
-"""A Python of its own, for what must not happen in that of the tests."""
+"""A separate Python process, for code that must not run in that of the tests."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from support.patience import HANG
 
 
 def run_python(code, **environment):
-    """What `code` prints; it finds the tests' helpers, has no warning, and ends."""
+    """Return the output of `code`, run with the tests' helpers, which must neither warn nor hang."""
     environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(__file__))} | environment
     command = [sys.executable, "-P", "-W", "error", "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG)

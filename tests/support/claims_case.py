@@ -1,4 +1,4 @@
-"""Data and settings of the tests of what is claimed (`test_claims`, `test_public_values`)."""
+"""Data and settings for the tests of claims (`test_claims`, `test_public_values`)."""
 
 import json
 
@@ -16,7 +16,7 @@ def ratings():
     return np.where(rng.random((40, N_ITEMS)) < 0.3, rng.integers(1, 6, (40, N_ITEMS)), 0).astype(float)
 
 
-def told(model):
-    """Everything that the ledger says, but for numbers of users."""
+def ledger_text(model):
+    """Return the ledger's statements without numbers of users."""
     document = model.ledger_.to_dict()
     return json.dumps([document["events"], document["epsilon"], document["notes"]])

@@ -1,4 +1,4 @@
-"""Runs of the command line, and what they print."""
+"""Runs of the command line, with their output."""
 
 import json
 
@@ -8,13 +8,13 @@ DATA = "generated:400x300"
 
 
 def run_json(capsys, *argv):
-    """Exit status 0, and nothing but one JSON document on stdout."""
+    """Check exit status 0 and a single JSON document on stdout, and return it."""
     assert main([*map(str, argv), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def refusal(capsys, *argv):
-    """What is said on standard error of a command that is refused: no traceback; and nothing on standard output."""
+    """Return the standard error of a refused command, without a traceback and with empty standard output."""
     capsys.readouterr()
     assert main(list(map(str, argv))) == 2
     captured = capsys.readouterr()

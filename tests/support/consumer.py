@@ -1,4 +1,4 @@
-"""A program of somebody who uses the package with a strict type checker; `tests/test_types.py` checks and runs it."""
+"""A user's program under a strict type checker; `tests/test_types.py` checks and runs it."""
 
 import datetime
 from pathlib import Path
@@ -147,7 +147,7 @@ assert_type(choose_items(data, 5, 1.0, key=key), Interactions)
 
 # ---- evaluation ------------------------------------------------------------------------------------------------------
 
-results = {name: evaluate(each, split.train, split.test) for name, each in {"knn": neighbors, "gram": model}.items()}
+results = {name: evaluate(one, split.train, split.test) for name, one in {"knn": neighbors, "gram": model}.items()}
 assert_type(results, dict[str, Evaluation])
 result = evaluate(
     EASE().fit(split.train), split.train, split.test, metrics=["recall@20"], candidates=Sampled(9), key=key
@@ -208,10 +208,10 @@ assert_type(sgd.fit_factors(ratings, n_factors=2, n_epochs=2, key=key).train_los
 
 
 class OwnPopularity(Popularity):
-    """A subclass is typed, too."""
+    """Subclass that is typed, too."""
 
     def best(self, n: int) -> NDArray[np.float64]:
-        """The largest scores."""
+        """Return the largest scores."""
         return np.sort(self.score_items([self.interactions_.user_ids[0]]), axis=None)[-n:]
 
 

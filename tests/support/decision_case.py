@@ -1,4 +1,4 @@
-"""Decisions between popularity and a personal model that a test needs, whatever the data are."""
+"""Decisions between popularity and a personal model, chosen by a test for any data."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from fastfedrec.systems.gram.measurement import HitSum, NoisyMean
 
 
 def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pairs"):
-    """Let systems that decide choose the best personal candidate, or popularity; scores remain as they are.
+    """Make systems that decide choose the best personal candidate, or popularity; scores are unchanged.
 
     The choice is still a function of the releases alone.  `start` names the plan of DPGram or DPSubspace
     after the mean, and `needs_mean` is whether the mean has the last rounds of it.
@@ -22,8 +22,8 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
         return replace(decision, chosen=max(allowed, key=decision.scores.__getitem__))
 
     def estimated(pairs, estimators):
-        wanted = {name: one for name, one in estimators.items() if with_features and "features" in name}
-        return estimate(pairs, wanted or estimators)
+        with_features_only = {name: one for name, one in estimators.items() if with_features and "features" in name}
+        return estimate(pairs, with_features_only or estimators)
 
     patch.setattr(
         shuffled_sketch,

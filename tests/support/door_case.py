@@ -1,4 +1,4 @@
-"""Sound arrays of rows, and each way to spoil them."""
+"""Valid arrays of rows, and each way to spoil them."""
 
 import numpy as np
 import scipy.sparse
@@ -9,7 +9,7 @@ KINDS = {name: getattr(_kernel, name.upper()) for name in ("sound", "start", "fa
 
 
 def sound(**changes):
-    """What the constructor takes for three users and four items, in part replaced."""
+    """Return the constructor's arguments for three users and four items, with some replaced."""
     fields = {
         "indptr": [0, 2, 2, 5],
         "indices": [0, 3, 0, 1, 2],

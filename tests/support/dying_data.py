@@ -1,4 +1,4 @@
-"""Data that kill the process which draws them under seed 1, for tests of what becomes of the other runs."""
+"""Data that kill the process which draws them under seed 1, for tests of the other runs."""
 
 import os
 from dataclasses import dataclass

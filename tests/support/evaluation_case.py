@@ -1,4 +1,4 @@
-"""Small interactions and models whose scores are looked up: what tests of splits and of metrics start from."""
+"""Small interactions and models with tabulated scores, for tests of splits and of metrics."""
 
 import numpy as np
 import scipy.sparse
@@ -11,7 +11,7 @@ KEY = Key.from_seed(23)
 
 @st.composite
 def interactions(draw, timestamps=False):
-    """Some rows empty, some with one entry; external ids that are strings; global ids that are not row numbers."""
+    """Return rows of which some are empty or have one entry; ids are strings, global ids are no row numbers."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = draw(st.integers(2, 9)), draw(st.integers(1, 40))
     mask = rng.random(shape) < draw(st.sampled_from([0.0, 0.05, 0.3, 0.9, 1.0]))
@@ -26,7 +26,7 @@ def interactions(draw, timestamps=False):
 
 
 class Table:
-    """A model whose scores are looked up; counts its calls."""
+    """Model with tabulated scores that counts its calls."""
 
     def __init__(self, data, scores):
         self.data, self.scores, self.calls = data, scores, []

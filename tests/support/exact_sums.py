@@ -23,11 +23,11 @@ LIMITS = {DOUBLE_LIMIT: "$2^{53}$", INT64_LIMIT: "$2^{63}$", 2**31: "$2^{31}$"}
 
 
 class Touched(AssertionError):
-    """Data were read, so that every check by public numbers had passed."""
+    """Data were read, so every check by public numbers had passed."""
 
 
 class Untouchable(Interactions):
-    """Users of a known number; every other attribute raises when it is read."""
+    """Users of a known number; reading any other attribute raises."""
 
     @classmethod
     def of(cls, n_users, n_items=3):
@@ -50,7 +50,7 @@ for _name in ("indptr", "indices", "values", "timestamps", "user_ids", "global_u
 
 
 class UntouchablePoints:
-    """Rows of points of a known shape; their values raise when they are read."""
+    """Rows of points of a known shape; reading their values raises."""
 
     ndim = 2
 
@@ -65,8 +65,9 @@ class UntouchablePoints:
 class ExactSum:
     """One kind of sums.
 
-    `bound` is the largest size of a summand, `noise` that of what is added to the sum in the same type, and `most` the
-    number of summands that the check accepts.  `call` runs the check, and ends with `Touched` where it passes.
+    `bound` is the largest size of a summand, `noise` that of the noise added to the sum in the same type, and
+    `max_summands` the number of summands that the check accepts.  `call` runs the check, and ends with `Touched` if it
+    passes.
     """
 
     where: str
@@ -74,16 +75,18 @@ class ExactSum:
     bound: int
     bound_text: str
     limit: int
-    most: int
+    max_summands: int
     check: str
     call: Callable[[int], None]
     noise: int = 0
-    is_tight: bool = True  # one summand more may exceed the limit; otherwise `most` is a round number below
-    is_refused: bool = True  # where it is not, more users are not asked for these sums
+    # One summand more may exceed the limit; otherwise `max_summands` is a round number below it.
+    is_tight: bool = True
+    # If False, there is no error: these sums are not requested from more users.
+    is_refused: bool = True
 
 
 def layered_reach():
-    """The largest draw of the widest noise that `LayeredGaussian` has."""
+    """Return the largest draw of the widest noise of `LayeredGaussian`."""
     top, *below = LayeredGaussian(2**56)._tables
     reach = top.reach
     for table in below:
@@ -134,7 +137,7 @@ def fedgnn_published(n):
 
 
 def dp_gram_columns(n):
-    """End with `Touched` if so many users are asked for columns."""
+    """End with `Touched` if this number of users is requested for columns."""
     few = Interactions.from_arrays([0, 1], [0, 1])
     if any(isinstance(phase.system, dp_gram_rounds.CrossSum) for phase in DPGram(n_users=n)._plan(few, KEY)):
         raise Touched
@@ -229,7 +232,7 @@ SUMS = [
     ),
 ]  # fmt: skip
 
-#: Sums without a check, and the reason.
+#: Sums without a check, with the reason.
 UNCHECKED = {
     "counts of `choose_items`, `DPPopularity`, PrivRec's popularity and `grid_candidates`": (
         "each user adds 1, so int64 holds as many users as an array has rows"
@@ -247,6 +250,7 @@ def table():
     """Return the rows of the page's table, with its head."""
     head = ["sum", "bound of one summand", "below", "largest number of summands", "checked by"]
     rows = [
-        [each.where, each.bound_text, LIMITS[each.limit], f"{each.most:,} {each.summands}", each.check] for each in SUMS
+        [row.where, row.bound_text, LIMITS[row.limit], f"{row.max_summands:,} {row.summands}", row.check]
+        for row in SUMS
     ]
     return [head, *rows, *([what, "", "", why, ""] for what, why in UNCHECKED.items())]

@@ -1,4 +1,4 @@
-"""People who like some groups of items, and what is publicly known of the items."""
+"""Users who like some groups of items, and public features of the items."""
 
 import numpy as np
 import scipy.sparse
@@ -8,7 +8,7 @@ from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 
 
 def grouped(n_users, n_items, seed, *, n_groups=12, length=15):
-    """Train and test rows, one item of each user held out; and each item's group."""
+    """Return train and test rows, with one held-out item for each user, and each item's group."""
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, n_groups, n_items)
     popularity = 0.8 * rng.normal(size=n_items)
@@ -25,5 +25,5 @@ def grouped(n_users, n_items, seed, *, n_groups=12, length=15):
 
 
 def hit_ratio_of(model, train, test):
-    """HR@10 among 99 items that the user does not have."""
+    """Return HR@10 among 99 items that the user does not have."""
     return evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99), key=Key.from_seed(1))["hr@10"]

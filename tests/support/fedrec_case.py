@@ -1,4 +1,4 @@
-"""Ratings and settings that tests of FedRec and FedRec++ start from."""
+"""Ratings and settings for tests of FedRec and FedRec++."""
 
 import numpy as np
 import scipy.sparse
@@ -24,7 +24,7 @@ SHARINGS = ["additive", "published"]
 
 
 def add_up(messages, shape):
-    """The sum of what was sent of each item."""
+    """Return the sum of the messages for each item."""
     total = np.zeros(shape, dtype=np.uint64)
     np.add.at(total, messages.items, messages.values)
     return total

@@ -1,4 +1,4 @@
-"""The systems that are tested on Flower: those with a server beside their `fit`, and those whose `fit` is it."""
+"""Systems tested on Flower: those with a server in addition to `fit`, and those whose server is `fit`."""
 
 import numpy as np
 
@@ -43,7 +43,7 @@ SMALL = {"n_rounds": 2, "cohort_size": 50, "local_epochs": 1, "n_factors": 16, "
 
 CENTRAL = {
     "dp_gram": DPGram(8.0),
-    "dp_gram popularity": DPGram(0.01),  # by the releases
+    "dp_gram popularity": DPGram(0.01),  # the releases choose popularity
     "private_recommender": PrivateRecommender(4.0),
     "dp_subspace": DPSubspace(8.0, n_columns=4),
     "dp_als": DPALS(1.0, n_factors=4),
@@ -78,11 +78,12 @@ SYSTEMS = CENTRAL | RATINGS | SIMULATED
 
 
 def fitted(model):
-    """All that a server has fitted; FedRec's users' own factors, and FedGNN's neighbours, it never has."""
-    model = getattr(model, "model_", model)  # a front door's is the one that it took
+    """Return all state fitted by a server, which never has FedRec users' factors or FedGNN's neighbours."""
+    # A recommender's state is that of its chosen model.
+    model = getattr(model, "model_", model)
     theirs = "user_factors_" if isinstance(model, FedRec) else "user_neighbors_"
-    kept = [name for name in model._saved if name != theirs]
-    return {name: getattr(model, name) for name in kept}
+    names = [name for name in model._saved if name != theirs]
+    return {name: getattr(model, name) for name in names}
 
 
 def assert_same(one, other):

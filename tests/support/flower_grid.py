@@ -1,4 +1,4 @@
-"""A Flower grid in memory for tests: real apps, real messages in their wire form, and as many misfortunes as wanted."""
+"""A Flower grid in memory for tests: real apps, real messages in their wire form, and injected failures."""
 
 import uuid
 import warnings
@@ -11,7 +11,8 @@ from fastfedrec import Key
 from fastfedrec.engines.flower import client_app, server, server_app, shuffled_server
 from support.patience import Clock
 
-with warnings.catch_warnings():  # Flower's own dependencies warn when imported
+# Flower's dependencies warn when imported.
+with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from flwr.app import Context, Message, RecordDict
     from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
@@ -21,7 +22,7 @@ with warnings.catch_warnings():  # Flower's own dependencies warn when imported
 
 
 def over_the_wire(content):
-    """What the other side gets."""
+    """Return the receiver's copy of a message."""
     wire = recorddict_to_proto(content).SerializeToString()
     return recorddict_from_proto(WireRecordDict.FromString(wire))
 
@@ -31,7 +32,7 @@ def make_context(node, config):
 
 
 class MemoryGrid(Grid):
-    """Nodes are (ClientApp, node_config) by node id; `tamper` may change or swallow a reply: (message) -> list."""
+    """Grid with (ClientApp, node_config) by node id; `tamper` may change or drop a reply: (message) -> list."""
 
     def __init__(self, nodes, tamper=None):
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -64,10 +65,10 @@ class MemoryGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids):
-        found = [reply for name in message_ids for reply in self.replies.pop(name, [])]
+        replies = [reply for name in message_ids for reply in self.replies.pop(name, [])]
         return [
             Message(over_the_wire(reply.content), metadata=reply.metadata) if reply.has_content() else reply
-            for reply in found
+            for reply in replies
         ]
 
     def send_and_receive(self, messages, *, timeout=None):
@@ -81,37 +82,37 @@ HALF = np.where(np.arange(300) % 2, "b", "a")
 
 
 def of_node(data):
-    """Each node's own users, by its name."""
+    """Return each node's users, by its name."""
     return lambda context: data.select_users(np.flatnonzero(context.node_config["name"] == HALF))
 
 
 @contextmanager
 def time_of_the_server():
-    """Let time pass only where a server pauses: nodes in memory answer before it does, however slow the machine is."""
+    """Let time pass only when a server pauses: nodes in memory answer before, even on a slow machine."""
     clock = Clock()
     with mock.patch.object(server, "time", clock), mock.patch.object(shuffled_server, "time", clock):
         yield
 
 
 def serve(system, data, grid, **options):
-    """A server's run: its model and its engine."""
-    found = []
+    """Run a server, and return its model and its engine."""
+    engines = []
     options = {"n_nodes": 2, "seed": SEED, "join_timeout": 0.3, "round_timeout": 0.3} | options
-    app = server_app(system, data.item_ids, lambda *result: found.append(result), **options)
+    app = server_app(system, data.item_ids, lambda *result: engines.append(result), **options)
     with time_of_the_server():
         app(grid, make_context(1, {}))
-    return found[0]
+    return engines[0]
 
 
 def two_nodes(system, data, names="ab", folder=None, **options):
-    """Two nodes; of a simulation unless a seed of None is given, with folders where something is kept."""
+    """Return two nodes, of a simulation unless a seed of None is given, with folders if state is stored."""
     app = client_app(system, of_node(data), **({"seed": SEED} | options))
-    kept = {name: {} if folder is None else {"folder": str(folder / name)} for name in names}
-    return {11 + place: (app, {"name": name} | kept[name]) for place, name in enumerate(names)}
+    folders = {name: {} if folder is None else {"folder": str(folder / name)} for name in names}
+    return {11 + offset: (app, {"name": name} | folders[name]) for offset, name in enumerate(names)}
 
 
 def in_folders(system, data, folder, **options):
-    """Two nodes of a deployment."""
+    """Return two nodes of a deployment."""
     return two_nodes(system, data, folder=folder, seed=None, **options)
 
 
@@ -120,7 +121,7 @@ def requests_of(grid, kind="train"):
 
 
 def refusal_of(system, data, change):
-    """What a node says to the last request that holds the changed value, or else the last one, changed on its way."""
+    """Return a node's answer to the last request with the changed value, or to the last one, changed on its way."""
     nodes = two_nodes(system, data)
     grid = MemoryGrid(nodes)
     serve(system, data, grid)
@@ -134,7 +135,7 @@ def refusal_of(system, data, change):
 
 
 def set_value(record, name, value):
-    """Such a change, of one value."""
+    """Return a change of one value of a request."""
 
     def change(content):
         content[record][name] = value
@@ -151,7 +152,7 @@ class KilledError(Exception):
 
 
 def dies(after):
-    """A grid's `tamper` in which the server does not survive its `after`-th answer in rounds."""
+    """Return a `tamper` under which the server fails at its `after`-th answer in rounds."""
     count = []
 
     def tamper(reply):
@@ -164,7 +165,7 @@ def dies(after):
 
 
 def spoil(change, node=12):
-    """Change what one node answers in rounds; `change` gets the reply and returns all that arrives instead."""
+    """Change one node's answers in rounds; `change` gets the reply and returns the replacements."""
 
     def tamper(reply):
         is_victim = reply.metadata.src_node_id == node and reply.metadata.message_type == "train"

@@ -1,4 +1,4 @@
-"""Users' rows, given by which items they have, as data."""
+"""Interactions from sets of users' items."""
 
 import numpy as np
 import scipy.sparse
@@ -7,7 +7,7 @@ from fastfedrec import Interactions
 
 
 def interactions_of(rows, n_items):
-    """A user for each set of items."""
+    """Return interactions with a user for each set of items."""
     dense = np.zeros((len(rows), n_items), dtype=np.float32)
     for user, row in enumerate(rows):
         dense[user, list(row)] = 1

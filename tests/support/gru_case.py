@@ -1,4 +1,4 @@
-"""A small encoder, examples of a few clients, and what they do in the twin."""
+"""A small encoder, examples of a few clients, and their results in the twin."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from support.network_case import KEY, spread
 
 
 class Case:
-    """A small encoder, and ragged examples of a few clients."""
+    """Small encoder with examples of different lengths of a few clients."""
 
     def __init__(
         self, seed=0, n_clients=4, n_items=12, n_examples=4, longest=7, segment=3, n_segments=3, n_candidates=3,
@@ -32,7 +32,8 @@ class Case:
         self.encoder = GRUEncoder(n_items, n_factors=n_factors)
         self.parameters = self.encoder.initial_parameters(KEY, dtype=dtype)
         self.parameters[: self.encoder.n_dense] += 0.1 * rng.normal(size=self.encoder.n_dense).astype(dtype)
-        self.parameters[self.encoder.n_dense :] *= scale  # else nothing but the biases matters
+        # Otherwise only the biases would matter.
+        self.parameters[self.encoder.n_dense :] *= scale
         self.options = {"learning_rate": 0.3, "n_epochs": 2, "batch_size": batch_size} | options
 
     def train(self, **changes):
@@ -40,23 +41,23 @@ class Case:
         return self.encoder.train_clients(**(arguments | self.options | changes))
 
     def client(self, k):
-        """(sequences, candidates) of each example of a client."""
+        """Return (sequences, candidates) of each example of a client."""
         e = self.examples
         sequences = [e.items[a:b].tolist() for a, b in itertools.pairwise(e.starts)]
-        each = len(sequences) // max(len(e.candidates), 1)
+        n_per_example = len(sequences) // max(len(e.candidates), 1)
         first, last = e.indptr[k : k + 2]
-        return [(sequences[each * x : each * (x + 1)], e.candidates[x]) for x in range(first, last)]
+        return [(sequences[n_per_example * x : n_per_example * (x + 1)], e.candidates[x]) for x in range(first, last)]
 
     def words(self, k):
         user, size = int(self.examples.global_user_ids[k]), self.options["n_epochs"] * len(self.examples.candidates)
         return KEY.words("gru.order", user=user, size=size)
 
     def expected(self, k):
-        """A client's update as the twin computes it."""
+        """Return a client's update computed by the twin."""
         dense, embeddings = naive.unpack(self.parameters, self.encoder.n_factors)
         naive.train_client(dense, embeddings, self.client(k), self.words(k), **self.options)
         return naive.pack(dense, embeddings) - self.parameters
 
     def spread(self, updates, k):
-        """A client's update with the zeros of what it does not touch."""
+        """Return a client's update, with zeros for the entries that it does not change."""
         return spread(self.encoder, updates, k)

@@ -1,4 +1,4 @@
-"""Files that nobody should send: valid ones of ours with some of their bytes, fields, types or shapes changed."""
+"""Hostile files: valid ones with some bytes, fields, types or shapes changed."""
 
 import copy
 import io
@@ -50,14 +50,14 @@ DTYPES = ["<i4", ">i4", "<i8", "<u8", "<f4", ">f8", "<f8", "|u1", "|b1", "<U3", 
 
 
 def unpack(content):
-    """Header document and arrays of a model file."""
+    """Return the header document and arrays of a model file."""
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     return json.loads(arrays.pop("json").tobytes()), arrays
 
 
 def pack(document, arrays, compression=zipfile.ZIP_DEFLATED):
-    """A model file of whatever is given."""
+    """Write a model file with any content."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as archive:
         text = json.dumps(document).encode("utf-8", "surrogatepass")
@@ -76,7 +76,7 @@ def change_header(path, function):
 
 
 def change_array(path, name, function):
-    """The program of somebody who has NumPy: an array of a file is another."""
+    """Replace an array of a file, which needs only NumPy."""
     with np.load(path) as file:
         arrays = dict(file)
     arrays[name] = function(arrays[name])
@@ -86,7 +86,7 @@ def change_array(path, name, function):
 
 
 def bytes_changed(random, content):
-    """Some bytes flipped, cut out, doubled or put in."""
+    """Return the content with some bytes flipped, removed, duplicated or inserted."""
     content = bytearray(content)
     for _ in range(random.randint(1, 4)):
         at = random.randint(0, max(len(content) - 1, 0))
@@ -107,22 +107,22 @@ def bytes_changed(random, content):
     return bytes(content)
 
 
-def _places(value, path=()):
-    """Where something stands in a document of JSON."""
+def find_paths(value, path=()):
+    """Yield the paths of all values in a JSON document."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in items:
-        yield from _places(part, (*path, key))
+        yield from find_paths(part, (*path, key))
 
 
 def json_changed(random, document):
-    """A document with a value of it replaced, dropped, or put beside itself."""
+    """Return a document with one value replaced, removed, or duplicated next to itself."""
     document = json.loads(json.dumps(document))
     for _ in range(random.randint(1, 2)):
-        places = [place for place in _places(document) if place]
-        if not places:
+        paths = [value_path for value_path in find_paths(document) if value_path]
+        if not paths:
             return document
-        *path, last = random.choice(places)
+        *path, last = random.choice(paths)
         parent = document
         for key in path:
             parent = parent[key]
@@ -139,7 +139,7 @@ def json_changed(random, document):
 
 
 def array_changed(random, array):
-    """Another value, type, shape, order or length."""
+    """Return an array of another value, type, shape, order or length."""
     kind = random.choice(["value", "value", "dtype", "view", "shape", "shorter", "longer", "empty", "order"])
     with np.errstate(all="ignore"):
         if kind == "value" and array.size and array.dtype.kind in "iuf":
@@ -157,9 +157,9 @@ def array_changed(random, array):
             except (ValueError, TypeError):
                 return array
         if kind == "view":
-            wanted = np.dtype(random.choice(DTYPES))
+            new_dtype = np.dtype(random.choice(DTYPES))
             content = array.tobytes()
-            return np.frombuffer(content[: len(content) // wanted.itemsize * wanted.itemsize], dtype=wanted)
+            return np.frombuffer(content[: len(content) // new_dtype.itemsize * new_dtype.itemsize], dtype=new_dtype)
         if kind == "shape":
             shape = random.choice([(-1,), (1, -1), (-1, 1), (*array.shape, 1), array.shape[::-1]])
             return array.reshape(shape)
@@ -174,7 +174,7 @@ def array_changed(random, array):
 
 
 def fields_changed(random, content):
-    """A file whose header, arrays or both are others; it is a whole archive again."""
+    """Return a valid archive with another header, other arrays or both."""
     document, arrays = unpack(content)
     for _ in range(random.randint(1, 3)):
         kind = random.choice(["header", "array", "array", "swap", "drop", "add"])
@@ -191,7 +191,8 @@ def fields_changed(random, content):
             del arrays[name]
         else:
             arrays[f"{name}x"] = arrays[other]
-    if random.random() < 0.5 and isinstance(document, dict):  # a header that promises what is there
+    # Keep the header's declaration consistent with the arrays.
+    if random.random() < 0.5 and isinstance(document, dict):
         promised = document.get("arrays")
         if isinstance(promised, dict):
             objects = {name for name, promise in promised.items() if isinstance(promise, dict) and "bytes" in promise}

@@ -1,4 +1,4 @@
-"""Small interactions, and the laws every such object obeys, whether it was made or selected."""
+"""Small interactions, and the invariants of every such object, whether built or selected."""
 
 import numpy as np
 import scipy.sparse
@@ -11,7 +11,7 @@ ARRAYS = ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "
 
 @st.composite
 def interactions(draw):
-    """An object with empty users and items, explicit zeros, timestamps and features on both sides."""
+    """Return an object with empty users and items, explicit zeros, timestamps and features on both sides."""
     n_users, n_items = draw(st.integers(0, 6)), draw(st.integers(1, 6))
     dense = draw(st.lists(st.integers(-2, 4), min_size=n_users * n_items, max_size=n_users * n_items))
     table = np.array(dense, dtype=np.int64).reshape(n_users, n_items)
@@ -27,7 +27,7 @@ def interactions(draw):
 
 
 def rows_of(data):
-    """One dict a user: item to value."""
+    """Return one dict a user: item to value."""
     values = data.values_or_ones().tolist()
     return [
         dict(zip(data.indices[a:b].tolist(), values[a:b], strict=True))
@@ -36,7 +36,7 @@ def rows_of(data):
 
 
 def table_of(data):
-    """The object as the twin's dict of dicts, with every user in it."""
+    """Return the object as the twin's dict of dicts, with every user in it."""
     values = data.values_or_ones()
     item_ids = data.item_ids.tolist()
     return {
@@ -46,7 +46,7 @@ def table_of(data):
 
 
 def assert_well_formed(data):
-    """The laws every object obeys, whatever made it."""
+    """Assert the invariants of every object."""
     assert data.indptr.dtype == np.int64
     assert data.indices.dtype == np.int32
     assert data.global_user_ids.dtype == np.uint64
@@ -71,15 +71,15 @@ def assert_well_formed(data):
         assert all(len(column) == length and not column.flags.writeable for column in features.values())
 
 
-def assert_same(left, right):
-    """The same to the last array and its type, features in the same order."""
-    assert left.catalogue == right.catalogue
+def assert_same(first, right):
+    """Assert that all arrays and their types are equal, with features in the same order."""
+    assert first.catalogue == right.catalogue
     for name in ARRAYS:
-        ours, theirs = getattr(left, name), getattr(right, name)
+        ours, theirs = getattr(first, name), getattr(right, name)
         assert (ours is None) == (theirs is None), name
         if ours is not None:
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
             assert ours.dtype == theirs.dtype, name
     for features in ("user_features", "item_features"):
-        ours, theirs = ([(k, v.tolist()) for k, v in getattr(data, features).items()] for data in (left, right))
+        ours, theirs = ([(k, v.tolist()) for k, v in getattr(data, features).items()] for data in (first, right))
         assert ours == theirs

@@ -1,4 +1,4 @@
-"""Causes that end a fit early: an engine that dies in a round, and an interruption before any line of the package."""
+"""Causes that end a fit early: an engine that fails in a round, and an interruption before any line of the package."""
 
 import dis
 import functools
@@ -11,21 +11,21 @@ OURS = str(next(iter(fastfedrec.__path__)))
 
 
 def new(model, **parameters):
-    """A model with the same parameters, or some others, that is not fitted."""
+    """Return an unfitted model with the same parameters, except some others."""
     return type(model)(**(model.get_params() | parameters))
 
 
 def name_of(model):
-    """Of a case."""
+    """Return the name of a case."""
     return type(model).__name__ if hasattr(model, "fit") else None
 
 
 class StopHereError(Exception):
-    """The exception of an engine, a callback or a user."""
+    """Exception of an engine, a callback or a user."""
 
 
 class Dying(LocalEngine):
-    """Raises in the round of this number, counted over all phases, after the ledger was told of it."""
+    """Raise in the round of this number, counted over all phases, after the ledger has recorded it."""
 
     def __init__(self, n_rounds, error=StopHereError):
         super().__init__()
@@ -51,7 +51,7 @@ def _ends_of_with(code):
 
 
 class Interrupt:
-    """Counts the lines of the package, or of some functions of it, and interrupts the process before one of them."""
+    """Count the lines of the package, or of some functions of it, and interrupt the process before one of them."""
 
     def __init__(self, line=None, functions=None):
         self.line, self.n_lines, self.functions = line, 0, functions

@@ -1,4 +1,4 @@
-"""A network and an encoder on the same items, with examples, and what the twin does with them."""
+"""A network and an encoder on the same items, with examples, and their results in the twin."""
 
 import itertools
 from dataclasses import replace
@@ -19,7 +19,7 @@ from support.network_case import KEY, Fields, spread
 
 
 class Case(Fields):
-    """A small network with its encoder, and examples of a few users; one has a single item, so nothing to mask."""
+    """Small network with its encoder, and examples of a few users; one has a single item, so no masked example."""
 
     def __init__(
         self, seed=0, n_users=4, n_items=24, length=7, contexts=0, dtype=np.float64, n_factors=16, item_ids=True,
@@ -48,7 +48,8 @@ class Case(Fields):
         self.network = TwoTower(self.features, n_factors=n_factors, hidden=(16,))
         self.joint = JointNetwork(self.network)
         self.parameters = self.joint.initial_parameters(key, dtype=dtype)
-        self.parameters[self.joint.n_dense :] *= 10  # else nothing but the biases of layers matters
+        # Otherwise only the biases of layers would matter.
+        self.parameters[self.joint.n_dense :] *= 10
         self.options = {
             "contrastive_weight": 0.7, "learning_rate": 0.2, "n_epochs": 3, "batch_size": 4, "masked_batch_size": 2
         } | options  # fmt: skip
@@ -60,7 +61,7 @@ class Case(Fields):
         return self.joint.train_clients(**(arguments | self.options | changes))
 
     def unpacked(self):
-        """(layers, encoder's dense arrays, embeddings): copies in double."""
+        """Return (layers, encoder's dense arrays, embeddings), copied in double."""
         at, table = self.network.n_dense, self.features
         sizes = table.user.n_features + table.context.n_features, table.item.n_features
         layers, embeddings = naive_network.unpack(
@@ -77,11 +78,14 @@ class Case(Fields):
         return self.features.user.n_values + self.features.context.n_values
 
     def client(self, k):
-        """What it is of a network, and (sequences, candidates) of each masked example."""
+        """Return the network's examples, and (sequences, candidates) of each masked example."""
         m = self.masked
         sequences = [m.items[a:b].tolist() for a, b in itertools.pairwise(m.starts)]
-        each = len(sequences) // len(m.candidates)
-        masked = [(sequences[each * x : each * (x + 1)], m.candidates[x]) for x in range(*m.indptr[k : k + 2])]
+        n_per_example = len(sequences) // len(m.candidates)
+        masked = [
+            (sequences[n_per_example * x : n_per_example * (x + 1)], m.candidates[x])
+            for x in range(*m.indptr[k : k + 2])
+        ]
         return super().client(k), masked
 
     def words(self, k, part=""):
@@ -89,12 +93,12 @@ class Case(Fields):
         return KEY.words(f"joint_loss.order{part}", user=user, size=self.options["n_epochs"] * len(self.examples.items))
 
     def expected(self, k):
-        """A client's update as the twin computes it."""
-        found = self.unpacked()
+        """Return a client's update computed by the twin."""
+        parameters = self.unpacked()
         both = self.words(k), self.words(k, ".masked")
-        naive.train_client(*found, self.first_item, self.data.n_items, *self.client(k), *both, **self.options)
-        return self.packed(*found) - self.parameters
+        naive.train_client(*parameters, self.first_item, self.data.n_items, *self.client(k), *both, **self.options)
+        return self.packed(*parameters) - self.parameters
 
     def spread(self, updates, k):
-        """A client's update with the zeros of what it does not touch."""
+        """Return a client's update, with zeros for the entries that it does not change."""
         return spread(self.joint, updates, k)

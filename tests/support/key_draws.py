@@ -1,4 +1,4 @@
-"""Every public way to draw from a key, and a forked child that tries them all with a key of its parent."""
+"""Every public way to draw from a key, and a forked child that tries all of them with a parent's key."""
 
 import json
 import os
@@ -28,17 +28,18 @@ ONES = np.ones(3, dtype=np.int64)
 
 
 def claimed_before(key):
-    """What a process does that takes a key, forks workers, and has them draw."""
+    """Draw from a key that a process claimed before it forked its workers."""
     key._used_by = "the parent's fit"
     return m.DiscreteLaplace(2).add_noise(ONES, key=key, purpose="test")
 
 
-def kept(key):
+def fit_with_checkpoint(key):
     with tempfile.TemporaryDirectory() as folder:
         try:
             PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key, checkpoint=folder)
         except ValueError:
-            assert not os.path.exists(f"{folder}/key.json")  # from where the next fit would take it
+            # The next fit would take the key from this file.
+            assert not os.path.exists(f"{folder}/key.json")
             raise
 
 
@@ -91,12 +92,12 @@ DRAWS = {
     "DPGram": lambda key: DPGram(8.0).fit(DATA, key=key),
     "DPPopularity": lambda key: DPPopularity(1.0).fit(DATA, key=key),
     "PrivRec": lambda key: PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key),
-    "PrivRec with a checkpoint": kept,
+    "PrivRec with a checkpoint": fit_with_checkpoint,
 }  # fmt: skip
 
 
 def outcome(draw, key):
-    """What a draw comes to: its answer, or why it did not come."""
+    """Return a draw's answer, or its error."""
     try:
         draw(key)
     except Exception as error:
@@ -105,24 +106,24 @@ def outcome(draw, key):
 
 
 def outcomes_in_a_fork(key_of, generations=1):
-    """What a forked child (or its child) gets from each draw, with keys that this process makes by `key_of`."""
+    """Return the outcome of each draw in a forked child (or grandchild), with this process's keys by `key_of`."""
     keys = {name: key_of() for name in DRAWS}
     reader, writer = os.pipe()
     child = os.fork()
-    if child == 0:  # without pytest's machinery: what comes back is what the pipe says
+    if child == 0:  # bypasses pytest, so that the pipe is the only output
         try:
             for _ in range(generations - 1):
                 grandchild = os.fork()
                 if grandchild:
                     os.waitpid(grandchild, 0)
                     os._exit(0)
-            found = {name: outcome(draw, keys[name]) for name, draw in DRAWS.items()}
+            outcomes = {name: outcome(draw, keys[name]) for name, draw in DRAWS.items()}
             with os.fdopen(writer, "w") as file:
-                json.dump(found, file)
+                json.dump(outcomes, file)
         finally:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as file:
-        found = json.load(file)
+        outcomes = json.load(file)
     os.waitpid(child, 0)
-    return found
+    return outcomes

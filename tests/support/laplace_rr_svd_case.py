@@ -1,4 +1,4 @@
-"""Ratings and reports that tests of Laplace-RR-SVD start from."""
+"""Ratings and reports for tests of Laplace-RR-SVD."""
 
 import numpy as np
 import scipy.sparse

@@ -1,6 +1,6 @@
-"""Every public mechanism that randomizes, in one table: tests that go through all of them take what they need from it.
+"""Table of every public mechanism that randomizes, for tests of all of them.
 
-What is here is made when it is asked for, in the test, so that a test fails where its mechanism cannot be made.
+Entries are built on use, in the test, so that a failing constructor fails its test only.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from fastfedrec import mechanisms as m
 
 GRID = [1, 2, 3, 4, 5]
 
-#: Randomizers of a nominal epsilon.  A name is that of the class, and after a space the way to make it.
+#: Randomizers with a nominal epsilon.  A name is the class, and after a space the constructor.
 RANDOMIZERS = {
     "BinaryResponse": m.BinaryResponse,
     "Piecewise": m.Piecewise,
@@ -25,13 +25,13 @@ RANDOMIZERS = {
     "BayesKary": lambda epsilon: m.BayesKary(epsilon, GRID),
     "RatedOrNot": lambda epsilon: m.RatedOrNot(epsilon, GRID),
 }
-#: Other ways to report, of an epsilon that is not what a report costs.
+#: Other reports, with an epsilon that is not a report's cost.
 OTHERS = {
     "Channel": lambda epsilon: m.GRR(epsilon, 5).channel(),
     "SerialLaplaceRR": lambda epsilon: m.SerialLaplaceRR(epsilon, 1.0, GRID),
     "PublishedLaplaceRR": lambda epsilon: m.PublishedLaplaceRR(epsilon, 1.0),
 }
-#: Noise on whole numbers.
+#: Noise on integers.
 NOISES = {
     "DiscreteLaplace": lambda: m.DiscreteLaplace(10**6),
     "DiscreteLaplace by table": lambda: m.DiscreteLaplace(1000, sampler="table"),
@@ -40,12 +40,12 @@ NOISES = {
     "RoundedGaussian": lambda: m.RoundedGaussian(1000),
     "LayeredGaussian": lambda: m.LayeredGaussian(2**36),
 }
-#: A choice of one of several scores.
+#: Choices of one of several scores.
 CHOICES = {
     "ExponentialMechanism": lambda: m.ExponentialMechanism(1.0),
     "ExponentialMechanism by Gumbel noise": lambda: m.ExponentialMechanism(1.0, sampler="gumbel"),
 }
-#: All of them, each made small.
+#: All of them, in small sizes.
 MAKERS = {
     **{name: lambda make=make: make(1.0) for name, make in (RANDOMIZERS | OTHERS).items()},
     **NOISES,
@@ -57,21 +57,21 @@ REALS = ("BinaryResponse", "Piecewise", "Hybrid")
 
 
 def values_of(name, n):
-    """Inputs of a mechanism: real numbers where it takes them, and positions or whole numbers otherwise."""
+    """Return inputs of a mechanism: real numbers if it accepts them, and positions or integers otherwise."""
     if name in REALS:
         return np.linspace(-1, 1, n)
     return np.linspace(0, 1, n) if name == "PublishedLaplaceRR" else np.arange(n) % 5
 
 
-#: Every call that randomizes, of a key.
+#: Every call that draws from a key.
 WAYS = {
     **{name: lambda key, n=name: MAKERS[n]().privatize(values_of(n, 3), key=key) for name in MAKERS},
     "OUE.privatize_support": lambda key: m.OUE(1.0, 5).privatize_support([0, 1], key=key),
     "LargestResponse": lambda key: m.LargestResponse(1.0).privatize(
         np.eye(4)[:3], key=key
-    ),  # about vectors, alone here
+    ),  # reports about vectors only here
 }
-#: And those that leave the key to be used again, by who has claimed it.
+#: Calls after which the key remains usable, by purpose of its claim.
 PARTS = {
     **{f"{n}.add_noise": lambda key, n=n: NOISES[n]().add_noise(np.ones(3, int), key=key, purpose="x") for n in NOISES},
     **{f"{n}.sample": lambda key, n=n: NOISES[n]().sample(3, key=key, purpose="x") for n in NOISES},
@@ -79,5 +79,5 @@ PARTS = {
 
 
 def class_of(name):
-    """The class, by its name, that a line of the table is about."""
+    """Return the name of the class of a line of the table."""
     return name.split()[0].split(".")[0]

@@ -1,4 +1,4 @@
-"""Every model that can be fitted, small, and the data that it is fitted on."""
+"""Every model that can be fitted, in small size, with the data of its fit."""
 
 import numpy as np
 
@@ -91,12 +91,12 @@ MODELS = [
 
 
 def held(model):
-    """The model whose arrays were released: a front door's is the one that it took."""
+    """Return the model with the released arrays; a recommender's is its chosen model."""
     return getattr(model, "model_", model)
 
 
 def rated(n_users, n_items, seed, **ids):
-    """Generated interactions with values 1 to 5."""
+    """Return generated interactions with values from 1 to 5."""
     matrix = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed)).to_scipy()
     matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
     return Interactions.from_scipy(matrix, **ids)

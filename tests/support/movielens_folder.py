@@ -1,10 +1,10 @@
-"""A folder as MovieLens 100K is unpacked to, of five users and four items, with its five published folds."""
+"""An unpacked MovieLens 100K folder with five users, four items and the five published folds."""
 
 RATINGS = [(u, i, (u * i) % 5 + 1, 880000000 + u) for u in range(1, 6) for i in range(1, 5)]
 
 
 def write_folder(folder):
-    """Five users and four items; fold f tests user f."""
+    """Write five users and four items; fold f tests user f."""
     folder.mkdir()
 
     def write(name, rows):

@@ -1,4 +1,4 @@
-"""A small two-tower network with data, and its twin's answers: what tests of networks and of updates start from."""
+"""A small two-tower network with data and its twin's results, for tests of networks and of updates."""
 
 import itertools
 from dataclasses import replace
@@ -15,7 +15,7 @@ from fastfedrec.data.features import Features
 KEY = Key.from_seed(1)
 HIDDEN = (32, 16)
 
-#: What every `train_clients` refuses; "nan" are the case's own parameters, spoiled.
+#: Arguments that every `train_clients` refuses; "nan" replaces some of the case's parameters.
 BAD_STEPS = [
     ({"parameters": np.zeros(3)}, r"parameters must have shape \(\d+,\), got \(3,\)"),
     ({"parameters": "nan"}, r"parameters must be finite, got nan at \(7,\)"),
@@ -30,19 +30,19 @@ BAD_STEPS = [
 
 
 class Fields:
-    """What a network's features are of the entries of its examples."""
+    """Features of a network's examples, by entry."""
 
     def fields(self, side, entry):
-        """The embedding rows of each field of a user, context or item."""
+        """Return the embedding rows of each field of a user, context or item."""
         table = getattr(self.features, side)
         before = {"user": 0, "context": self.features.user.n_values}
         offset = before.get(side, self.features.n_embeddings - self.features.item.n_values)
         n = table.n_features
-        places = table.indptr[entry * n : entry * n + n + 1]
-        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(places)]
+        bounds = table.indptr[entry * n : entry * n + n + 1]
+        return [(table.indices[a:b] + offset).tolist() for a, b in itertools.pairwise(bounds)]
 
     def client(self, k):
-        """(users' fields, items' fields, labels) of each example of a client."""
+        """Return (users' fields, items' fields, labels) of each example of a client."""
         first, last = self.examples.indptr[k : k + 2]
         user = self.fields("user", self.examples.users[k])
         contexts = self.examples.contexts[first:last]
@@ -52,7 +52,7 @@ class Fields:
 
 
 class Case(Fields):
-    """A small network, its data and examples; `contexts` makes the user's side differ from example to example."""
+    """Small network with data and examples; `contexts` makes the user's side differ between examples."""
 
     def __init__(
         self, seed=0, n_users=6, n_items=12, n_events=40, negatives=2, user=2, contexts=0, genres=True,
@@ -77,7 +77,8 @@ class Case(Fields):
         self.network = TwoTower(self.features, n_factors=n_factors, hidden=hidden)
         self.examples = draw_examples(self.data, events, np.arange(n_users), negatives, key=Key.from_seed(seed))
         self.parameters = self.network.initial_parameters(Key.from_seed(seed), dtype=dtype)
-        self.parameters[self.network.n_dense :] *= 10  # else nothing but the biases of layers matters
+        # Otherwise only the biases of layers would matter.
+        self.parameters[self.network.n_dense :] *= 10
         self.options = {"learning_rate": 0.3, "n_epochs": 3, "batch_size": batch_size, "key": KEY}
 
     def train(self, **changes):
@@ -91,7 +92,7 @@ class Case(Fields):
         return naive.unpack(parameters, *sizes, self.network.n_factors, self.network.hidden)
 
     def spread(self, updates, k):
-        """A client's update with the zeros of what it does not touch."""
+        """Return a client's update, with zeros for the entries that it does not change."""
         return spread(self.network, updates, k)
 
     def words(self, k, purpose="network.order", round=0):
@@ -99,7 +100,7 @@ class Case(Fields):
         return KEY.words(purpose, user=user, round=round, size=self.options["n_epochs"] * len(self.examples.items))
 
     def expected(self, k):
-        """A client's update as the twin computes it."""
+        """Return a client's update computed by the twin."""
         layers, embeddings = self.unpacked()
         options = {name: value for name, value in self.options.items() if name != "key"}
         naive.train_client(layers, embeddings, *self.client(k), self.words(k), **options)
@@ -107,7 +108,7 @@ class Case(Fields):
 
 
 def spread(network, updates, k):
-    """A client's update, of a network or an encoder or both, with the zeros of what it does not touch."""
+    """Return a client's update of a network, an encoder or both, with zeros for the entries that it does not change."""
     out = np.zeros(network.n_parameters, dtype=updates.values.dtype)
     n, width = network.n_dense, network.n_factors
     stored = updates.values[updates.starts[k] : updates.starts[k + 1]]
@@ -118,7 +119,7 @@ def spread(network, updates, k):
 
 
 def assert_equals_twin(case, tolerance):
-    """Each client's update is its twin's, within so much of the largest entry; the largest entries, and the updates."""
+    """Check each client's update against the twin, relative to the largest entry; return these and the updates."""
     updates, largest = case.train(), []
     for k in range(len(updates.rejected)):
         expected = case.expected(k)
@@ -128,7 +129,7 @@ def assert_equals_twin(case, tolerance):
 
 
 def assert_within_bound(case, bound, order):
-    """No update is longer than the bound, in exact arithmetic, and each is the free one made shorter."""
+    """Check in exact arithmetic that updates are within the bound, and are scaled copies of the unclipped ones."""
     free, clipped = case.train(), case.train(clip_norm=bound, clip_order=order)
     for k in range(len(free.rejected)):
         a, b = case.spread(free, k).astype(float), case.spread(clipped, k).astype(float)
@@ -140,23 +141,23 @@ def assert_within_bound(case, bound, order):
 
 
 def assert_is_slope(update, parameters, loss):
-    """An update of one step of size 1 goes down the gradient of the loss, which differences tell at 200 places."""
+    """Check that one step of size 1 follows the loss's gradient, by differences at 200 positions."""
     rng = np.random.default_rng(0)
-    places = np.r_[rng.permutation(np.flatnonzero(update))[:150], rng.permutation(len(update))[:50]]
+    positions = np.r_[rng.permutation(np.flatnonzero(update))[:150], rng.permutation(len(update))[:50]]
     numeric = []
-    for place in places:
+    for position in positions:
         losses = []
         for h in (1e-6, -1e-6):
             moved = parameters.copy()
-            moved[place] += h
+            moved[position] += h
             losses.append(loss(moved))
         numeric.append((losses[1] - losses[0]) / 2e-6)
-    np.testing.assert_allclose(update[places], numeric, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(update[positions], numeric, rtol=1e-5, atol=1e-8)
     assert np.abs(numeric).max() > 1e-3
 
 
 def assert_order_is_named(case):
-    """Rounds and purposes name the order of examples."""
+    """Check that rounds and purposes determine the order of examples."""
     first = case.train()
     assert (case.train(round=1).values != first.values).any()
     assert (case.train(purpose="other").values != first.values).any()

@@ -1,7 +1,7 @@
-"""What a server adds to exact sums during a real `fit`, taken down, and what noise must be like.
+"""Noise that a server adds to exact sums during a real `fit`, and tests of its distribution.
 
 A fit runs on a `RecordingEngine`; `apply(update)` minus the exact sums is the noise.  `spread_is` compares its width
-with what the ledger says, `unrelated` looks for the same draws in two places, wherever they stand.
+with the ledger's, and `unrelated` searches for equal draws in two series at any offset.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from fastfedrec.testing import ALPHA
 
 @dataclass(frozen=True)
 class Recorded:
-    """One round as the server saw it."""
+    """One round in the server's view."""
 
     system: Any
     shards: dict[str, Any]
@@ -28,11 +28,12 @@ class Recorded:
     update: Any
     before: Any
     after: Any
-    learnt: dict[str, np.ndarray] | None  # the sums that the server learns from, where a system has them by name
+    # The sums that the server learns from, if a system has them by name.
+    learnt: dict[str, np.ndarray] | None
 
 
 class RecordingEngine(LocalEngine):
-    """A local engine that keeps what `apply` was given and what came of it."""
+    """Local engine that records the arguments and results of `apply`."""
 
     def __init__(self, n_shards=1):
         super().__init__(n_shards)
@@ -64,35 +65,35 @@ class RecordingEngine(LocalEngine):
 
 
 def is_accounted_for(ledger, rounds):
-    """Whether a ledger holds the events of the recorded rounds, and no others."""
+    """Return whether a ledger holds exactly the events of the recorded rounds."""
     events = [recorded.event for recorded in rounds]
     return dict(ledger.events) == {event: events.count(event) for event in events}
 
 
 def contributions(recorded, field):
-    """Of every user alone what it adds to a field, in the recorded round; (n_users, n_sums)."""
+    """Return each user's contribution to a field in the recorded round, (n_users, n_sums)."""
     rows = []
     for name, shard in recorded.shards.items():
         for user in range(shard.n_users):
-            alone = shard._take_users(np.array([user]))
+            single = shard._take_users(np.array([user]))
             update = recorded.system.local_round(
-                recorded.before, alone, recorded.key, recorded.update.round, sender=name, n_threads=1
+                recorded.before, single, recorded.key, recorded.update.round, sender=name, n_threads=1
             )
             rows.append(update.arrays[field].ravel())
     return np.array(rows)
 
 
 def spread_is(draws, stddev):
-    """Whether normal draws around 0 with this standard deviation are consistent with `draws` (5,000 see 10%)."""
+    """Return whether `draws` are consistent with N(0, stddev^2); 5,000 draws detect an error of 10%."""
     assert len(draws) >= 5000
     statistic = float(np.square(draws / stddev).sum())
     return bool(min(stats.chi2.cdf(statistic, len(draws)), stats.chi2.sf(statistic, len(draws))) > ALPHA / 2)
 
 
 def unrelated(first, second):
-    """Whether two series, lists of arrays that are the same length or cut to it, have no draws in common.
+    """Return whether two series, lists of arrays of equal or truncated length, have no draws in common.
 
-    At every shift of one against the other their correlation must be that of independent ones.
+    At every shift of one against the other, their correlation must be consistent with independence.
     """
     pairs = [(a[: len(b)], b[: len(a)]) for a, b in zip(first, second, strict=True)]
     a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
@@ -104,9 +105,9 @@ def unrelated(first, second):
 
 
 def relations(series):
-    """Names of series that are related: to themselves, to another, or to themselves under another key.
+    """Return names of series that are related: to themselves, to another, or to themselves under another key.
 
-    `series` maps a name to a list of arrays, one for each fit, and each fit has a key of its own.
+    `series` maps a name to a list of arrays, one for each fit, and each fit has its own key.
     """
     for name, arrays in series.items():
         if not unrelated(arrays, arrays):
@@ -119,19 +120,19 @@ def relations(series):
             yield one, other
 
 
-def mu_found(own, noise, unit, norm):
-    """The lower bound of an audit's mu, where what one user adds is `norm` times as long as it should be.
+def mu_found(contribution, noise, unit, norm):
+    """Return an audit's lower bound of mu, with a user's contribution scaled by `norm`.
 
-    The adversary projects the noisy sums on the contribution that it looks for, which is the best test there is.
+    The adversary projects the noisy sums on the contribution of its target, which is the optimal test.
     """
 
     def release(present, n):
-        sums = np.tile(np.rint(norm * present * own).astype(np.int64), (n, 1))
-        return noise.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}") @ (own / unit) / unit
+        sums = np.tile(np.rint(norm * present * contribution).astype(np.int64), (n, 1))
+        return noise.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}") @ (contribution / unit) / unit
 
     return audit(release, 0, 1, 1.0, n=400_000, measure="mu", alpha=ALPHA).lower_bound
 
 
 def gaussian_delta(epsilon, mu):
-    """Of releases that cost `mu` together, the delta at an epsilon (Balle and Wang 2018, Theorem 8)."""
+    """Return the delta at an epsilon of releases with a total of `mu` (Balle and Wang 2018, Theorem 8)."""
     return float(special.ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu)))

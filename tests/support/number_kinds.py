@@ -1,4 +1,4 @@
-"""A number in every type that holds it, what is no number, and what a result is with the types of all its numbers."""
+"""Numbers in every type that holds them, values that are no numbers, and results with the types of their numbers."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ def is_number(value):
 
 
 def kinds_of(value):
-    """(label, value) of each type that holds the same number exactly."""
+    """Return (label, value) for each type that holds the same number exactly."""
     wholes = [kind for kind in INTEGERS if value == int(value) and np.iinfo(kind).min <= value <= np.iinfo(kind).max]
     kinds = wholes if isinstance(value, int) else [*FLOATS, Fraction, Decimal]
     for kind in kinds:
@@ -27,7 +27,7 @@ def kinds_of(value):
 
 
 def wrong_kinds(value):
-    """(label, value) of what is no number, or none that can be used."""
+    """Return (label, value) for values that are no number, or no usable one."""
     yield from (("bool", True), ("numpy bool", np.True_), ("bool array", np.array(True)), ("text", str(value)))
     yield from (("complex", complex(value)), ("duration", np.timedelta64(5, "s")))
     yield from (
@@ -40,7 +40,7 @@ def wrong_kinds(value):
 
 
 def fingerprint(value, seen=()):
-    """What a result is, with the types of all numbers in it."""
+    """Return a description of a result, with the types of all numbers in it."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes() if value.dtype != object else tuple(map(repr, value.flat))
     if value is None or isinstance(value, bool | int | float | str | bytes | Fraction | np.generic):

@@ -1,23 +1,24 @@
-"""Calls with numbers, and numbers that every type holds exactly (`numbers_case`)."""
+"""Calls with numbers that every type holds exactly (`numbers_case`)."""
 
 import functools
 
 from fastfedrec import Key
 
 KEY = Key.from_seed(1)
-ONE, HALF, SMALL = 1.0, 0.5, 2.0**-10  # exact in half precision, as all floats below
+# These are exact in half precision, as are all floats below.
+ONE, HALF, SMALL = 1.0, 0.5, 2.0**-10
 
 
 def call(**arguments):
-    """A call of a function or a constructor."""
+    """Return a call of a function or a constructor."""
     return lambda target: target, arguments
 
 
 def on(make, **arguments):
-    """A call of a method of what `make` makes."""
+    """Return a call of a method of the object that `make` returns."""
     return lambda target: functools.partial(target, make()), arguments
 
 
 def to(make, **arguments):
-    """A call of what `make` makes: the function or method, with the arguments that are no numbers."""
+    """Return a call of the function or method that `make` returns with the non-numeric arguments."""
     return lambda target: make(), arguments

@@ -1,4 +1,4 @@
-"""A call of everything public that takes numbers, but those of `numbers_mechanisms` (`test_numbers`)."""
+"""Calls of all public functions with numbers, except those of `numbers_mechanisms` (`test_numbers`)."""
 
 import functools
 
@@ -350,7 +350,7 @@ def meta():
     return MetaNetwork(network(), "maml", learning_rate=HALF)
 
 
-#: Numbers of constructors whose default is None, "auto", or no half-precision number.
+#: Numbers of constructors with a default of None, "auto", or a number that half precision lacks.
 SYSTEMS = {
     "BiasedMF": {"n_epochs": 2, "learning_rate": HALF, "regularization": HALF},
     "DMF": {
@@ -396,7 +396,7 @@ SYSTEMS = {
     "ShuffledSketchGram": {"delta": SMALL, "mean_share": HALF, "ridge": HALF},
 }  # fmt: skip
 
-#: More calls of the same constructors, for numbers that exclude others.
+#: Further calls of the same constructors, for numbers that exclude each other.
 MORE_SYSTEMS = {
     "FedRec": {"filling": "randomized_response", "keep_probability": HALF, "add_probability": 0.25, "divisor": 2.0,
         "max_items": None,

@@ -1,14 +1,14 @@
-"""What takes numbers and has no call in `numbers_case`, or a slow one, with the reasons (`test_numbers`)."""
+"""Functions with numbers that have no call in `numbers_case`, or a slow one, with the reasons (`test_numbers`)."""
 
-#: Parameters that are left out: the class has them from its base and takes no value, or a sequence of pairs.
-LEFT_OUT = {
+#: Omitted parameters: the class inherits them and accepts no value, or a sequence of pairs.
+OMITTED = {
     "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
     "studies.membership.attack.membership_loss": {"guarantee"},
     "studies.membership.attack.membership_shadow": {"guarantee"},
 }
 
-#: Seconds each, for compilers or solvers: tried by the slow tests.
+#: These take seconds each, for compilers or solvers, and are run by the slow tests.
 SLOW = {
     "compute.networks.gru.GRUEncoder.train_clients", "compute.networks.joint_loss.JointNetwork.train_clients",
     "mechanisms.ratings.bayes_kary.BayesKary",
@@ -17,12 +17,12 @@ SLOW = {
     "accounting.pld.epsilon_lower_bound", "accounting.published.published_privrec_epsilon",
 }  # fmt: skip
 
-#: Methods that public classes have from private ones, with numbers that engines and rounds hold.
+#: Methods that public classes inherit from private ones, with numbers from engines and rounds.
 CALLED_BY_ENGINES = {
     "local_round", "round_event", "rules", "traffic", "zero_update", "values_event", "budget", "sums", "initial_state",
 }  # fmt: skip
 
-#: What takes numbers and is not called here, with the reason.
+#: Functions with numbers that are not called here, with the reason.
 EXEMPT = {
     "a record that the package fills in": (
         "systems.private_recommender.advice.Advice", "systems.private_recommender.advice.Offer",

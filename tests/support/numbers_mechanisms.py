@@ -1,4 +1,4 @@
-"""A call of every mechanism and of all accounting that takes numbers (`test_numbers`)."""
+"""Calls of all mechanisms and accounting functions with numbers (`test_numbers`)."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Data of many users, one of them with values of each kind, and the contributions of the others to rounds."""
+"""Data in which one user has values of each kind, and the contributions of the other users to rounds."""
 
 import copy
 
@@ -11,7 +11,7 @@ from fastfedrec.rounds.local import LocalEngine
 N_USERS, N_ITEMS, ONE = 40, 18, 5
 SEED = 3
 
-#: Values of the one user: whole, float32 numbers or not, beyond float32 at either end, and zeros.
+#: Values of the one user: integers, float32 numbers or not, outside float32 at either end, and zeros.
 KINDS = {
     "one": 1.0,
     "whole": 4.0,
@@ -25,7 +25,7 @@ KINDS = {
     "zero": 0.0,
     "negative zero": -0.0,
 }
-#: Values of all other users, in turn; together with the one user's they decide the type that all are stored in.
+#: Values of all other users, used cyclically; together with the one user's they determine the stored type.
 OTHERS = {
     "only ones": [1.0],
     "float32 numbers": [float(np.float32(0.1)), 1.0, 2.5, float(np.float32(5.3)), 4.0],
@@ -33,12 +33,12 @@ OTHERS = {
 }
 
 
-def data_of(kind, others):
-    """Make data in which each user has the same items for all kinds of values."""
+def data_of(kind, other_values):
+    """Return data in which each user has the same items for all kinds of values."""
     mask = np.random.default_rng(1).random((N_USERS, N_ITEMS)) < 0.4
     mask[:, 0] = True
     users, items = np.nonzero(mask)
-    values = np.resize(OTHERS[others], len(users))
+    values = np.resize(OTHERS[other_values], len(users))
     values[users == ONE] = KINDS[kind]
     return Interactions.from_arrays(
         users.tolist(), items.tolist(), values.tolist(), np.arange(len(users)), user_ids=range(N_USERS),
@@ -46,18 +46,18 @@ def data_of(kind, others):
     )  # fmt: skip
 
 
-def alone(shard):
-    """The one user's row in a shard of its own, which is stored as its values alone allow."""
-    own = shard.select_users(np.flatnonzero(shard.global_user_ids == ONE))
-    return own._replace(values=compact_values(own.values))
+def row_of_one(shard):
+    """Return the one user's row as a separate shard, whose type depends on its values alone."""
+    row = shard.select_users(np.flatnonzero(shard.global_user_ids == ONE))
+    return row._replace(values=compact_values(row.values))
 
 
 class Stop(Exception):
-    """Ends a fit as soon as its first shards are recorded."""
+    """End of a fit once its first shards are recorded."""
 
 
 class Recorder(LocalEngine):
-    """Keeps shards and states of rounds, and each system as it was before its first one."""
+    """Engine that records shards and states of rounds, and a copy of each system before its first round."""
 
     def __init__(self, *, stops=False):
         super().__init__()
@@ -71,7 +71,8 @@ class Recorder(LocalEngine):
         fresh = copy.deepcopy(receiver.system)
         _, rounds = self.runs.setdefault(id(receiver.system), (fresh, []))
         rounds.append((receiver.state, receiver.round))
-        self.kept = [*getattr(self, "kept", []), receiver.system]  # so that no id is used twice
+        # The systems stay alive, so that no id is used twice.
+        self.kept = [*getattr(self, "kept", []), receiver.system]
         yield from super()._answers(receiver, handles, key, n_threads)
 
 
@@ -94,19 +95,19 @@ def answers(system, rounds, shards):
     ]
 
 
-def without(whole, own):
-    """Take one user's part out of sums, or out of lists of entries by user or coordinate."""
-    if "coordinate" in whole:  # of sparse sums
+def without(whole, part):
+    """Subtract one user's contribution from sums, or remove it from lists of entries by user or coordinate."""
+    if "coordinate" in whole:  # the sums are sparse
         sums = dict(zip(whole["coordinate"].tolist(), whole["total"].tolist(), strict=True))
-        for place, total in zip(own["coordinate"].tolist(), own["total"].tolist(), strict=True):
-            sums[place] = sums.get(place, 0) - total
-        return {place: total for place, total in sums.items() if total}
+        for coordinate, total in zip(part["coordinate"].tolist(), part["total"].tolist(), strict=True):
+            sums[coordinate] = sums.get(coordinate, 0) - total
+        return {coordinate: total for coordinate, total in sums.items() if total}
     if "user" in whole:
-        others = whole["user"] != ONE
-        return {name: array[others].tobytes() for name, array in whole.items()}
+        is_other = whole["user"] != ONE
+        return {name: array[is_other].tobytes() for name, array in whole.items()}
     assert all(array.dtype.kind in "iu" for array in whole.values()), "sums of floats have no exact parts"
-    # A list of prototypes names its entity and items beside the sums.
+    # A list of prototypes names its entity and items in addition to the sums.
     return {
-        name: array.tobytes() if name in ("entity", "item") else (array - own[name]).tobytes()
+        name: array.tobytes() if name in ("entity", "item") else (array - part[name]).tobytes()
         for name, array in whole.items()
     }

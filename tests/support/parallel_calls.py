@@ -58,8 +58,10 @@ from fastfedrec.systems.dp_als.rounds import ALSState, select_items, sum_by_item
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.private_prototypes import private_kmeans
 
-N = 20_000  # values: enough for a block for each of two threads in every kernel
-PAIRS = np.arange(510_000, dtype=np.int32)  # as many as are worth two threads
+# Number of values, enough for a block for each of two threads in every kernel.
+N = 20_000
+# These are enough for two threads.
+PAIRS = np.arange(510_000, dtype=np.int32)
 KEY = Key.from_seed(1)
 SKETCH = SketchRound(LargestResponse(1.0), 60, 20, 2, True)
 CANDIDATES = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
@@ -131,7 +133,7 @@ CALLS = {
     "systems.subspace.model": lambda n: DPSubspace(8.0).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation.splits": lambda n: (
         next(RandomHoldout(share=0.5).split(data(), key=KEY)).train.indices
-    ),  # always on all processors
+    ),  # on all processors in all cases
     "systems.fedrec.model": lambda n: FedRecPlusPlus(n_rounds=2).fit(ratings(), key=KEY, n_threads=n).item_factors_,
     "systems.fedgnn.model": lambda n: (
         FedGNN(n_rounds=2, n_factors=4).fit(ratings(), key=KEY, n_threads=n).item_factors_
@@ -140,7 +142,8 @@ CALLS = {
     "mechanisms.frequencies.frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "datasets.generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "compute.hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
-    "core.hardware": encoded,  # its threads are those of all kernels in Numba
+    # Its threads are those of all kernels in Numba.
+    "core.hardware": encoded,
     "mechanisms.noise.integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(
         values(), key=KEY, n_threads=n
     ),
@@ -152,7 +155,7 @@ CALLS = {
     "compute.networks.two_tower": trained_and_scored,
     "systems.ncf.model": lambda n: (
         NCF(16, n_epochs=1, pretrain=False).fit(data(), key=KEY, n_threads=n).score_items(np.arange(400))
-    ),  # always on all processors
+    ),  # on all processors in all cases
     "systems.dmf.model": lambda n: DMF(4, 2).fit(data(), key=KEY, n_threads=n).user_scores_,
     "compute.nmf": lambda n: np.stack(
         [
@@ -183,24 +186,26 @@ def run_all(n_threads):
     return {name: call(n_threads) for name, call in CALLS.items()}, threads.is_forked()
 
 
-def same(results, others):
-    return results.keys() == others.keys() and all(np.array_equal(results[name], others[name]) for name in results)
+def same(results, other_results):
+    return results.keys() == other_results.keys() and all(
+        np.array_equal(results[name], other_results[name]) for name in results
+    )
 
 
 def count_threads():
-    """Threads of this process as Linux counts them; OpenMP keeps those that it has started."""
+    """Return the number of threads of this process in Linux; OpenMP keeps those that it has started."""
     return len(os.listdir("/proc/self/task"))
 
 
 def start_thread_of_scipy():
-    """Start the thread that SciPy 1.18 and later start at the first transform, an accountant's; it has no work here."""
+    """Start the thread that SciPy 1.18 and later start at the first transform, an accountant's; it is idle here."""
     scipy.fft.rfft(np.ones(8))
 
 
 def outcomes_in_forks(*, seconds, bypass=False):
-    """How a forked child of its own repeats each call: "same", "different" or "hangs" (killed after so long).
+    """Return for each call its result in a separate forked child: "same", "different" or "hangs" (killed at a limit).
 
-    `bypass` takes the package's precaution away.
+    `bypass` disables the package's precaution.
     """
     expected, _ = run_all(2)
     children = {name: _fork(name, expected[name], bypass) for name in CALLS}

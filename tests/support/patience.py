@@ -1,4 +1,4 @@
-"""Limits of time that end a test which hangs, and a clock that a test turns by hand."""
+"""Time limits that end a test which hangs, and a clock that a test sets."""
 
 import time
 
@@ -7,7 +7,7 @@ HANG = 1800.0
 
 
 class Clock:
-    """Replace the module `time` by one in which time passes where `sleep` is called and nowhere else."""
+    """Replace the module `time` by one in which only `sleep` advances the time."""
 
     def __init__(self):
         self.now = 0.0

@@ -48,7 +48,7 @@ def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, cohort_size=5):
 
 @contextmanager
 def power_cut(kind, round_number):
-    """The run inside breaks in a round of this kind, before what it released is kept; yields what rounds released."""
+    """Make a round of this kind fail before its release is stored; yield the releases of rounds."""
     apply, released = kind.apply, []
 
     def broken(self, state, update):

@@ -1,4 +1,4 @@
-"""Ratings of a few users, and a start of private prototypes on them."""
+"""Ratings of a few users, and a first state of private prototypes on them."""
 
 import numpy as np
 import scipy.sparse

@@ -1,4 +1,4 @@
-"""What every reproduced figure or table must be: told in every form, and written by the command."""
+"""Requirements for reproduced figures and tables: every form of output, and the command."""
 
 import json
 
@@ -8,19 +8,19 @@ from fastfedrec.cli.main import main
 PNG = b"\x89PNG"
 
 
-def told(found, folder):
-    """Its text and its page, after a check that it can be drawn, and be written as JSON."""
-    found.plot(folder / "plot.png")
+def check_result(result, folder):
+    """Return the text and the page of a result, after a check of its plot and its JSON."""
+    result.plot(folder / "plot.png")
     assert (folder / "plot.png").read_bytes().startswith(PNG)
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["verdict"] == found.verdict()
-    page = found.to_markdown(plot="plot.png")
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["verdict"] == result.verdict()
+    page = result.to_markdown(plot="plot.png")
     assert "](plot.png)" in page
-    assert "![" not in found.to_markdown()
-    return found.summary(), page
+    assert "![" not in result.to_markdown()
+    return result.summary(), page
 
 
 def written(words, out, name, capsys):
-    """What `fastfedrec reproduce` prints as JSON, after a check that it writes the same, a page of it and a plot."""
+    """Return the JSON of `fastfedrec reproduce`, after a check that its files, page and plot are equal."""
     assert main(["reproduce", *words.split(), "--out", str(out), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document == json.loads((out / f"{name}.json").read_text())

@@ -1,4 +1,4 @@
-"""Ratings and fits by SGD over blocks: what tests of its steps and of whole fits start from."""
+"""Ratings and fits by SGD over blocks, for tests of its steps and of whole fits."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ ARRAYS = ("user_biases", "item_biases", "user_factors", "item_factors")
 
 
 def rating_list(n_users, n_items, n_ratings, seed=0, high=5):
-    """Skewed, with duplicates and with users and items that have none."""
+    """Return skewed ratings with duplicates, in which some users and items have none."""
     rng = np.random.default_rng(seed)
     users = (n_users * rng.random(n_ratings) ** 2).astype(np.int64)
     items = (n_items * rng.random(n_ratings) ** 2).astype(np.int64)
@@ -32,6 +32,6 @@ def biased_square(prediction, rating):
 
 
 def refuses_fives(prediction, rating):
-    if rating == 5 and prediction > 1:  # so that no start is refused, and epochs are
+    if rating == 5 and prediction > 1:  # accepts the start, so that epochs are refused
         raise ArithmeticError("five")
     return (prediction - rating) ** 2 / 2, prediction - rating

@@ -1,4 +1,4 @@
-"""A shuffler in this process: small crowds, and what nodes send."""
+"""A shuffler in this process, with small groups and messages of nodes."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def make(folder, min_crowd=2, n_reports=1, n_coordinates=10, **options):
 
 
 def opened(folder, sent=(), *, round_number=0, **options):
-    """A shuffler with an open round, to which some nodes have sent: pairs of a name and reports."""
+    """Return a shuffler with an open round and messages of some nodes: pairs of a name and reports."""
     shuffler = make(folder, **options)
     shuffler.open(RUN, round_number)
     for name, reports in sent:

@@ -1,4 +1,4 @@
-"""A shuffler as a process of its own, for tests; and certificates, made by openssl as the page states."""
+"""A shuffler as a separate process for tests, and certificates made by openssl as on the page."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def free_port():
 
 
 class ShufflerProcess:
-    """`fastfedrec shuffler` on loopback; a port of its own for its whole life, however often it is killed."""
+    """`fastfedrec shuffler` on loopback, with the same port for its lifetime, also after it is killed."""
 
     def __init__(self, folder, min_crowd, n_reports, n_coordinates, files=None, **options):
         self.port, self.folder, self.files = free_port(), folder, files
@@ -50,17 +50,17 @@ class ShufflerProcess:
         return (self.folder / "shuffler.log").read_text()
 
     def client(self, name):
-        """As seen by one party."""
+        """Return a client of one party."""
         return ShufflerClient(self.url, name=name, **({} if self.files is None else self.files.of_client(name)))
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/deploy-with-flower.md"
-#: The commands of the page: an authority, and a certificate of `server`, which names its host.
+#: The page's commands: an authority, and a certificate of `server`, which names its host.
 AUTHORITY, SERVER = re.search(r"(?s)(openssl req -x509.*?)(openssl req .*?)ssh-keygen", PAGE.read_text()).groups()
 
 
 class Certificates:
-    """An authority, and a certificate for each name on loopback; call it with a name for the three files."""
+    """An authority, and a certificate for each name on loopback; a call with a name returns the three files."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -74,7 +74,7 @@ class Certificates:
         return {kind: self.folder / file for kind, file in files.items()}
 
     def of_client(self, name):
-        """The three files by the names of `ShufflerClient`'s parameters."""
+        """Return the three files by the names of `ShufflerClient`'s parameters."""
         return {kind.replace("-", "_"): path for kind, path in self(name).items()}
 
     def run(self, commands):

@@ -1,4 +1,4 @@
-"""The tests that statistics use; their level is `fastfedrec.testing.ALPHA`, in that one place."""
+"""Statistical tests of the test suite; their level is `fastfedrec.testing.ALPHA`."""
 
 import numpy as np
 from scipy import stats
@@ -7,17 +7,17 @@ from fastfedrec.testing import ALPHA
 
 
 def mean_is(draws, expected, stddev):
-    """Whether the mean of independent `draws` with a known standard deviation is consistent with `expected`."""
+    """Return whether the mean of independent `draws` with a known standard deviation is consistent with `expected`."""
     return abs(np.mean(draws) - expected) <= stats.norm.isf(ALPHA / 2) * stddev / np.sqrt(len(draws))
 
 
 def share_is(successes, n, probability):
-    """Whether `successes` out of `n` is consistent with `probability` (exact binomial test)."""
+    """Return whether `successes` out of `n` is consistent with `probability` (exact binomial test)."""
     return stats.binomtest(int(successes), int(n), float(probability)).pvalue > ALPHA
 
 
 def counts_are(observed, probabilities):
-    """Whether `observed` counts are consistent with `probabilities` (chi-square; expect 10 or more in every cell)."""
+    """Return whether `observed` counts are consistent with `probabilities` (chi-square; cells expect 10 or more)."""
     observed, expected = np.asarray(observed), np.sum(observed) * np.asarray(probabilities, dtype=float)
     statistic = ((observed - expected) ** 2 / expected).sum()
     return stats.chi2.sf(statistic, len(observed) - 1) > ALPHA
@@ -29,19 +29,20 @@ def assert_only(consistent):
 
 
 def tilted(probabilities, factor):
-    """A control: the likeliest outcome `factor` times as likely, the others sharing the rest as before."""
+    """Return a control: the likeliest outcome is `factor` times as likely, and the others are rescaled."""
     p = np.array(probabilities, dtype=float)
     top = p.argmax()
-    rest = p.sum() - p[top]
+    remainder = p.sum() - p[top]
     p[top] *= factor
-    p[np.arange(len(p)) != top] *= (1 - p[top]) / rest
+    p[np.arange(len(p)) != top] *= (1 - p[top]) / remainder
     return p
 
 
 def integers_are(draws, probability):
-    """Whether integer `draws` come from a symmetric distribution: chi-square over single values and both tails."""
+    """Return whether integer `draws` fit a symmetric distribution, by chi-square over single values and both tails."""
     n, reach = len(draws), 1
-    tail = (1 - probability(0)) / 2  # P(X >= reach)
+    # The tail is P(X >= reach).
+    tail = (1 - probability(0)) / 2
     while n * (tail - probability(reach)) >= 50 and reach < 200:
         tail -= probability(reach)
         reach += 1

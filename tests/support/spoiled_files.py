@@ -1,4 +1,4 @@
-"""What may become of a file that was kept: each makes other bytes of what was written."""
+"""Damages of a stored file: each returns other bytes."""
 
 SPOIL = {
     "empty": lambda content: b"",

@@ -41,7 +41,7 @@ def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, **changes):
 
 
 def item_rows(model):
-    """The network's embeddings of the items' ids."""
+    """Return the network's embeddings of the items' ids."""
     table = model.parameters_[model._network.n_dense :].reshape(-1, model.n_factors)
     first = model.features_.user.n_values + model.features_.context.n_values
     return table[first : first + model.interactions_.n_items]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies, named by what they draw."""
+"""Hypothesis strategies, named after their values."""
 
 import itertools
 
@@ -17,10 +17,10 @@ def seeds():
 
 
 @st.composite
-def counts_of(draw, n_outputs, most_inputs=4):
-    """Rows of counts out of 2^64, zeros included: a channel's table."""
+def counts_of(draw, n_outputs, max_inputs=4):
+    """Return rows of counts out of 2^64, zeros included: a channel's table."""
     rows = []
-    for _ in range(draw(st.integers(1, most_inputs))):
+    for _ in range(draw(st.integers(1, max_inputs))):
         cuts = sorted(draw(st.lists(st.integers(0, 2**64), min_size=n_outputs - 1, max_size=n_outputs - 1)))
         rows.append([b - a for a, b in itertools.pairwise([0, *cuts, 2**64])])
     return rows
@@ -30,7 +30,7 @@ def keys():
     return seeds().map(Key.from_seed)
 
 
-#: Of tests that clip updates of networks: any bound of either norm, and either type.
+#: Arguments of tests that clip updates of networks: any bound of either norm, and either type.
 any_bound = given(
     seed=seeds(),
     bound=st.floats(1e-4, 10.0),

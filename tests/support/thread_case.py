@@ -1,4 +1,4 @@
-"""What tests of threads need of the machine, and a Python of its own for each."""
+"""Requirements of thread tests on the machine, and a separate Python process for each."""
 
 import multiprocessing
 import os
@@ -28,14 +28,15 @@ needs_two = pytest.mark.skipif(resolve_n_threads(0) < 2, reason="needs two proce
 
 
 def run_python(*arguments, **environment):
-    """What a new interpreter prints, with the tests' folder on its path; OpenMP's limits of threads are left out."""
+    """Return the output of a new interpreter with the tests' folder on its path, without OpenMP's thread limits."""
     inherited = {
         name: value
         for name, value in os.environ.items()
         if name == "OMP_WAIT_POLICY" or not name.startswith(("OMP_", "GOMP_", "KMP_"))
     }
     return subprocess.run(
-        [sys.executable, "-P", "-W", "ignore::DeprecationWarning", *arguments],  # 3.12 warns of every fork of threads
+        # Python 3.12 warns about every fork of a process with threads.
+        [sys.executable, "-P", "-W", "ignore::DeprecationWarning", *arguments],
         env=inherited | {"PYTHONPATH": str(TESTS)} | environment,
         check=True,
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The networks in PyTorch, from the twins' weights: what the nightly compares trajectories with, and fails without."""
+"""PyTorch networks with the twins' weights, for the nightly comparison of trajectories, which requires PyTorch."""
 
 import numpy as np
 import torch
@@ -6,17 +6,18 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 
 def tensor(array):
-    """A parameter with a copy of the values."""
+    """Return a parameter with a copy of the values."""
     return torch.tensor(array, requires_grad=True)
 
 
 def recurrent(dense):
-    """(GRU, the items' layer) of an encoder's dense arrays."""
+    """Return (GRU, the items' layer) of an encoder's dense arrays."""
     width = len(dense["d"])
     gru = torch.nn.GRU(width, width, batch_first=True, dtype=torch.float64)
     layer = torch.nn.Linear(width, width, dtype=torch.float64)
 
-    def reordered(part):  # n, r, z to torch's r, z, n
+    # Change the order n, r, z to torch's r, z, n.
+    def reordered(part):
         n, r, z = np.split(part, 3, axis=-1)
         return np.concatenate([r, z, n], axis=-1)
 
@@ -31,25 +32,25 @@ def recurrent(dense):
 
 
 def dense_of(gru, layer):
-    """The dense arrays again, in one row as `naive.compute.networks.gru.pack` has them."""
+    """Return the dense arrays in one row, in the order of `naive.compute.networks.gru.pack`."""
     w, u, b, c, v, d = (part.detach().numpy().T for part in (*gru.parameters(), *layer.parameters()))
-    (r, z, n), (own_r, own_z, own_n) = np.split(u, 3, axis=-1), np.split(c, 3)
-    return np.concatenate([part.ravel() for part in (w, np.hstack([n, r, z]), b, own_n, own_r, own_z, v, d)])
+    (r, z, n), (state_r, state_z, state_n) = np.split(u, 3, axis=-1), np.split(c, 3)
+    return np.concatenate([part.ravel() for part in (w, np.hstack([n, r, z]), b, state_n, state_r, state_z, v, d)])
 
 
 def contrastive_losses(gru, layer, table, sequences, candidates):
-    """An example's losses: of its items, and of its segments."""
+    """Return an example's losses: of its items, and of its segments."""
     states = [gru(table[torch.tensor(sequence)][None])[1][0, 0] for sequence in sequences]
     codes = torch.relu(layer(table[torch.tensor(candidates)]))
     first = torch.tensor([0])
     return [
-        cross_entropy((others @ anchor)[None], first)
-        for others, anchor in ((codes, states[0]), (torch.stack(states[2:]), states[1]))
+        cross_entropy((other_codes @ anchor)[None], first)
+        for other_codes, anchor in ((codes, states[0]), (torch.stack(states[2:]), states[1]))
     ]
 
 
 def tower_loss(layers, table, user_fields, item_fields, labels):
-    """The mean cross-entropy of a two-tower network on some examples."""
+    """Return the mean cross-entropy of a two-tower network on some examples."""
     zeros = torch.zeros(table.shape[1], dtype=torch.float64)
 
     def side(examples):

@@ -1,6 +1,6 @@
-"""Records of the events and the noisy sums of a fit, in order; on other data it is given the same noisy sums.
+"""Records of a fit's events and noisy sums, in order; a fit on other data can receive the same noisy sums.
 
-With the releases held fixed, what differs between two fits is what one user's data change: the sensitivity.
+With the releases fixed, two fits differ by the effect of one user's data alone: the sensitivity.
 """
 
 from contextlib import contextmanager
@@ -15,18 +15,18 @@ from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 
 
 class Segment:
-    """Some events, and what was released under them: (mechanism, exact sums, noisy sums)."""
+    """Events, with the releases under them: (mechanism, exact sums, noisy sums)."""
 
     def __init__(self):
         self.events, self.releases = [], []
 
     @property
     def relations(self):
-        """Those of the events; none where sums are released that no event was recorded for."""
+        """Return the events' relations, or none if sums are released without a recorded event."""
         return {getattr(event, "neighboring", None) for event in self.events}
 
     def budget(self, is_replaced=False):
-        """Add up the squares of mu and the pure epsilons that the events state, or that ledgers make of them."""
+        """Add up the squares of mu and the pure epsilons that the events state, or that ledgers derive from them."""
         mu_squared = epsilon = 0.0
         for event in [seen_event(event, "public") for event in self.events] if is_replaced else self.events:
             if isinstance(event, Gaussian):
@@ -42,13 +42,13 @@ class Segment:
         return mu_squared, epsilon
 
     def cost(self, other):
-        """The same of what was really released, on these data and on the other segment's."""
+        """Return the cost of the actual releases, on these data and on the other segment's."""
         mu_squared = epsilon = 0.0
         assert len(self.releases) == len(other.releases)
-        for (mechanism, sums, _), (again, others, _) in zip(self.releases, other.releases, strict=True):
-            assert repr(mechanism) == repr(again)
-            assert sums.shape == others.shape
-            change = (sums.astype(object) - others.astype(object)).ravel().astype(float)
+        for (mechanism, sums, _), (other_mechanism, other_sums, _) in zip(self.releases, other.releases, strict=True):
+            assert repr(mechanism) == repr(other_mechanism)
+            assert sums.shape == other_sums.shape
+            change = (sums.astype(object) - other_sums.astype(object)).ravel().astype(float)
             if isinstance(mechanism, DiscreteLaplace):
                 epsilon += np.abs(change).sum() / float(mechanism.scale)
             else:
@@ -70,7 +70,7 @@ def _recording(ledger, segments, noisy_sums):
 
     def recorded_event(self, event, **options):
         record(self, event, **options)
-        if self is not ledger:  # of a plan
+        if self is not ledger:  # the ledger is that of a plan
             return
         if segments[-1].releases:
             segments.append(Segment())
@@ -81,7 +81,7 @@ def _recording(ledger, segments, noisy_sums):
 
 
 def transcript(fit, like=None):
-    """The segments of `fit(ledger)`; given those of another, its noisy sums take the place of this one's."""
+    """Return the segments of `fit(ledger)`; given another fit's segments, use their noisy sums."""
     ledger, segments = Ledger(), [Segment()]
     noisy_sums = None if like is None else iter([noisy for segment in like for *_, noisy in segment.releases])
     with _recording(ledger, segments, noisy_sums):

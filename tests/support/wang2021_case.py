@@ -1,4 +1,4 @@
-"""Films and apps, small, that tests of the PrivRec paper's figures start from."""
+"""Small films and apps for tests of the PrivRec paper's figures."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from fastfedrec.data.log import InteractionLog
 
 
 def small_networks(make, **parameters):
-    """The function `make` from data to models by name, but that their networks train in no time."""
+    """Wrap `make`, from data to models by name, so that their networks train in little time."""
 
     def smaller(*arguments, **options):
-        found = make(*arguments, **options)
-        for model in found.values():
+        models = make(*arguments, **options)
+        for model in models.values():
             if isinstance(model, PrivRec):
                 model.set_params(n_factors=16, hidden=(16,), **parameters)
-        return found
+        return models
 
     return smaller
 

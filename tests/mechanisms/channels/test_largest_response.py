@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive.mechanisms.channels.largest_response import law, report
+from naive.mechanisms.channels.largest_response import distribution_of_reports, report
 from scipy import stats
 from support.significance import counts_are
 
@@ -56,7 +56,7 @@ def test_one_candidate_is_binary_response_about_a_random_entry(epsilon):
     one, binary = LargestResponse(epsilon, 1), BinaryResponse(epsilon)
     assert one.decoder == pytest.approx(binary.decoder, rel=1e-12)
     share = Fraction(one.clones, TOTAL)
-    actual = law([3, -1], 1, share)
+    actual = distribution_of_reports([3, -1], 1, share)
     for entry, sign in itertools.product((0, 1), (1, -1)):
         answer = binary.probability(0, 0) if (entry == 0) == (sign == 1) else binary.probability(0, 1)
         assert float(actual[entry, sign]) == pytest.approx(float(answer) / 2, rel=1e-12)
@@ -89,7 +89,7 @@ def test_no_two_vectors_differ_by_more_than_the_claim(values, data):
     other_values = data.draw(st.lists(VALUES, min_size=len(values), max_size=len(values)))
     response = LargestResponse(data.draw(st.sampled_from([0.2, 1.0, 3.0])), data.draw(st.integers(1, 4)))
     share = Fraction(response.clones, TOTAL)
-    first, second = (law(of, response.n_candidates, share) for of in (values, other_values))
+    first, second = (distribution_of_reports(of, response.n_candidates, share) for of in (values, other_values))
     assert sum(first.values()) == 1
     assert max(first[y] / second[y] for y in first) <= response.likelihood_ratio
     # Each probability is between that of a clone and that of the largest share of a choice.
@@ -104,7 +104,7 @@ def test_the_claim_is_reached_with_many_entries_so_that_less_is_refuted(n_candid
     response = LargestResponse(2.5, n_candidates)
     share = Fraction(response.clones, TOTAL)
     if n_candidates < 8:
-        few = law([5, 1, 2], n_candidates, share)
+        few = distribution_of_reports([5, 1, 2], n_candidates, share)
         assert few[0, 1] / few[0, -1] == ratio_of_the_most_likely(n_candidates, share, 3)
     reached = math.log(ratio_of_the_most_likely(n_candidates, share, 10_000))
     assert 0.999 * response.epsilon < reached <= response.epsilon
@@ -117,14 +117,14 @@ def test_the_claim_is_reached_with_many_entries_so_that_less_is_refuted(n_candid
 @given(st.lists(VALUES, min_size=1, max_size=3), st.integers(1, 3))
 def test_answers_mean_the_largest_entry_exactly(values, n_candidates):
     share = Fraction(1, 3)
-    actual = law(values, n_candidates, share)
+    actual = distribution_of_reports(values, n_candidates, share)
     mean = sum(p * sign * values[entry] for (entry, sign), p in actual.items()) / (1 - share)
     drawn = list(itertools.product([abs(v) for v in values], repeat=n_candidates))
     assert mean == Fraction(sum(map(max, drawn)), len(drawn))
 
 
 def test_an_empty_vector_is_reported_uniformly():
-    assert set(law([0, 0, 0], 3, Fraction(1, 7)).values()) == {Fraction(1, 6)}
+    assert set(distribution_of_reports([0, 0, 0], 3, Fraction(1, 7)).values()) == {Fraction(1, 6)}
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_reports_have_the_exact_distribution_and_no_other(values):
     seen = [int(((entries == entry) & (signs == sign)).sum()) for entry, sign in reports]
 
     def chances(share):
-        actual = law(values, 2, share)
+        actual = distribution_of_reports(values, 2, share)
         return [float(actual[report]) for report in reports]
 
     share = Fraction(response.clones, TOTAL)

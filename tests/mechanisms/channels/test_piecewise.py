@@ -85,7 +85,7 @@ def test_window_equals_that_of_exact_arithmetic(mechanism, epsilon, n_cells, t):
     if not channel.low:
         return
     start, shift, _ = placements_of(channel, [t])[0]
-    cell, words = naive.place(t, n_cells, channel.window, channel.extra)
+    cell, words = naive.window_start(t, n_cells, channel.window, channel.extra)
     error = (start - cell) * channel.extra + shift - words
     assert abs(error) <= 1 + Fraction(n_cells * channel.extra, 2**51)
 

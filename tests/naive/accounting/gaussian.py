@@ -1,4 +1,4 @@
-"""Gaussian noise by its formula, with enough digits for its differences."""
+"""Exact formulas of Gaussian noise, with enough digits for their differences."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import mpmath
 
 
 def exact_delta(mu_squared, epsilon):
-    """Balle and Wang (2018), Theorem 8."""
+    """Return delta by Balle and Wang (2018), Theorem 8."""
     mu_squared = Fraction(mu_squared)
     with mpmath.workdps(60):
         mu = mpmath.sqrt(mpmath.mpf(mu_squared.numerator) / mu_squared.denominator)
@@ -17,21 +17,22 @@ def exact_delta(mu_squared, epsilon):
         epsilon = mpmath.mpf(epsilon)
         a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
         if a > 1e4:
-            return mpmath.mpf(0)  # far below any delta
+            # The value is far below any delta.
+            return mpmath.mpf(0)
         if a < -1e4:
             return mpmath.mpf(1)
         return mpmath.ncdf(-a) - mpmath.exp(epsilon) * mpmath.ncdf(-b)
 
 
 def sampled_delta(noise_multiplier, rate, epsilon):
-    """One Poisson-sampled release: the mixture against the rest, and the rest against the mixture."""
+    """Return delta of one Poisson-sampled release, the larger one of removing and adding a user."""
     with mpmath.workdps(60):
         z, q, e = (mpmath.mpf(value) for value in (noise_multiplier, rate, epsilon))
         x = mpmath.mpf(1) / 2 + z * z * mpmath.log1p(mpmath.expm1(e) / q)
         removed = (1 - q - mpmath.exp(e)) * mpmath.ncdf(-x / z) + q * mpmath.ncdf((1 - x) / z)
-        inside = mpmath.expm1(-e) / q
-        if inside <= -1:
+        log_argument = mpmath.expm1(-e) / q
+        if log_argument <= -1:
             return removed
-        x = mpmath.mpf(1) / 2 + z * z * mpmath.log1p(inside)
+        x = mpmath.mpf(1) / 2 + z * z * mpmath.log1p(log_argument)
         added = mpmath.ncdf(x / z) - mpmath.exp(e) * ((1 - q) * mpmath.ncdf(x / z) + q * mpmath.ncdf((x - 1) / z))
         return max(removed, added)

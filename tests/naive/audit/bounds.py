@@ -1,4 +1,4 @@
-"""Bounds by bisection on binomial tails, and a channel's epsilon by trying every event there is."""
+"""Bounds by bisection on binomial tails, and a channel's epsilon by enumeration of all events."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ from scipy import stats
 
 
 def clopper_pearson(successes, n, alpha):
-    """One-sided limits: the shares at which a count this high, or this low, has probability alpha."""
+    """Return one-sided limits: the shares at which a count this high, or this low, has probability alpha."""
 
     def bisect(is_above):
         low, high = 0.0, 1.0
@@ -39,7 +39,7 @@ def gaussian_bound(likely, unlikely, n, alpha, delta):
 
 
 def likelihood_ratio(p, q, delta):
-    """The largest (P(E) - delta) / Q(E) over all events E and both directions; at least 1."""
+    """Return the largest (P(E) - delta) / Q(E) over all events E and both directions, at least 1."""
     best, delta = Fraction(1), Fraction(delta)
     for a, b in ((p, q), (q, p)):
         for length in range(1, len(a) + 1):
@@ -54,7 +54,7 @@ def likelihood_ratio(p, q, delta):
 
 
 def lowest_bit(value):
-    """The k of the largest 2^k that a double is a multiple of."""
+    """Return the largest k such that the double is a multiple of 2^k."""
     if not math.isfinite(value):
         return math.nan
     numerator, denominator = value.as_integer_ratio()

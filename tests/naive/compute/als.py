@@ -4,9 +4,9 @@ import numpy as np
 
 
 def solve_users(rows, item_factors, regularization, confidence_weight, use_values):
-    """`rows`: for each user a dict {item: value}; a user without positive values gets zeros.
+    """Solve for each user's factors, given `rows`, a dict {item: value} for each, with zeros if none is positive.
 
-    `regularization` is one number, or one of each user.
+    `regularization` is one number, or one for each user.
     """
     ridges = np.broadcast_to(regularization, len(rows))
     out = np.zeros((len(rows), np.shape(item_factors)[1]))
@@ -17,7 +17,7 @@ def solve_users(rows, item_factors, regularization, confidence_weight, use_value
 
 
 def solve_users_cg(rows, item_factors, regularization, confidence_weight, use_values, n_steps, start):
-    """So many steps of conjugate gradients from the rows of `start`."""
+    """Apply `n_steps` steps of conjugate gradients from the rows of `start`."""
     ridges = np.broadcast_to(regularization, len(rows))
     out = np.zeros((len(rows), np.shape(item_factors)[1]))
     for user, row in enumerate(rows):
@@ -40,7 +40,7 @@ def solve_users_cg(rows, item_factors, regularization, confidence_weight, use_va
 
 
 def system(row, item_factors, regularization, confidence_weight, use_values):
-    """A and b of one user's A x = b."""
+    """Return A and b of one user's system A x = b."""
     factors = np.asarray(item_factors, dtype=np.float64)
     n_items, n_factors = factors.shape
     confidence, preference = np.ones(n_items), np.zeros(n_items)

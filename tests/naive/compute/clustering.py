@@ -1,4 +1,4 @@
-"""Lloyd's iterations on dense rows, in double, to be checked by eye."""
+"""Lloyd's iterations on dense rows, in double, in their simplest form."""
 
 import numpy as np
 

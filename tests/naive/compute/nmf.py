@@ -5,7 +5,7 @@ from scipy.optimize import nnls
 
 
 def solve_row(x, weights, item_factors, regularization):
-    """argmin_{u >= 0} sum w (x - u'v)^2 + reg |u|^2, as an ordinary least squares with rows for the regularisation."""
+    """Return argmin_{u >= 0} sum w (x - u'v)^2 + reg |u|^2, by least squares with extra rows for the regularisation."""
     n_factors = item_factors.shape[1]
     roots = np.sqrt(np.asarray(weights, dtype=float))
     a = np.vstack([roots[:, None] * item_factors, np.sqrt(regularization) * np.eye(n_factors)])
@@ -13,7 +13,7 @@ def solve_row(x, weights, item_factors, regularization):
 
 
 def descend_row(x, weights, item_factors, regularization, start, n_sweeps):
-    """Coordinate after coordinate to where the loss is least, every other one held; 0 where any value will do."""
+    """Minimize the loss by one coordinate after another, with the others fixed; 0 if the loss does not depend on it."""
     u = np.array(start, dtype=float)
     for _ in range(n_sweeps):
         for f in range(len(u)):
@@ -25,7 +25,7 @@ def descend_row(x, weights, item_factors, regularization, start, n_sweeps):
 
 
 def multiply_rows(x, weights, row_factors, item_factors, regularization):
-    """One multiplicative step of every row: u times what of its gradient lowers the loss, over what raises it."""
+    """Apply one multiplicative step to every row: u times the negative part of its gradient over the positive part."""
     u, v = row_factors.astype(float), item_factors.astype(float)
     above = u * ((weights * x) @ v)
     below = (weights * (u @ v.T)) @ v + regularization * u

@@ -1,4 +1,4 @@
-"""What `row_sums` computes, entry by entry."""
+"""Twin of `row_sums`, entry by entry."""
 
 from itertools import pairwise
 

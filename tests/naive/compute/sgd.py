@@ -19,7 +19,7 @@ FORMULAS = {
 
 
 def blocks_of(ids, n_ids, n_blocks):
-    """Deal ids out to blocks there and back, the most frequent first."""
+    """Deal ids out to blocks in alternating directions, the most frequent id first."""
     there_and_back = [*range(n_blocks), *reversed(range(n_blocks))]
     ids = list(ids)
     order = sorted(range(n_ids), key=lambda x: (-ids.count(x), x))
@@ -27,12 +27,12 @@ def blocks_of(ids, n_ids, n_blocks):
 
 
 def morton(stratum, user_block):
-    """Where a pair of blocks lies: the bits of both numbers in turn."""
+    """Return a pair of blocks' position in Morton order: the interleaved bits of both numbers."""
     return sum((stratum >> bit & 1) << 2 * bit + 1 | (user_block >> bit & 1) << 2 * bit for bit in range(8))
 
 
 def visiting_order(users, items, n_users, n_items, n_blocks, key):
-    """Positions of the ratings in the order of an epoch."""
+    """Return positions of the ratings in the order of an epoch."""
     user_block, item_block = blocks_of(users, n_users, n_blocks), blocks_of(items, n_items, n_blocks)
     cells = {(j, k): [] for j in range(n_blocks) for k in range(n_blocks)}
     for position, (u, i) in enumerate(zip(users, items, strict=True)):
@@ -40,14 +40,14 @@ def visiting_order(users, items, n_users, n_items, n_blocks, key):
     words = iter(key.words("sgd.order", size=len(users)).tolist())
     for _, cell in sorted(cells.items(), key=lambda pair: morton(pair[0][0] ^ pair[0][1], pair[0][0])):
         for last in range(len(cell)):
-            place = (next(words) >> 32) * (last + 1) >> 32
-            cell[place], cell[last] = cell[last], cell[place]
+            position_in_cell = (next(words) >> 32) * (last + 1) >> 32
+            cell[position_in_cell], cell[last] = cell[last], cell[position_in_cell]
         part_neighbours(cell, users, items)
     return [position for s in range(n_blocks) for j in range(n_blocks) for position in cells[j, j ^ s]]
 
 
 def part_neighbours(cell, users, items):
-    """Let no rating share a user or an item with the three before it, until none of the next 64 does not."""
+    """Swap ratings so that none shares a user or item with the three before it, until none of the next 64 fits."""
     for k in range(len(cell)):
         before = cell[max(0, k - 3) : k]
         for j in range(k, min(len(cell), k + 64)):
@@ -74,7 +74,8 @@ def fit_factors(
     n_users,
     n_items,
     n_factors,
-    rates,  # the learning rate of each epoch
+    # Learning rate of each epoch.
+    rates,
     regularization,
     bias_regularization,
     biases,
@@ -84,7 +85,7 @@ def fit_factors(
     key,
     n_blocks,
 ):
-    """(mean, user biases, item biases, user factors, item factors, mean loss of each epoch)."""
+    """Return (mean, user biases, item biases, user factors, item factors, mean loss of each epoch)."""
     weights = [1.0] * len(users) if weights is None else list(weights)
     mean = start_mean(ratings, weights, loss) if biases else 0.0
     p = init_scale * key.normal("sgd.user_factors", size=n_users * n_factors).reshape(n_users, n_factors)

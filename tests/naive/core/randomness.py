@@ -13,7 +13,7 @@ def quarter_round(x, a, b, c, d):
 
 
 def block(key_words, counter, nonce_words):
-    """One block: 16 words."""
+    """Return one block of 16 words."""
     state = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *key_words, counter, *nonce_words]
     x = list(state)
     for _ in range(10):
@@ -30,7 +30,7 @@ def subkey(secret, purpose):
 
 
 def words(secret, purpose, round_number, user, size):
-    """The stream (purpose, round, user): the nonce is (round, user low, user high), the counter runs from 0."""
+    """Return words of the stream (purpose, round, user); nonce (round, user low, user high), counter from 0."""
     key, out, counter = subkey(secret, purpose), [], 0
     while len(out) < size:
         w = block(key, counter, [round_number, user & MASK, user >> 32])
@@ -40,7 +40,7 @@ def words(secret, purpose, round_number, user, size):
 
 
 def uniform(word):
-    """The middle of the word's cell, of 2**52 in (0, 1), as an exact pair (numerator, denominator)."""
+    """Return the middle of the word's cell among 2**52 in (0, 1), as an exact pair (numerator, denominator)."""
     return 2 * (word >> 12) + 1, 2**53
 
 

@@ -1,4 +1,4 @@
-"""Readable twin of data.interactions: a dict of dicts, {user: {item: value}}, insertion order meaning nothing."""
+"""Readable twin of data.interactions: a dict of dicts, {user: {item: value}}, without meaning of insertion order."""
 
 MERGE = {
     None: sum, "sum": sum, "mean": lambda values: sum(values) / len(values), "first": lambda values: values[0],
@@ -15,7 +15,7 @@ def from_rows(users, items, values=None, duplicates=None):
 
 
 def newest(users, items, timestamps, duplicates=None):
-    """{(user, item): timestamp}: the latest, or with "first" and "last" that of the row."""
+    """Return {(user, item): timestamp}: the latest, or with "first" and "last" that of the selected row."""
     out = {}
     for pair, time in zip(zip(users, items, strict=True), timestamps, strict=True):
         if duplicates == "first" and pair in out:
@@ -25,7 +25,7 @@ def newest(users, items, timestamps, duplicates=None):
 
 
 def in_order(ids):
-    """Ascending where the ids can be compared, else by first appearance."""
+    """Sort ascending if the ids are comparable, and by first appearance otherwise."""
     distinct = list(dict.fromkeys(ids))
     try:
         return sorted(distinct)
@@ -34,7 +34,7 @@ def in_order(ids):
 
 
 def filter_core(table, user_ids, item_ids, low_user, low_item):
-    """Remove one offender at a time until nobody offends: (table, user ids, item ids)."""
+    """Remove one violating user or item at a time until none remains: (table, user ids, item ids)."""
     users, items = list(user_ids), list(item_ids)
     table = {user: dict(table.get(user, {})) for user in users}
     while True:
@@ -52,7 +52,7 @@ def filter_core(table, user_ids, item_ids, low_user, low_item):
 
 
 def top_items(table, item_ids, n):
-    """The most used items, ties to the earlier, in their old order."""
+    """Keep the most used items in their original order; ties go to the earlier item."""
     counts = [sum(item in row for row in table.values()) for item in item_ids]
     best = sorted(range(len(item_ids)), key=lambda j: (-counts[j], j))[:n]
     return [item_ids[j] for j in sorted(best)]
@@ -67,7 +67,7 @@ def restrict(table, user_ids, item_ids):
 
 
 def find_fault(indptr, indices, values, n_items, rising=True):
-    """The first thing that makes compressed rows unfit, and its row or entry: rows are looked at before entries."""
+    """Return the first fault of compressed rows, and its row or entry; rows are checked before entries."""
     if indptr[0] != 0:
         return "start", 0
     for row in range(len(indptr) - 1):

@@ -5,7 +5,7 @@ from collections import Counter
 
 
 def read(patient, lab, medication, rows):
-    """({(user, item): count}, {user: hospital}, {item: name}) of the texts of the three files."""
+    """Return ({(user, item): count}, {user: hospital}, {item: name}) from the texts of the three files."""
     users, hospitals = {}, {}
     for row in csv.DictReader(patient.splitlines()):
         user = row["uniquepid"] if rows == "patients" else int(row["patientunitstayid"])

@@ -19,7 +19,7 @@ def normals(key, purpose, user, size):
 
 
 def alias_weights(cells):
-    """Each item's weight, in integers, as an alias table of (chance << 32 | other item) cells says."""
+    """Return each item's integer weight from an alias table of (chance << 32 | other item) cells."""
     weights = [0] * len(cells)
     for item, cell in enumerate(cells):
         weights[item] += cell >> 32
@@ -33,7 +33,7 @@ def user_length(key, thresholds, shortest, user):
 
 
 def topic_shares(key, anchors, median, topic_noise, tilt, gamma, user, length):
-    """The shares of topics, as integers that add up to 2**32."""
+    """Return the shares of topics, as integers that add up to 2**32."""
     n_topics, n_dims = len(anchors), len(anchors[0])
     z = normals(key, "taste", user, n_dims + n_topics)
     z[0] -= tilt * math.log(length / median)
@@ -57,7 +57,7 @@ def topic_shares(key, anchors, median, topic_noise, tilt, gamma, user, length):
 
 
 def draw_items(key, alias, shares, budget, user, length):
-    """The user's items in the order they were drawn, and the number of draws it took."""
+    """Return the user's items in the order of the draws, and the number of draws."""
     n_items = len(alias[0])
     limit = budget * length + 64
     words = stream(key, "draw", user, 2 * limit)
@@ -69,9 +69,9 @@ def draw_items(key, alias, shares, budget, user, length):
         while coin >= shares[topic]:
             coin -= shares[topic]
             topic += 1
-        cell, rest = divmod(word * n_items, 2**64)
+        cell, remainder = divmod(word * n_items, 2**64)
         chance, other = divmod(int(alias[topic][cell]), TWO_32)
-        item = cell if rest >> 32 < chance else other
+        item = cell if remainder >> 32 < chance else other
         if item not in items:
             items.append(item)
     if len(items) < length:
@@ -84,9 +84,9 @@ def race(key, alias, shares, user, seen, n):
     weights = [0.0] * n_items
     for share, cells in zip(shares, alias, strict=True):
         for item in range(n_items):
-            own, other = divmod(int(cells[item]), TWO_32)
-            weights[item] += float(share) * own
-            weights[other] += float(share) * (TWO_32 - own)
+            chance, other = divmod(int(cells[item]), TWO_32)
+            weights[item] += float(share) * chance
+            weights[other] += float(share) * (TWO_32 - chance)
     unseen = [item for item in range(n_items) if item not in seen]
     words = stream(key, "race", user, len(unseen))
     arrivals = [
@@ -97,7 +97,7 @@ def race(key, alias, shares, user, seen, n):
 
 
 def rate_items(key, tables, shares, user, items):
-    """Ratings 1 to 5 of `items`, which stand in ascending order."""
+    """Return ratings 1 to 5 of `items`, which are in ascending order."""
     user_scale, taste_scale, affinity_mean, affinity_scale, noise_scale, *cuts = tables.scales.tolist()
     n_tastes = tables.item_tastes.shape[1]
     z = normals(key, "rating", user, 1 + n_tastes + len(items))
@@ -118,7 +118,7 @@ def rate_items(key, tables, shares, user, items):
 
 
 def expected_shares(shares, topics, lengths):
-    """Mean over users of 1 - exp(-t_u w_ui), t_u by bisection."""
+    """Return the mean over users of 1 - exp(-t_u w_ui), with t_u by bisection."""
     total = np.zeros(topics.shape[1])
     for share, length in zip(shares, lengths, strict=True):
         weights = share @ topics

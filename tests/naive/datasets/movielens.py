@@ -2,7 +2,7 @@
 
 
 def read_ratings(text, separator, has_header=False):
-    """{(user, item): (rating, timestamp)}; every line is taken to be well formed."""
+    """Return {(user, item): (rating, timestamp)}, given well-formed lines."""
     ratings = {}
     for line in text.splitlines()[has_header:]:
         user, item, rating, timestamp = line.split(separator)

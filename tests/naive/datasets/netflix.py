@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def read_ratings(text):
-    """{(user, movie): (rating, seconds)} of lines "movie:" and "user,rating,date", all taken to be well formed."""
+    """Return {(user, movie): (rating, seconds)} of well-formed lines "movie:" and "user,rating,date"."""
     ratings = {}
     for line in text.split():
         if line.endswith(":"):
@@ -17,7 +17,7 @@ def read_ratings(text):
 
 
 def read_titles(text):
-    """{movie: (title, year)}, with 0 for a year that is not known."""
+    """Return {movie: (title, year)}, with 0 for an unknown year."""
     rows = {}
     for line in text.splitlines():
         movie, year, title = line.split(",", 2)

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 
 def read_rows(text, separator, n_skip=0):
-    """Every record as a list of fields."""
+    """Return every record as a list of fields."""
     return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))[n_skip:]
 
 
 def is_integer(field):
-    """Whether Python would write the number just so."""
+    """Return whether the text is Python's own spelling of the integer."""
     return bool(re.fullmatch("-?[0-9]+", field, re.ASCII)) and str(int(field)) == field and abs(int(field)) < 2**63
 
 
@@ -22,14 +22,14 @@ def ids(fields):
 
 
 def seconds(fields):
-    """Whole seconds or ISO 8601; None for what is empty."""
+    """Parse integer seconds or ISO 8601; an empty text gives None."""
     if all(not field or is_integer(field) for field in fields):
         return [int(field) if field else None for field in fields]
     return [from_iso(field) if field else None for field in fields]
 
 
 def from_iso(field, digits=0):
-    """A date and time as a number of 10**-digits seconds, or "refused" where that cuts a part of it."""
+    """Return a date and time in units of 10**-digits seconds, or "refused" if digits would be lost."""
     moment = datetime.fromisoformat(field)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

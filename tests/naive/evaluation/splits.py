@@ -6,13 +6,13 @@ from naive.compute.ranking import subset
 
 
 def as_sets(interactions):
-    """{row: [items]} of an Interactions."""
+    """Return {row: [items]} of an Interactions."""
     ends = interactions.indptr.tolist()
     return {u: interactions.indices[ends[u] : ends[u + 1]].tolist() for u in range(interactions.n_users)}
 
 
 def leave_one_out(interactions, key, latest=False):
-    """{row: item} of the held-out interactions."""
+    """Return {row: item} of the held-out interactions."""
     held_out = {}
     for u, items in as_sets(interactions).items():
         if len(items) < 2:
@@ -27,31 +27,31 @@ def leave_one_out(interactions, key, latest=False):
 
 
 def random_split(interactions, test_fraction, key):
-    """{row: [items]} of the held-out interactions."""
+    """Return {row: [items]} of the held-out interactions."""
     held_out = {}
     for u, items in as_sets(interactions).items():
         user = int(interactions.global_user_ids[u])
         uniform = float(key.uniform("evaluation.random_split.counts", user=user, size=1)[0])
         size = min(math.floor(test_fraction * len(items) + uniform), max(len(items) - 1, 0))
         words = iter(key.words("evaluation.random_split", user=user, size=size))
-        held_out[u] = [items[place] for place in subset(words, len(items), size)]
+        held_out[u] = [items[position] for position in subset(words, len(items), size)]
     return held_out
 
 
 def hold_out_entries(interactions, user_fraction, n_entries, key):
-    """{row: [items]} of the held-out interactions."""
+    """Return {row: [items]} of the held-out interactions."""
     held_out = {}
     for u, items in as_sets(interactions).items():
         user = int(interactions.global_user_ids[u])
         tested = float(key.uniform("evaluation.hold_out_entries.users", user=user, size=1)[0]) < user_fraction
         size = min(n_entries, max(len(items) - 1, 0)) if tested else 0
         words = iter(key.words("evaluation.hold_out_entries", user=user, size=size))
-        held_out[u] = [items[place] for place in subset(words, len(items), size)]
+        held_out[u] = [items[position] for position in subset(words, len(items), size)]
     return held_out
 
 
 def mean_percentile_rank(score, test, seen):
-    """sum(x rank) / sum(x) of `score(row, column)`; `seen` is None or interactions whose items are not ranked."""
+    """Return sum(x rank) / sum(x) of `score(row, column)`; `seen` is None or interactions with items not to rank."""
     known = as_sets(seen) if seen is not None else {u: [] for u in range(test.n_users)}
     values = iter(test.values_or_ones().tolist())
     above = total = 0.0

@@ -7,7 +7,7 @@ from naive.evaluation.splits import as_sets
 
 
 def split(interactions, share, given, latest, key):
-    """(rows of train, {row: items} of the test, {row: items} that are given); None where nobody can be tested."""
+    """Return (rows of train, {row: test items}, {row: given items}); None if no user can be tested."""
     rows, users = as_sets(interactions), [int(user) for user in interactions.global_user_ids]
     able = [u for u, items in rows.items() if len(items) >= (given + 1 if isinstance(given, int) else 2)]
     present = [u for u, items in rows.items() if items]
@@ -30,6 +30,6 @@ def split(interactions, share, given, latest, key):
             test[u] = [item for _, _, item in sorted(zip(times, words, items, strict=True))[-size:]]
         else:
             words = iter(key.words("evaluation.user_holdout", user=users[u], size=size))
-            test[u] = [items[place] for place in subset(words, len(items), size)]
+            test[u] = [items[position] for position in subset(words, len(items), size)]
         known[u] = [item for item in items if item not in test[u]]
     return [u for u in rows if u not in test], test, known

@@ -1,11 +1,11 @@
-"""Entries that a user keeps by Floyd's algorithm with a set, and rows times directions, shrunk into a ball."""
+"""Floyd's algorithm with a set for a user's entries, and rows times directions, shrunk into a ball."""
 
 import math
 
 
 def keep_entries(lengths, users, max_entries, key, round_number):
-    """For each user the places of the entries that it keeps, from the words of its own stream."""
-    kept = []
+    """Return for each user the positions of its selected entries, from the words of its stream."""
+    selected = []
     for n, user in zip(lengths, users, strict=True):
         mine = set(range(n)) if n <= max_entries else set()
         if n > max_entries:
@@ -13,12 +13,12 @@ def keep_entries(lengths, users, max_entries, key, round_number):
             for last, word in zip(range(n - max_entries, n), words, strict=True):
                 rank = word * (last + 1) >> 64
                 mine.add(last if rank in mine else rank)
-        kept.append(sorted(mine))
-    return kept
+        selected.append(sorted(mine))
+    return selected
 
 
 def project(rows, directions, radius):
-    """Each row's sums, of Python's floats."""
+    """Return each row's sums, in Python's floats."""
     out = []
     for row in rows:
         point = [sum(x * d for x, d in zip(row, column, strict=True)) for column in zip(*directions, strict=True)]

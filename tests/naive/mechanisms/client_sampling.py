@@ -4,7 +4,7 @@ BLOCK = 65_536
 
 
 def poisson(n_clients, probability, key, round_number):
-    """Ids whose word is below probability x 2^64; `probability` is a fraction."""
+    """Return ids with words below probability x 2^64; `probability` is a fraction."""
     cohort = []
     for start in range(0, n_clients, BLOCK):
         size = min(BLOCK, n_clients - start)
@@ -14,7 +14,7 @@ def poisson(n_clients, probability, key, round_number):
 
 
 def below(bound, words):
-    """Uniform: 2^64 // bound words lead to each integer, the others are drawn again."""
+    """Return a uniform integer: 2^64 // bound words map to each value, and the others are rejected."""
     while True:
         product = next(words) * bound
         if product % 2**64 >= 2**64 % bound:
@@ -22,7 +22,7 @@ def below(bound, words):
 
 
 def fixed_size(n_clients, cohort_size, words):
-    """Floyd's algorithm with a set."""
+    """Sample by Floyd's algorithm with a set."""
     cohort = set()
     for last in range(n_clients - cohort_size, n_clients):
         rank = below(last + 1, words)

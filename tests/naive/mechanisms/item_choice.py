@@ -1,10 +1,10 @@
-"""Readable twin of mechanisms.item_choice: dicts of counts, the threshold by trying one number after the other."""
+"""Readable twin of mechanisms.item_choice: dicts of counts, and a linear search for the threshold."""
 
 import math
 
 
 def threshold(scale, delta):
-    """The least T >= 2 with P(1 + Z >= T) <= delta, Z discrete Laplace: P(Z >= k) = sum of (1-q)/(1+q) q^j, j >= k."""
+    """Return the smallest T >= 2 with P(1 + Z >= T) <= delta; P(Z >= k) = sum of (1-q)/(1+q) q^j, j >= k."""
     q = math.exp(-1 / scale)
     k = 1
     while q**k / (1 + q) > delta:
@@ -13,14 +13,14 @@ def threshold(scale, delta):
 
 
 def above_threshold(counts, noise, lowest, n):
-    """{item: count} of items that somebody is counted with, and {item: noise}: the n best above, in ascending order."""
+    """Return {item: count} of items with a count and {item: noise}: the n best above the threshold, ascending."""
     noisy = {item: counts[item] + noise[item] for item in counts if counts[item] + noise[item] >= lowest}
     best = sorted(noisy, key=lambda item: (-noisy[item], item))[:n]
     return sorted(best)
 
 
 def chance(count, scale, lowest):
-    """The probability that an item with this count is at or above the threshold."""
+    """Return the probability that an item with this count is at or above the threshold."""
     q = math.exp(-1 / scale)
     k = lowest - count
     return q**k / (1 + q) if k >= 1 else 1 - q ** (1 - k) / (1 + q)

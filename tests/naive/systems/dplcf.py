@@ -9,7 +9,7 @@ def answers(items, n_items, user, key, purpose, threshold):
 
 
 def estimated_counts(rows, decoder):
-    """Users of each item and of each pair, from rows of answers."""
+    """Return the users of each item and of each pair, from rows of answers."""
     bits = [[(1 + decoder * a) / 2 for a in row] for row in rows]
     n_items = len(rows[0])
     single = [sum(row[i] for row in bits) for i in range(n_items)]
@@ -18,7 +18,7 @@ def estimated_counts(rows, decoder):
 
 
 def neighbors(rows, decoder, n_kept):
-    """(item, similarity) of the most similar other items of each item."""
+    """Return (item, similarity) of the most similar other items of each item."""
     single, pair = estimated_counts(rows, decoder)
     floor = max(1.0, math.sqrt(len(rows) * (decoder**2 - 1)) / 2)
     lengths = [math.sqrt(max(count, floor)) for count in single]
@@ -32,5 +32,5 @@ def neighbors(rows, decoder, n_kept):
     return result
 
 
-def score(own_items, neighbors_of_item):
-    return sum(s for j, s in neighbors_of_item if j in own_items)
+def score(user_items, neighbors_of_item):
+    return sum(s for j, s in neighbors_of_item if j in user_items)

@@ -4,19 +4,19 @@ import math
 
 
 def share(unit, n):
-    """floor(unit / sqrt(n))."""
+    """Return floor(unit / sqrt(n))."""
     return math.isqrt(unit * unit // n)
 
 
 def contribution(row, mean, encoder, scale, unit):
-    """What one user adds: row i is w z_i (p - z_i E_i), p = E'z, with the largest whole w whose norm is within unit."""
+    """Return one contribution: row i is w z_i (p - z_i E_i), p = E'z, w the largest integer with a norm in unit."""
     n_columns = len(encoder[0])
     if not row:
         return [[0] * n_columns for _ in mean]
-    own = share(scale, len(row))
-    z = [own * (item in row) - m for item, m in enumerate(mean)]
+    row_share = share(scale, len(row))
+    z = [row_share * (item in row) - m for item, m in enumerate(mean)]
     projection = [sum(a * e[k] for a, e in zip(z, encoder, strict=True)) for k in range(n_columns)]
-    # The projection of all items but i, so that no item is told by itself.
+    # The projection excludes item i, so that no item predicts itself.
     rows = [
         [a * (p - a * e) for p, e in zip(projection, of_item, strict=True)]
         for a, of_item in zip(z, encoder, strict=True)
@@ -27,6 +27,6 @@ def contribution(row, mean, encoder, scale, unit):
 
 
 def projection_sums(rows, mean, encoder, scale, unit):
-    """The sums over users, item by item."""
+    """Return the sums over users, item by item."""
     parts = [contribution(row, mean, encoder, scale, unit) for row in rows]
     return [[sum(column) for column in zip(*of_item, strict=True)] for of_item in zip(*parts, strict=True)]

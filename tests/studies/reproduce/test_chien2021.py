@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import DPALS, DPGram, Key, datasets
 from fastfedrec.evaluation import UserHoldout, evaluate
@@ -114,7 +114,7 @@ def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
         "Epsilon 5: DPALS has the largest Recall@20, 0.310.",
     ]
     assert RecallTable("data", {}, cells[-1:]).verdict() == "No private model was run."
-    text, page = told(table, tmp_path)
+    text, page = check_result(table, tmp_path)
     assert "| DPGram | 1 (2.12) | 0.210 ± 0.014 | 0.200 ± 0.000 | 2 |" in page
     assert "| EASE | none |" in page
     for form in (text, page):

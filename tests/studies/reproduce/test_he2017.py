@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import NCF, Interactions, Key, Popularity, datasets
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
@@ -67,7 +67,7 @@ def test_the_verdict_compares_the_best_network_with_the_dot_product(data, hr, wo
 
 
 def test_tables_are_shown_in_every_form(data, tmp_path, monkeypatch, capsys):
-    text, _ = told(ncf_table(data, folder=tmp_path / "parts"), tmp_path)
+    text, _ = check_result(ncf_table(data, folder=tmp_path / "parts"), tmp_path)
     assert "NeuMF, 64 factors, printed" in text
     monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: data)
     document = written(f"ncf --table accuracy --data {tmp_path} --quick", tmp_path / "out", "accuracy", capsys)

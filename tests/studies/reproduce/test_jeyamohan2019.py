@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import Interactions, Key
 from fastfedrec.datasets import load_movielens
@@ -77,11 +77,11 @@ def test_equal_epsilon_is_equal(folds):
 def test_figure_3_is_the_whole_grid_and_is_told_in_every_form(folds, tmp_path):
     figure = rating_figure(folds, "3", epsilons=[0.5, 2.0], quick=True)
     assert len(figure.cells) == 4
-    text, page = told(figure, tmp_path)
+    text, page = check_result(figure, tmp_path)
     assert "below the private item mean in" in text
     assert page.count("\n| ") == 6
     for name in ("2", "equal-epsilon"):
-        told(rating_figure(folds, name, epsilons=[0.5, 2.0], quick=True), tmp_path)
+        check_result(rating_figure(folds, name, epsilons=[0.5, 2.0], quick=True), tmp_path)
 
 
 def test_finished_cells_are_kept_and_read_only_for_the_same_settings(folds, tmp_path, monkeypatch):

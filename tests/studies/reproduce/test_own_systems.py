@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import EASE, DPGram, DPSubspace, Key, Popularity, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
@@ -121,7 +121,7 @@ def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
         "Personal: above exact popularity in 2 of 3 rows, -0.100 at least.",
         "Popularity: above exact popularity in 0 of 1 rows, +0.000 at least.",
     ]
-    text, page = told(table, tmp_path)
+    text, page = check_result(table, tmp_path)
     figures = "0.450 | 0.550 ± 0.071 | 0.225 | 0.275 ± 0.035 | 0.275 ± 0.035 | 2 |"
     assert f"| A | data | one way | 1 (2.12) | 0.5 | personal | {figures}" in page
     assert "| A | data | one way | 1 (2.12) | 0.5 | personal in 1 of 2 |" in page

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import EASE, Key, Popularity, PrivateRecommender, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
@@ -85,7 +85,7 @@ def test_every_form_states_relation_protocol_and_choice(tmp_path):
     )  # fmt: skip
     table = UtilityTable("data", {}, cells)
     assert table.verdict() == "central: above exact popularity in 1 of 2 rows, from -0.050 to +0.150."
-    text, page = told(table, tmp_path)
+    text, page = check_result(table, tmp_path)
     figures = "0.550 ± 0.141 | 0.225 ± 0.000 | 0.113 ± 0.000 | 2 |"
     assert f"| movies | central | 2 | DPGram / DPGram, popularity | {figures}" in page
     assert "| movies | popularity | none | Popularity |" in page

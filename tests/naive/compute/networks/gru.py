@@ -5,16 +5,16 @@ from naive.compute.networks.two_tower import halves_of, shuffle
 
 
 def unpack(parameters, width):
-    """(dense arrays by name, embeddings): copies in double."""
+    """Return (dense arrays by name, embeddings), copied in double."""
     shapes = {
         "w": (width, 3 * width), "u": (width, 3 * width), "b": (3 * width,), "c": (3 * width,),
         "v": (width, width), "d": (width,),
     }  # fmt: skip
-    rest, dense = np.array(parameters, dtype=np.float64), {}
+    remainder, dense = np.array(parameters, dtype=np.float64), {}
     for name, shape in shapes.items():
-        part, rest = np.split(rest, [np.prod(shape)])
+        part, remainder = np.split(remainder, [np.prod(shape)])
         dense[name] = part.reshape(shape)
-    return dense, rest.reshape(-1, width)
+    return dense, remainder.reshape(-1, width)
 
 
 def pack(dense, embeddings):
@@ -26,23 +26,23 @@ def sigmoid(x):
 
 
 def encode(dense, embeddings, sequence):
-    """(last state, what the way back needs)."""
+    """Return (last state, tape for the backward pass)."""
     h, tape = np.zeros(embeddings.shape[1]), []
     for item in sequence:
         r, z, n = np.split(embeddings[item] @ dense["w"] + dense["b"], 3)
-        own_n, own_r, own_z = np.split(h @ dense["u"] + dense["c"], 3)
-        r, z = sigmoid(r + own_r), sigmoid(z + own_z)
-        n = np.tanh(n + r * own_n)
-        tape.append((item, h, r, z, n, own_n))
+        state_n, state_r, state_z = np.split(h @ dense["u"] + dense["c"], 3)
+        r, z = sigmoid(r + state_r), sigmoid(z + state_z)
+        n = np.tanh(n + r * state_n)
+        tape.append((item, h, r, z, n, state_n))
         h = (1 - z) * n + z * h
     return h, tape
 
 
 def encode_back(dense, embeddings, tape, dh, d_dense, d_embeddings):
-    """Add to the gradients what follows from that of the last state."""
-    for item, h, r, z, n, own_n in reversed(tape):
+    """Add to the gradients the contribution of the last state's gradient."""
+    for item, h, r, z, n, state_n in reversed(tape):
         dn = dh * (1 - z) * (1 - n * n)
-        dr, dz = dn * own_n * r * (1 - r), dh * (h - n) * z * (1 - z)
+        dr, dz = dn * state_n * r * (1 - r), dh * (h - n) * z * (1 - z)
         of_input, of_state = np.concatenate([dr, dz, dn]), np.concatenate([dn * r, dr, dz])
         d_dense["w"] += np.outer(embeddings[item], of_input)
         d_dense["u"] += np.outer(h, of_state)
@@ -52,17 +52,17 @@ def encode_back(dense, embeddings, tape, dh, d_dense, d_embeddings):
         dh = dh * z + dense["u"] @ of_state
 
 
-def contrast(anchor, others):
-    """(-log of the first one's share of exp(a'b), gradients of anchor and others)."""
-    scores = others @ anchor
+def contrast(anchor, candidates):
+    """Return (-log of the first candidate's softmax share, gradients by anchor and candidates)."""
+    scores = candidates @ anchor
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()
     slopes = shares - np.eye(len(shares))[0]
-    return -np.log(shares[0]), slopes @ others, np.outer(slopes, anchor)
+    return -np.log(shares[0]), slopes @ candidates, np.outer(slopes, anchor)
 
 
 def gradient(dense, embeddings, examples, item_weight, segment_weight):
-    """(mean loss, gradients) of examples (sequences, candidates)."""
+    """Return (mean loss, gradients) of examples (sequences, candidates)."""
     d_dense, d_embeddings = {name: np.zeros_like(part) for name, part in dense.items()}, np.zeros_like(embeddings)
     total, n = 0.0, len(examples)
     for sequences, candidates in examples:
@@ -83,7 +83,7 @@ def gradient(dense, embeddings, examples, item_weight, segment_weight):
 
 def train_client(dense, embeddings, examples, words, *, learning_rate, n_epochs, batch_size, item_weight=1.0,
                  segment_weight=1.0):  # fmt: skip
-    """SGD in place."""
+    """Train by SGD in place."""
     halves, order = halves_of(words), list(range(len(examples)))
     for _ in range(n_epochs):
         order = shuffle(order, halves)

@@ -6,7 +6,7 @@ from naive.compute.networks.two_tower import halves_of, shuffle
 
 
 def batches_of(n, batch_size, halves):
-    """Batches for ever: when all have had their turn, in a new order."""
+    """Yield batches without end; the examples are shuffled anew after each epoch."""
     order = list(range(n))
     while n:
         order = shuffle(order, halves)
@@ -14,7 +14,7 @@ def batches_of(n, batch_size, halves):
 
 
 def gradient(layers, dense, embeddings, first_item, n_items, examples, masked, weight):
-    """Of the mean cross-entropy of examples, plus `weight` times the mean loss of masked ones."""
+    """Return the gradient of the mean cross-entropy of examples plus `weight` times the masked examples' mean loss."""
     d_layers, d_embeddings = network.gradient(layers, embeddings, *examples)
     items = slice(first_item, first_item + n_items)
     _, d_dense, d_items = gru.gradient(dense, embeddings[items], masked, weight, weight)
@@ -24,7 +24,7 @@ def gradient(layers, dense, embeddings, first_item, n_items, examples, masked, w
 
 def train_client(layers, dense, embeddings, first_item, n_items, examples, masked, words, masked_words, *,
                  contrastive_weight, learning_rate, n_epochs, batch_size, masked_batch_size):  # fmt: skip
-    """SGD in place; `examples` are (users' fields, items' fields, labels), `masked` as for `gru`."""
+    """Train by SGD in place; `examples` are (users' fields, items' fields, labels), `masked` as for `gru`."""
     halves, order = halves_of(words), list(range(len(examples[2])))
     next_masked = batches_of(len(masked), masked_batch_size, halves_of(masked_words))
     for _ in range(n_epochs):

@@ -2,18 +2,18 @@
 
 
 def below(word, n):
-    """A number below n from the high half of a 64-bit word."""
+    """Return an integer below n from the high half of a 64-bit word."""
     return (word >> 32) * n >> 32
 
 
 def other(word, n, taken):
-    """One of n numbers that is not `taken`."""
+    """Return one of n integers other than `taken`."""
     drawn = below(word, n - 1)
     return drawn + 1 if drawn >= taken else drawn
 
 
 def examples_of(history, n_items, words, length, n_negatives):
-    """[(sequences, candidates)] of one user, whose items come in the order of time."""
+    """Return [(sequences, candidates)] of one user, with items in the order of time."""
     out, words = [], iter(words)
     for first in range(0, len(history), length):
         sequence = history[first : first + length]

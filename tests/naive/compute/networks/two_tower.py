@@ -4,14 +4,14 @@ import numpy as np
 
 
 def unpack(parameters, n_user_fields, n_item_fields, n_factors, hidden):
-    """([weights, bias] of each layer, embeddings): copies in double."""
+    """Return ([weights, bias] of each layer, embeddings), copied in double."""
     n_in = [n_user_fields * n_factors, n_item_fields * n_factors, 2 * n_factors, *hidden]
     n_out = [n_factors, n_factors, *hidden, 1]
-    rest, layers = np.array(parameters, dtype=np.float64), []
+    remainder, layers = np.array(parameters, dtype=np.float64), []
     for i, o in zip(n_in, n_out, strict=True):
-        weights, bias, rest = np.split(rest, [i * o, i * o + o])
+        weights, bias, remainder = np.split(remainder, [i * o, i * o + o])
         layers.append([weights.reshape(i, o), bias])
-    return layers, rest.reshape(-1, n_factors)
+    return layers, remainder.reshape(-1, n_factors)
 
 
 def pack(layers, embeddings):
@@ -20,13 +20,13 @@ def pack(layers, embeddings):
 
 
 def embed(embeddings, fields):
-    """Side by side the mean embedding of each field's rows; zeros where there are none."""
+    """Return the mean embeddings of all fields, concatenated; an empty field has zeros."""
     parts = [embeddings[rows].mean(axis=0) if rows else 0 * embeddings[0] for rows in fields]
     return np.concatenate([np.empty(0), *parts])
 
 
 def forward(layers, x_user, x_item):
-    """(inputs of each layer, logits) of a batch; a row an example."""
+    """Return (inputs of each layer, logits) of a batch with a row for each example."""
     towers = [np.maximum(x @ w + b, 0) for x, (w, b) in zip((x_user, x_item), layers, strict=False)]
     inputs = [x_user, x_item, np.hstack(towers)]
     for w, b in layers[2:-1]:
@@ -36,14 +36,14 @@ def forward(layers, x_user, x_item):
 
 
 def mean_loss(layers, embeddings, user_fields, item_fields, labels):
-    """Mean binary cross-entropy of a batch: log(1 + e^z) - label z."""
+    """Return the mean binary cross-entropy of a batch: log(1 + e^z) - label z."""
     x_user, x_item = (np.array([embed(embeddings, f) for f in fields]) for fields in (user_fields, item_fields))
     _, logits = forward(layers, x_user, x_item)
     return float(np.mean(np.logaddexp(0, logits) - np.asarray(labels) * logits))
 
 
 def gradient(layers, embeddings, user_fields, item_fields, labels):
-    """Of `mean_loss`: ([weights, bias] of each layer, embeddings)."""
+    """Return the gradient of `mean_loss` by ([weights, bias] of each layer, embeddings)."""
     x_user, x_item = (np.array([embed(embeddings, f) for f in fields]) for fields in (user_fields, item_fields))
     inputs, logits = forward(layers, x_user, x_item)
     out = [None] * len(layers)
@@ -63,23 +63,23 @@ def gradient(layers, embeddings, user_fields, item_fields, labels):
 
 
 def shuffle(order, halves):
-    """Fisher and Yates with random integers below 2**32."""
+    """Shuffle by Fisher and Yates with random integers below 2**32."""
     order = list(order)
     for last in range(len(order) - 1, 0, -1):
-        place = next(halves) * (last + 1) >> 32
-        order[place], order[last] = order[last], order[place]
+        position = next(halves) * (last + 1) >> 32
+        order[position], order[last] = order[last], order[position]
     return order
 
 
 def halves_of(words):
-    """The low half of each 64-bit word, then its high half."""
+    """Yield the low half of each 64-bit word, then its high half."""
     for word in words.tolist():
         yield word & 0xFFFFFFFF
         yield word >> 32
 
 
 def train_client(layers, embeddings, user_fields, item_fields, labels, words, *, learning_rate, n_epochs, batch_size):
-    """SGD in place; the fields of each example are lists of embedding rows."""
+    """Train by SGD in place; the fields of each example are lists of embedding rows."""
     halves, order = halves_of(words), list(range(len(labels)))
     for _ in range(n_epochs):
         order = shuffle(order, halves)
@@ -94,7 +94,7 @@ def train_client(layers, embeddings, user_fields, item_fields, labels, words, *,
 
 
 def scores(layers, embeddings, user_fields, item_fields):
-    """Logits of all items for one user."""
+    """Return the logits of all items for one user."""
     x_item = np.array([embed(embeddings, fields) for fields in item_fields])
     x_user = np.tile(embed(embeddings, user_fields), (len(x_item), 1))
     return forward(layers, x_user, x_item)[1]

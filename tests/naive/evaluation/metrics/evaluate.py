@@ -4,12 +4,12 @@ from naive.evaluation.metrics import set_metrics
 
 
 def evaluate(score, train, test, given, items, kind, cutoff):
-    """(mean over users, dropped) of dicts {user: set of items} and `score(user, item)`, over the catalogue `items`."""
+    """Return (mean over users, dropped), given {user: set of items}, `score(user, item)` and the catalogue `items`."""
     values, dropped = [], {"unknown_users": 0, "unknown_items": 0, "seen_again": 0, "users": 0}
-    for user, wanted in test.items():
-        left = set()
+    for user, test_items in test.items():
+        dropped_users = set()
         seen = train.get(user, set()) | given.get(user, set())
-        for item in wanted:
+        for item in test_items:
             if user not in train and user not in given:
                 dropped["unknown_users"] += 1
             elif item not in items:
@@ -17,11 +17,11 @@ def evaluate(score, train, test, given, items, kind, cutoff):
             elif item in seen:
                 dropped["seen_again"] += 1
             else:
-                left.add(item)
-        if not left:
-            dropped["users"] += bool(wanted)
+                dropped_users.add(item)
+        if not dropped_users:
+            dropped["users"] += bool(test_items)
             continue
         scores = {item: score(user, item) for item in items if item not in seen}
-        if kind != "auc" or len(scores) > len(left):
-            values.append(set_metrics.expectation(kind, cutoff, scores, left))
+        if kind != "auc" or len(scores) > len(dropped_users):
+            values.append(set_metrics.expectation(kind, cutoff, scores, dropped_users))
     return sum(values) / len(values) if values else None, dropped

@@ -5,33 +5,33 @@ import math
 
 
 def of_list(kind, cutoff, ranked, relevant):
-    """A metric of one list of all items that are ranked, best first."""
+    """Return a metric of one list of all ranked items, best first."""
     k = len(ranked) if cutoff is None else cutoff
-    found = [place for place, item in enumerate(ranked[:k], 1) if item in relevant]
+    hits = [rank for rank, item in enumerate(ranked[:k], 1) if item in relevant]
     if kind == "recall":
-        return len(found) / len(relevant)
+        return len(hits) / len(relevant)
     if kind == "precision":
-        return len(found) / k
+        return len(hits) / k
     if kind == "hit":
-        return float(bool(found))
+        return float(bool(hits))
     if kind == "ndcg":
-        ideal = sum(1 / math.log2(1 + place) for place in range(1, min(k, len(relevant)) + 1))
-        return sum(1 / math.log2(1 + place) for place in found) / ideal
+        ideal = sum(1 / math.log2(1 + rank) for rank in range(1, min(k, len(relevant)) + 1))
+        return sum(1 / math.log2(1 + rank) for rank in hits) / ideal
     if kind == "map":
-        return sum(n / place for n, place in enumerate(found, 1)) / min(k, len(relevant))
+        return sum(n / rank for n, rank in enumerate(hits, 1)) / min(k, len(relevant))
     if kind == "mrr":
-        return 1 / found[0] if found else 0.0
-    places = [place for place, item in enumerate(ranked, 1) if item in relevant]
+        return 1 / hits[0] if hits else 0.0
+    ranks = [rank for rank, item in enumerate(ranked, 1) if item in relevant]
     if kind == "mpr":
-        return sum((place - 1) / (len(ranked) - 1) for place in places) / len(places)
+        return sum((rank - 1) / (len(ranked) - 1) for rank in ranks) / len(ranks)
     if kind == "auc":
-        others = [place for place, item in enumerate(ranked, 1) if item not in relevant]
-        return sum(p < q for p in places for q in others) / (len(places) * len(others))
+        ranks_of_others = [rank for rank, item in enumerate(ranked, 1) if item not in relevant]
+        return sum(p < q for p in ranks for q in ranks_of_others) / (len(ranks) * len(ranks_of_others))
     raise ValueError(kind)
 
 
 def all_orders(scores):
-    """Every order of the items of a dict {item: score}, best first, in which a higher score comes before a lower."""
+    """Yield every order of the items of a dict {item: score}, best first, that is consistent with the scores."""
     groups = [
         [item for item in scores if scores[item] == score] for score in sorted(set(scores.values()), reverse=True)
     ]
@@ -40,6 +40,6 @@ def all_orders(scores):
 
 
 def expectation(kind, cutoff, scores, relevant):
-    """The mean of a metric over all orders of items with the same score."""
+    """Return the mean of a metric over all orders of items with equal scores."""
     values = [of_list(kind, cutoff, ranked, relevant) for ranked in all_orders(scores)]
     return sum(values) / len(values)

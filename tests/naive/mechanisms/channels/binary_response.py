@@ -1,13 +1,13 @@
-"""Binary response on exact integers, and rational bounds of e^epsilon that owe nothing to the package."""
+"""Binary response on exact integers, and rational bounds of e^epsilon that are independent of the package."""
 
 import math
 from fractions import Fraction
 
-TERMS = 160  # of the series of e^x, enough for x up to 20
+TERMS = 160  # terms of the series of e^x, enough for x up to 20
 
 
 def exp_bounds(x):
-    """Rational numbers below and above e^x for 0 < x <= 20: the series cut off, and its rest as a geometric series."""
+    """Return rational bounds of e^x for 0 < x <= 20: the truncated series, with a geometric bound of its tail."""
     x = Fraction(x)
     term, total = Fraction(1), Fraction(1)
     for n in range(1, TERMS):
@@ -18,17 +18,17 @@ def exp_bounds(x):
 
 
 def keeps_epsilon(largest, epsilon):
-    """Whether T / (2^64 - T) <= e^epsilon, proved: against a lower bound of e^epsilon."""
+    """Prove T / (2^64 - T) <= e^epsilon against a lower bound of e^epsilon."""
     return Fraction(largest, 2**64 - largest) <= exp_bounds(epsilon)[0]
 
 
 def breaks_epsilon(largest, epsilon):
-    """Whether T / (2^64 - T) > e^epsilon, proved: against an upper bound of e^epsilon."""
+    """Prove T / (2^64 - T) > e^epsilon against an upper bound of e^epsilon."""
     return Fraction(largest, 2**64 - largest) > exp_bounds(epsilon)[1]
 
 
 def threshold(t, largest):
-    """Of 2^64 words, how many are answered with +, for any double t."""
+    """Return the number of 2^64 words with answer +, for any double t."""
     span = largest - 2**63
     if math.isnan(t) or math.isinf(t):
         return 2**63

@@ -23,7 +23,7 @@ def moments(counts, outputs, x):
 
 
 def report(row, word):
-    """The output of one 64-bit word: outputs take their shares of all words in order."""
+    """Return the output for one 64-bit word: outputs take their shares of all words in order."""
     for y, count in enumerate(row):
         if word < count:
             return y
@@ -32,13 +32,13 @@ def report(row, word):
 
 
 def rank(counts):
-    """By elimination in fractions."""
-    rows, found = [[Fraction(c) for c in row] for row in counts], 0
+    """Compute the rank by elimination in fractions."""
+    rows, n_pivots = [[Fraction(c) for c in row] for row in counts], 0
     for y in range(len(counts[0])):
         pivot = next((row for row in rows if row[y]), None)
         if pivot is None:
             continue
         rows.remove(pivot)
         rows = [[a - row[y] / pivot[y] * b for a, b in zip(row, pivot, strict=True)] for row in rows]
-        found += 1
-    return found
+        n_pivots += 1
+    return n_pivots

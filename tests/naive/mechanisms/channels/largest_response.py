@@ -1,15 +1,16 @@
-"""The law of largest response about few entries, by all draws of its candidates."""
+"""The distribution of largest response about few entries, by enumeration of its candidates."""
 
 import itertools
 from fractions import Fraction
 
 
-def law(values, n_candidates, clone_share):
-    """The chance of each (entry, sign), sign 1 or -1."""
+def distribution_of_reports(values, n_candidates, clone_share):
+    """Return the probability of each (entry, sign), with sign 1 or -1."""
     n = len(values)
-    chances = {(place, sign): clone_share / (2 * n) for place in range(n) for sign in (1, -1)}
-    for places in itertools.product(range(n), repeat=n_candidates):
-        chosen = max(places, key=lambda place: abs(values[place]))  # the first of those that are alike
+    chances = {(position, sign): clone_share / (2 * n) for position in range(n) for sign in (1, -1)}
+    for positions in itertools.product(range(n), repeat=n_candidates):
+        # Ties go to the first candidate.
+        chosen = max(positions, key=lambda position: abs(values[position]))
         chance = (1 - clone_share) * Fraction(1, n**n_candidates)
         for sign in (1, -1):
             agrees = Fraction(1, 2) if values[chosen] == 0 else int(sign * values[chosen] > 0)
@@ -18,15 +19,16 @@ def law(values, n_candidates, clone_share):
 
 
 def report(values, words, clones):
-    """What one vector's words say: (entry, sign)."""
-    first, *others = words
-    entries = [word * len(values) >> 64 for word in others]  # candidates, with replacement
-    told = entries[0]
+    """Return the report (entry, sign) for the words of one vector."""
+    first, *candidate_words = words
+    # Candidates are drawn with replacement.
+    entries = [word * len(values) >> 64 for word in candidate_words]
+    reported = entries[0]
     for entry in entries:
-        if abs(values[entry]) > abs(values[told]):
-            told = entry
+        if abs(values[entry]) > abs(values[reported]):
+            reported = entry
     if first < clones:
-        told = entries[0]
-    if first < clones or values[told] == 0:
-        return told, 1 - 2 * (first % 2)
-    return told, 1 if values[told] > 0 else -1
+        reported = entries[0]
+    if first < clones or values[reported] == 0:
+        return reported, 1 - 2 * (first % 2)
+    return reported, 1 if values[reported] > 0 else -1

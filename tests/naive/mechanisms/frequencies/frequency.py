@@ -1,4 +1,4 @@
-"""GRR and OUE, one word at a time; frequencies by solving for what the reports' shares should be."""
+"""GRR and OUE, one word at a time; frequencies by solving for the expected shares of reports."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ TOTAL = 2**64
 
 
 def grr(value, n_values, q_count, word):
-    """The own value has every word that is left once each value has its q_count words."""
+    """Return a report; the true value has all words that remain after each value's q_count words."""
     surplus = TOTAL - n_values * q_count
     if word < surplus:
         return value
@@ -18,7 +18,7 @@ def oue(value, n_values, q_count, words):
 
 
 def oue_probability(bits, value, q):
-    """Of one report as a whole."""
+    """Return the probability of one whole report."""
     result = Fraction(1)
     for j, bit in enumerate(bits):
         p = Fraction(1, 2) if j == value else q
@@ -27,7 +27,7 @@ def oue_probability(bits, value, q):
 
 
 def frequency_variance(values, target, p, q):
-    """Of the estimated frequency of `target`, client by client: independent coins."""
+    """Return the variance of the estimated frequency of `target`: a sum of clients' independent coins."""
     n = len(values)
     total = Fraction(0)
     for value in values:

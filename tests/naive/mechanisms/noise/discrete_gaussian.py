@@ -1,4 +1,4 @@
-"""The sampler as the paper prints it, on exact fractions; and the distribution itself."""
+"""The sampler in the paper's form, on exact fractions, and its distribution."""
 
 import math
 from fractions import Fraction
@@ -9,7 +9,7 @@ Bits = discrete_laplace.Bits
 
 
 def draw(bits, stddev):
-    """Algorithm 3."""
+    """Draw by Algorithm 3."""
     variance = Fraction(stddev) ** 2
     t = math.isqrt(math.floor(variance)) + 1
     while True:
@@ -17,7 +17,7 @@ def draw(bits, stddev):
         denominator = 2 * variance.numerator * variance.denominator * t**2
         numerator = (abs(y) - variance / t) ** 2 / (2 * variance) * denominator
         assert numerator.denominator == 1
-        # Not cancelled, so that it reads the same bits as the package.
+        # The fraction is not reduced, so that the sampler reads the same bits as the package.
         numerator, heads = int(numerator), True
         while heads and numerator > denominator:
             heads = discrete_laplace.bernoulli_exp(bits, 1, 1)
@@ -27,7 +27,7 @@ def draw(bits, stddev):
 
 
 def probability(x, stddev):
-    """The series of the definition."""
+    """Return the probability by the series of the definition."""
     q = 1 / (2 * float(stddev) ** 2)
     reach = int(14 * float(stddev)) + 2
     return math.exp(-q * x * x) / (1 + 2 * math.fsum(math.exp(-q * k * k) for k in range(1, reach)))

@@ -1,4 +1,4 @@
-"""The sampler as the paper prints it, on exact fractions; and the distribution itself."""
+"""The sampler in the paper's form, on exact fractions, and its distribution."""
 
 import math
 from fractions import Fraction
@@ -7,7 +7,7 @@ BLOCK_WORDS = 4096
 
 
 class Bits:
-    """Words of the streams (purpose, round, 0), (purpose, round, 1), ..., one after the other."""
+    """Words of the streams (purpose, round, 0), (purpose, round, 1), ..., in sequence."""
 
     def __init__(self, key, purpose, round_number=0):
         self.key, self.purpose, self.round_number = key, purpose, round_number
@@ -22,7 +22,7 @@ class Bits:
         return self.words.pop(0)
 
     def below(self, n):
-        """Uniform in {0, ..., n - 1}: the leading bits of the next words, again if too large."""
+        """Return a uniform integer in {0, ..., n - 1}: the leading bits of the next words, rejected if too large."""
         length = len(bin(n - 1)) - 2 if n > 1 else 0
         while True:
             text = ""
@@ -33,12 +33,12 @@ class Bits:
                 return number
 
     def bernoulli(self, numerator, denominator):
-        # Without cancelling the fraction, so that it reads the same bits as the package.
+        # The fraction is not reduced, so that the sampler reads the same bits as the package.
         return self.below(denominator) < numerator
 
 
 def bernoulli_exp(bits, numerator, denominator):
-    """Algorithm 1, for numerator / denominator in [0, 1]."""
+    """Draw by Algorithm 1, for numerator / denominator in [0, 1]."""
     k = 1
     while bits.bernoulli(numerator, denominator * k):
         k += 1
@@ -46,7 +46,7 @@ def bernoulli_exp(bits, numerator, denominator):
 
 
 def draw(bits, scale):
-    """Algorithm 2 with t / s = scale."""
+    """Draw by Algorithm 2 with t / s = scale."""
     t, s = Fraction(scale).numerator, Fraction(scale).denominator
     while True:
         u = bits.below(t)
@@ -63,5 +63,5 @@ def draw(bits, scale):
 
 
 def probability(x, scale):
-    """P(x) = (1 - p) / (1 + p) * p^|x| with p = exp(-1 / scale)."""
+    """Return P(x) = (1 - p) / (1 + p) * p^|x| with p = exp(-1 / scale)."""
     return math.tanh(0.5 / scale) * math.exp(-abs(x) / scale)

@@ -1,4 +1,4 @@
-"""Distributions of integer noise to 80 digits, straight from their definitions, and the table as a sorted list."""
+"""Distributions of integer noise to 80 digits by their definitions, and the table as a sorted list."""
 
 import bisect
 import decimal
@@ -21,28 +21,28 @@ def _normalised(weights):
 
 
 def laplace(scale, n):
-    """P(0), ..., P(n - 1)."""
+    """Return P(0), ..., P(n - 1)."""
     with decimal.localcontext(decimal_context):
         p = (-1 / to_decimal(scale)).exp()
         return [(1 - p) / (1 + p) * p**x for x in range(n)]
 
 
 def gaussian(stddev, n):
-    """P(0), ..., P(n - 1), where beyond n nothing is left that 80 digits would show."""
+    """Return P(0), ..., P(n - 1), with n so large that the tail is below 80 digits."""
     with decimal.localcontext(decimal_context):
         q = 1 / (2 * to_decimal(stddev) ** 2)
         return _normalised([(-q * x * x).exp() for x in range(n)])
 
 
 def rounded_gaussian(stddev, n):
-    """Differences of the normal distribution function at x - 1/2 and x + 1/2."""
+    """Return differences of the normal distribution function at x - 1/2 and x + 1/2."""
     with decimal.localcontext(decimal_context):
         inner = [_inner_mass((Decimal(x) + Decimal("0.5")) / to_decimal(stddev)) for x in range(n)]
         return [2 * inner[0], *(b - a for a, b in itertools.pairwise(inner))]
 
 
 def _inner_mass(z):
-    """P(0 < N < z) = density(z) (z + z^3 / 3 + z^5 / (3 * 5) + ...)."""
+    """Return P(0 < N < z) = density(z) (z + z^3 / 3 + z^5 / (3 * 5) + ...)."""
     term, total, k = z, Decimal(0), 1
     while total + term != total:
         total += term
@@ -52,7 +52,7 @@ def _inner_mass(z):
 
 
 def pi():
-    """By Machin's formula."""
+    """Return pi by Machin's formula."""
 
     def arctan_inverse(n):
         total, power, k = Decimal(0), Decimal(1) / n, 1
@@ -65,7 +65,7 @@ def pi():
 
 
 def table_distance(thresholds, reach, probabilities):
-    """Total variation between a table's exact probabilities and P(0), P(1), ...; the rest of P is all outside."""
+    """Return the total-variation distance of a table's probabilities and P(0), P(1), ...; P's tail counts fully."""
     edges = [0, *thresholds, 2**128]
     with decimal.localcontext(decimal_context):
         table = [Decimal(b - a) / 2**128 for a, b in itertools.pairwise(edges)]
@@ -74,12 +74,12 @@ def table_distance(thresholds, reach, probabilities):
 
 
 def draw(thresholds, reach, number):
-    """How many thresholds are at or below a 128-bit number, less the reach."""
+    """Return the number of thresholds at or below a 128-bit number, minus the reach."""
     return bisect.bisect_right(thresholds, number) - reach
 
 
 def add_layers(values, draws, base):
-    """Layer by layer, in Python's integers, then brought to the ends of int64."""
+    """Add layer by layer in Python's integers, then clip to the ends of int64."""
     noise = [0] * len(values)
     for layer in draws:
         noise = [base * a + b for a, b in zip(noise, layer, strict=True)]
@@ -90,7 +90,7 @@ def add_layers(values, draws, base):
 
 
 def falling_weights(ratio, ratio_of_ratios=None):
-    """From 2^256 down to the first weight below 2^128, each product rounded down."""
+    """Return weights from 2^256 down to the first below 2^128, with each product rounded down."""
     weights = [1 << 256]
     while weights[-1] >> 128:
         weights.append(weights[-1] * ratio >> 256)
@@ -99,7 +99,7 @@ def falling_weights(ratio, ratio_of_ratios=None):
 
 
 def cell_masses(densities, stddev):
-    """Densities times the series of their cells, one power of x after the other."""
+    """Return densities times the series of their cells, one power of x after another."""
     q = 1 / (2 * Fraction(stddev) ** 2)
     terms, i = [1 << 320], 0
     while terms[-1]:
@@ -118,7 +118,7 @@ def cell_masses(densities, stddev):
 
 
 def thresholds(weights):
-    """Shares of 2^128 of all values from -reach to reach - 1 and below; the last weight is of reach + 1."""
+    """Return cumulated shares of 2^128 for values from -reach to reach - 1; the last weight belongs to reach + 1."""
     support = [*weights[-2:0:-1], *weights[:-1]]
     total = sum(support)
     return [(part << 128) // total for part in itertools.accumulate(support[:-1])]

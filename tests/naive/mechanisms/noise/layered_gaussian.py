@@ -1,4 +1,4 @@
-"""Distances by adding up every outcome, and draws layer by layer."""
+"""Distances by summation over every outcome, and draws layer by layer."""
 
 import numpy as np
 from scipy import stats
@@ -8,13 +8,13 @@ from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 
 
 def discrete_gaussian(x, stddev):
-    """Probabilities of the integers `x`, which must cover the whole support."""
+    """Return probabilities of the integers `x`, which must cover the whole support."""
     weights = np.exp(-(x.astype(float) ** 2) / (2 * stddev**2))
     return weights / weights.sum()
 
 
 def distance_of_sum(top, base, stddev):
-    """Total variation between base * U + g and a discrete Gaussian of the same width."""
+    """Return the total-variation distance of base * U + g and a discrete Gaussian of the same width."""
     upper, lower = (np.arange(-reach, reach + 1) for reach in (int(12 * top), int(12 * stddev)))
     sums = np.zeros(2 * (base * upper[-1] + lower[-1]) + 1)
     for u, p in zip(upper, discrete_gaussian(upper, top), strict=True):
@@ -25,7 +25,7 @@ def distance_of_sum(top, base, stddev):
 
 
 def distance_of_rounding(stddev):
-    """Total variation between a discrete Gaussian and a rounded normal variable."""
+    """Return the total-variation distance of a discrete Gaussian and a rounded normal variable."""
     x = np.arange(0, int(14 * stddev))
     rounded = stats.norm.sf(x - 0.5, scale=stddev) - stats.norm.sf(x + 0.5, scale=stddev)
     both = np.concatenate([x[:0:-1], x])
@@ -33,9 +33,9 @@ def distance_of_rounding(stddev):
 
 
 def draws(noise, key: Key, purpose, n):
-    """Layer by layer, in Python's integers."""
+    """Draw layer by layer, in Python's integers."""
     total = [0] * n
     for level, table in enumerate(noise._tables):
-        found = IntegerNoise(table).sample(n, key=key, purpose=f"{purpose}.{level}").tolist()
-        total = [480 * a + b for a, b in zip(total, found, strict=True)]
+        layer = IntegerNoise(table).sample(n, key=key, purpose=f"{purpose}.{level}").tolist()
+        total = [480 * a + b for a, b in zip(total, layer, strict=True)]
     return total

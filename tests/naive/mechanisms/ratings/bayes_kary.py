@@ -1,4 +1,4 @@
-"""The share of a prior's variance that reports can explain, by brute force: every set, on a fine lattice of values."""
+"""The explainable share of a prior's variance by brute force: every set, on a fine lattice of values."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 
 def bayes_error(table, x, prior):
-    """Mean squared error of E[x | report], by its definition."""
+    """Return the mean squared error of E[x | report], by its definition."""
     error = 0.0
     for column in zip(*table, strict=True):
         joint = [p * c for p, c in zip(prior, column, strict=True)]
@@ -18,7 +18,7 @@ def bayes_error(table, x, prior):
 
 
 def largest_share(x, epsilon, prior, largest_variance, n_lattice):
-    """A lower bound of the optimum that rises to it as the lattice becomes finer."""
+    """Return a lower bound of the optimum that rises to it with a finer lattice."""
     n, x, prior = len(x), np.asarray(x, dtype=float), np.asarray(prior)
     farthest = 4 * (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1) * max(abs(x))
     sets = np.array(list(itertools.product([1.0, math.exp(epsilon)], repeat=n))[1:-1])

@@ -1,4 +1,4 @@
-"""Laplace noise on a rating grid from the distribution function, and the largest mixture, in plain floats."""
+"""Laplace noise on a rating grid by the distribution function, and the largest mixture, in floats."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ def laplace_cdf(t, scale):
 
 
 def rounded_laplace(x, cells, scale):
-    """P(x + noise is nearest to each cell)."""
+    """Return P(x + noise is nearest to each cell)."""
     edges = [-math.inf, *((a + b) / 2 for a, b in itertools.pairwise(cells)), math.inf]
     return [laplace_cdf(b - x, scale) - laplace_cdf(a - x, scale) for a, b in itertools.pairwise(edges)]
 
@@ -26,10 +26,10 @@ def epsilon_of(rows):
 
 def serial(epsilon_1, epsilon_2, grid):
     k = len(grid)
-    own = math.exp(epsilon_2) / (math.exp(epsilon_2) + k - 1)
-    other = (1 - own) / (k - 1)
+    truth = math.exp(epsilon_2) / (math.exp(epsilon_2) + k - 1)
+    other = (1 - truth) / (k - 1)
     rows = table(epsilon_1, grid)
-    return [[sum(row[z] * (own if y == z else other) for z in range(k)) for y in range(k)] for row in rows]
+    return [[sum(row[z] * (truth if y == z else other) for z in range(k)) for y in range(k)] for row in rows]
 
 
 def mixture(truth, epsilon_1, grid):
@@ -39,7 +39,7 @@ def mixture(truth, epsilon_1, grid):
 
 
 def largest_truth(epsilon_1, epsilon_2, grid):
-    """By bisection: the largest probability of the truth whose table keeps the sum."""
+    """Return by bisection the largest probability of the truth for which the table keeps the sum."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -51,8 +51,10 @@ def largest_truth(epsilon_1, epsilon_2, grid):
 
 
 def published(rating, words, truth_probability, scale):
-    """The rating where the first of two 64-bit words, as the middle of one of 2^52 cells, is below the probability;
-    else with Laplace noise by the inverse distribution function of the second."""
+    """Return the rating if the first of two 64-bit words, as the middle of one of 2^52 cells, is below the probability.
+
+    Otherwise, add Laplace noise by the inverse distribution function of the second word.
+    """
     first, second = ((Fraction(word >> 12) + Fraction(1, 2)) / 2**52 for word in words)
     if first < Fraction(truth_probability):
         return rating

@@ -1,4 +1,4 @@
-"""The least worst-case variance by brute force: every set of inputs, on a fine lattice of output values."""
+"""The smallest worst-case variance by brute force: every set of inputs, on a fine lattice of output values."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 
 def least_variance(x, epsilon, n_lattice):
-    """An upper bound of the optimum that falls to it as the lattice becomes finer."""
+    """Return an upper bound of the optimum that falls to it with a finer lattice."""
     n, x = len(x), np.asarray(x, dtype=float)
     largest = 1.5 * (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1) * max(abs(x))
     sets = np.array(list(itertools.product([1.0, math.exp(epsilon)], repeat=n))[1:-1])

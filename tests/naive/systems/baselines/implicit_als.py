@@ -1,22 +1,22 @@
-"""ImplicitALS by dense matrices: every user's and every item's weighted least squares over all pairs, one by one."""
+"""ImplicitALS by dense matrices: each user's and item's weighted least squares over all pairs."""
 
 import numpy as np
 
 
 def weights(values, confidence_weight, unobserved_weight):
-    """C and P, of every user and item."""
+    """Return C and P for every user and item."""
     values = np.asarray(values, dtype=np.float64)
     return unobserved_weight + confidence_weight * values, (values > 0).astype(np.float64)
 
 
 def regularizations(values, regularization, scaling, unobserved_weight):
-    """lambda_u of every row of `values`."""
+    """Return lambda_u of every row of `values`."""
     n_columns = np.shape(values)[1]
     return [regularization * ((row > 0).sum() + unobserved_weight * n_columns) ** scaling for row in np.asarray(values)]
 
 
 def solve_rows(confidence, preference, factors, ridges):
-    """argmin over x of sum_i c_i (p_i - x'v_i)^2 + ridge |x|^2, of every row."""
+    """Return argmin over x of sum_i c_i (p_i - x'v_i)^2 + ridge |x|^2 for every row."""
     out = []
     for c, p, ridge in zip(confidence, preference, ridges, strict=True):
         a = sum(c[i] * np.outer(v, v) for i, v in enumerate(factors)) + ridge * np.eye(len(factors[0]))
@@ -25,7 +25,7 @@ def solve_rows(confidence, preference, factors, ridges):
 
 
 def fit(values, items, n_epochs, regularization, scaling, confidence_weight, unobserved_weight):
-    """Users, items and loss after each epoch, from these items' factors."""
+    """Return users, items and loss after each epoch, starting from these items' factors."""
     values = np.asarray(values, dtype=np.float64)
     confidence, preference = weights(values, confidence_weight, unobserved_weight)
     of_users = regularizations(values, regularization, scaling, unobserved_weight)

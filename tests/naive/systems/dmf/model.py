@@ -4,23 +4,23 @@ import numpy as np
 from naive.systems.fedrec.model import words
 
 
-def examples(own, n_items, n_negatives, user, key, round_number):
-    """[(item, label)]: what the user has, with others behind each, shuffled."""
-    others = [item for item in range(n_items) if item not in own]
+def examples(user_items, n_items, n_negatives, user, key, round_number):
+    """Return [(item, label)]: the user's items, each followed by negatives, shuffled."""
+    other_items = [item for item in range(n_items) if item not in user_items]
     stream = words(key, "dmf.examples", user, round_number)
-    found = []
-    for item in sorted(own):
-        found.append((item, 1))
-        if others:
-            found += [(others[next(stream) * len(others) >> 64], 0) for _ in range(n_negatives)]
-    for k in range(len(found) - 1, 0, -1):
+    labelled = []
+    for item in sorted(user_items):
+        labelled.append((item, 1))
+        if other_items:
+            labelled += [(other_items[next(stream) * len(other_items) >> 64], 0) for _ in range(n_negatives)]
+    for k in range(len(labelled) - 1, 0, -1):
         other = next(stream) * (k + 1) >> 64
-        found[k], found[other] = found[other], found[k]
-    return found
+        labelled[k], labelled[other] = labelled[other], labelled[k]
+    return labelled
 
 
 def learn(x, p, q, drawn, n_negatives, rate, of_users, of_global, of_local):
-    """Moves one user's factors; what it sends: [(item, gradient)]."""
+    """Update one user's factors, and return its messages [(item, gradient)]."""
     sent = []
     for item, label in drawn:
         v = p[item] + q[item]
@@ -34,7 +34,7 @@ def learn(x, p, q, drawn, n_negatives, rate, of_users, of_global, of_local):
 
 
 def walks(graph, walk_length):
-    """By walking: the chances after each number of steps, times how many may be reached then."""
+    """Return the probabilities after each number of steps, times the number of reachable users."""
     n = len(graph)
     total = np.zeros((n, n))
     for start in range(n):
@@ -45,22 +45,22 @@ def walks(graph, walk_length):
                 if graph[user].sum():
                     after += chances[user] * graph[user] / graph[user].sum()
             chances = after
-            others = [user for user in range(n) if user != start and chances[user] > 0]
-            total[start, others] += len(others) * chances[others]
+            reached = [user for user in range(n) if user != start and chances[user] > 0]
+            total[start, reached] += len(reached) * chances[reached]
     return total
 
 
 def train(rows, n_items, x, p, graph, n_rounds, key, *, n_negatives, rate, of_users, of_global, of_local, walk_length):
-    """`rows` are sets of items; all users' x (n, d) and p, q (n, n_items, d), after so many rounds."""
+    """Return all users' x (n, d) and p, q (n, n_items, d) after the rounds; `rows` are sets of items."""
     x, p = x.astype(float), p.astype(float)
     q, weights = np.zeros_like(p), walks(graph, walk_length)
     for number in range(n_rounds):
         sent = [
             learn(
-                x[user], p[user], q[user], examples(own, n_items, n_negatives, user, key, number), n_negatives, rate,
-                of_users, of_global, of_local,
+                x[user], p[user], q[user], examples(user_items, n_items, n_negatives, user, key, number), n_negatives,
+                rate, of_users, of_global, of_local,
             )
-            for user, own in enumerate(rows)
+            for user, user_items in enumerate(rows)
         ]  # fmt: skip
         for receiver in range(len(rows)):
             for sender in range(len(rows)):

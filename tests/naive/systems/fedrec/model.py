@@ -13,7 +13,7 @@ def words(key, purpose, user, round_number=0, size=4096):
 
 
 def uniform_subset(population, size, stream):
-    """Bentley and Floyd; all of them take no draw."""
+    """Return a uniform subset by Bentley and Floyd; the complete set needs no draw."""
     drawn = set()
     for last in range(population - size, population):
         rank = last
@@ -26,7 +26,7 @@ def uniform_subset(population, size, stream):
 
 
 def spoken_hybrid(rated, n_items, rho, user, key, round_number=0):
-    """`rated` is {item: rating}."""
+    """Return reported items; `rated` is {item: rating}."""
     unrated = [item for item in range(n_items) if item not in rated]
     size = min(rho * len(rated), len(unrated))
     drawn = uniform_subset(len(unrated), size, words(key, "fedrec.virtual_items", user, round_number))
@@ -54,7 +54,7 @@ def spoken_by_weight(rated, n_items, rho, weights, user, key, round_number=0):
 
 
 def spoken_by_response(rated, n_items, keep, add, user, key):
-    """`keep` and `add` are out of 2^64."""
+    """Return reported items; `keep` and `add` are out of 2^64."""
     stream = words(key, "fedrec.item_responses", user)
     spoken = []
     for item in range(n_items):
@@ -66,20 +66,20 @@ def spoken_by_response(rated, n_items, keep, add, user, key):
     return spoken
 
 
-def descend(x, own, item_factors, rate, regularization):
-    """One step along equation (7)."""
-    gradient = sum((x @ item_factors[i] - r) * item_factors[i] for i, r in own) / len(own) + regularization * x
+def descend(x, ratings, item_factors, rate, regularization):
+    """Take one step along equation (7)."""
+    gradient = sum((x @ item_factors[i] - r) * item_factors[i] for i, r in ratings) / len(ratings) + regularization * x
     return x - rate * gradient
 
 
 def user_round(x, spoken, item_factors, rate, regularization, n_local):
-    """The user's new factors, and {item: gradient} of what it speaks of."""
-    own = [(i, r) for i, kind, r in spoken if kind != VIRTUAL]
-    new = descend(x, own, item_factors, rate, regularization) if own else x
+    """Return the user's new factors, and {item: gradient} of its reported items."""
+    ratings = [(i, r) for i, kind, r in spoken if kind != VIRTUAL]
+    new = descend(x, ratings, item_factors, rate, regularization) if ratings else x
     copy = x
-    for _ in range(n_local if own else 0):
-        copy = descend(copy, own, item_factors, rate, regularization)
-    mean = sum(r for _, r in own) / len(own) if own else 0.0
+    for _ in range(n_local if ratings else 0):
+        copy = descend(copy, ratings, item_factors, rate, regularization)
+    mean = sum(r for _, r in ratings) / len(ratings) if ratings else 0.0
     gradients = {}
     for i, kind, rating in spoken:
         if kind == VIRTUAL:
@@ -94,7 +94,7 @@ def to_integers(gradient, scale, limit):
 
 
 def total_of(messages, n_items, n_factors):
-    """Sums of {item: integers} and counts, modulo 2^64."""
+    """Return sums of {item: integers} and counts, modulo 2^64."""
     total = np.zeros((n_items, n_factors + 1), dtype=object)
     for message in messages:
         for item, integers in message.items():
@@ -103,7 +103,7 @@ def total_of(messages, n_items, n_factors):
 
 
 def shares(integers, is_virtual, masks):
-    """What the server and what the denoiser gets of one vector."""
+    """Return the shares of the server and of the denoiser for one vector."""
     value = [*integers, 1]
     both = [(v + m) % 2**64 for v, m in zip(value, masks, strict=True)]
     return both, both if is_virtual else list(masks)

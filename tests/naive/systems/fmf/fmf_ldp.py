@@ -4,7 +4,7 @@ import numpy as np
 
 
 def solve_user(items, values, item_factors, regularization, weight):
-    """Hu, Koren, Volinsky 2008, equation 4, with the diagonal matrices written out."""
+    """Solve Hu, Koren, Volinsky 2008, equation 4, with explicit diagonal matrices."""
     n_items, n_factors = item_factors.shape
     preference, confidence = np.zeros(n_items), np.ones(n_items)
     preference[items] = 1
@@ -14,7 +14,7 @@ def solve_user(items, values, item_factors, regularization, weight):
 
 
 def gradient(items, values, item_factors, x, weight):
-    """Gradient of sum_i c_i (p_i - x'v_i)^2 by v_i, all coordinates."""
+    """Return the gradient of sum_i c_i (p_i - x'v_i)^2 by v_i, in all coordinates."""
     preference, confidence = np.zeros(len(item_factors)), np.ones(len(item_factors))
     preference[items] = 1
     confidence[items] += weight * values
@@ -22,7 +22,7 @@ def gradient(items, values, item_factors, x, weight):
 
 
 def reports(words, clipped_gradient, span):
-    """One user's reports from its stream of 64-bit words: (coordinate, bit) pairs."""
+    """Return one user's reports from its stream of 64-bit words: (coordinate, bit) pairs."""
     flat = clipped_gradient.reshape(-1)
     out = []
     for coordinate_word, answer_word in words.reshape(-1, 2).tolist():
@@ -32,13 +32,13 @@ def reports(words, clipped_gradient, span):
 
 
 def normalize(exact_gradient):
-    """Norm 1; a gradient of zeros stays one."""
+    """Scale to norm 1; a gradient of zeros is unchanged."""
     norm = np.sqrt((exact_gradient**2).sum())
     return exact_gradient / norm if norm else exact_gradient
 
 
 def turn(unit_gradient, signs, length, n_columns):
-    """H D z with the Hadamard matrix written out, divided so that the norm stays."""
+    """Return H D z with an explicit Hadamard matrix, divided so that the norm is unchanged."""
     padded = np.zeros((length, n_columns))
     padded[: signs.shape[0], : signs.shape[1]] = signs * unit_gradient
     number = np.arange(length * n_columns)
@@ -52,7 +52,7 @@ def turn(unit_gradient, signs, length, n_columns):
 
 def private_sums(interactions, item_factors, key, round, *, span, n_reports, regularization, weight, use_values,
                  of_gradient=lambda gradient: gradient):  # fmt: skip
-    """Sum of the +-1 answers by coordinate of what is made `of_gradient`, and how many values were clipped."""
+    """Return the sum of +-1 answers by coordinate about `of_gradient(gradient)`, and the number of clipped values."""
     sums, clipped = np.zeros(of_gradient(np.zeros(item_factors.shape)).size, dtype=np.int64), 0
     values = interactions.values_or_ones()
     for user in range(interactions.n_users):
@@ -71,7 +71,7 @@ def private_sums(interactions, item_factors, key, round, *, span, n_reports, reg
 
 
 def mean_clipped_gradient(interactions, item_factors, *, regularization, weight):
-    """What the reports estimate."""
+    """Return the estimand of the reports."""
     total = np.zeros(item_factors.shape)
     for user in range(interactions.n_users):
         items = interactions.indices[interactions.indptr[user] : interactions.indptr[user + 1]]

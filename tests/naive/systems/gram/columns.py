@@ -8,7 +8,7 @@ def hollow(matrix):
 
 
 def encoder_of(estimate, n_columns, length):
-    """V diag(x^-1/4) of the largest eigenvalues x, the longest column of this length, not rounded."""
+    """Return V diag(x^-1/4) of the largest eigenvalues x, with the longest column of this length, not rounded."""
     values, vectors = np.linalg.eigh(estimate)
     values, vectors = values[::-1][:n_columns], vectors[:, ::-1][:, :n_columns]
     scales = values**-0.25

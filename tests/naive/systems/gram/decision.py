@@ -1,4 +1,4 @@
-"""Scores of candidates by dense algebra: every matrix is written out."""
+"""Scores of candidates by dense algebra, with explicit matrices."""
 
 import math
 
@@ -7,7 +7,7 @@ from naive.systems.gram.dp_gram import ease_weights
 
 
 def test_matrix(pairs, training, split):
-    """P - s E / sqrt(a) for the training matrix P + sqrt(a) s E, with the shared part and the diagonal."""
+    """Return P - s E / sqrt(a) for the training matrix P + sqrt(a) s E, with the shared part and the diagonal."""
     scaled_noise = (training.astype(float) - pairs.values) / math.sqrt(split)
     matrix = pairs.values - scaled_noise / math.sqrt(split)
     if pairs.popularity is not None:
@@ -17,8 +17,9 @@ def test_matrix(pairs, training, split):
 
 
 def weights_of(pairs, factors, personal_weight, ridge):
-    """EASE's weights for a personal weight; the diagonal of the users' matrix is at least a tenth the items' own."""
-    if pairs.popularity is None and not personal_weight:  # popularity is the sums of the matrix's rows
+    """Return EASE's weights for a personal weight; the users' diagonal is at least a tenth of the items' diagonal."""
+    # Popularity is the row sums of the matrix.
+    if pairs.popularity is None and not personal_weight:
         sums = np.maximum((factors @ factors.T).sum(axis=1), 0)
         personal, shared = factors, sums[:, None] / math.sqrt(sums.sum() or 1.0)
     elif pairs.popularity is None:
@@ -26,11 +27,11 @@ def weights_of(pairs, factors, personal_weight, ridge):
     else:
         personal, shared = factors, pairs.popularity[:, None]
     gram = shared @ shared.T + personal_weight * personal @ personal.T
-    own = pairs.item_squares
-    return ease_weights(gram, np.diag(np.maximum(own - gram.diagonal(), 0.1 * own) + ridge))
+    diagonal = pairs.item_squares
+    return ease_weights(gram, np.diag(np.maximum(diagonal - gram.diagonal(), 0.1 * diagonal) + ridge))
 
 
 def score(matrix, weights):
-    """<G, B> / sqrt(tr(B'GB)), and 0 where noise makes the trace negative."""
+    """Return <G, B> / sqrt(tr(B'GB)), and 0 if noise makes the trace negative."""
     square = np.trace(weights.T @ matrix @ weights)
     return (matrix * weights).sum() / math.sqrt(square) if square > 0 else 0.0

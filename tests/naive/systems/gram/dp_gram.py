@@ -1,4 +1,4 @@
-"""DPGram's sums in Python's integers, one user and one pair at a time, and its server side by dense algebra."""
+"""DPGram's sums in Python's integers, one user and one pair at a time, and its server by dense algebra."""
 
 import math
 from itertools import combinations
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def share(unit, n):
-    """floor(unit / sqrt(n))."""
+    """Return floor(unit / sqrt(n))."""
     return math.isqrt(unit * unit // n)
 
 
@@ -20,15 +20,15 @@ def share_sums(rows, n_items, unit):
 
 
 def contribution(row, mean, scale, unit):
-    """Return w z_i z_j of one user for each pair i < j, with the largest whole w that keeps the norm within its bound.
+    """Return w z_i z_j of one user for each pair i < j, with the largest integer w that keeps the norm in its bound.
 
     The bound is `unit` for the pairs if the mean is 0, and otherwise sqrt(2) unit for the whole matrix of the centred
     row, diagonal included.
     """
     if not row:
         return [0] * math.comb(len(mean), 2)
-    own = share(scale, len(row))
-    z = [own * (item in row) - m for item, m in enumerate(mean)]
+    row_share = share(scale, len(row))
+    z = [row_share * (item in row) - m for item, m in enumerate(mean)]
     pairs = [a * b for a, b in combinations(z, 2)]
     if any(mean):
         square, bound = sum(a * a * b * b for a in z for b in z), 2 * unit * unit
@@ -43,7 +43,7 @@ def pair_sums(rows, mean, scale, unit):
 
 
 def ease_weights(gram, ridges):
-    """B = -P / diag(P) with a zero diagonal, P the inverse of the matrix and its ridges, or one ridge for all."""
+    """Return B = -P / diag(P) with a zero diagonal, P the inverse of the matrix and its ridges, or one common ridge."""
     precision = np.linalg.inv(gram + (ridges if np.ndim(ridges) else ridges * np.eye(len(gram))))
     weights = -precision / precision.diagonal()
     np.fill_diagonal(weights, 0)

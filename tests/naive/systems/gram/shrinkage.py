@@ -1,4 +1,4 @@
-"""The rotation-invariant estimator one eigenvalue at a time, and of matrices by full decompositions; priors."""
+"""The rotation-invariant estimator for single eigenvalues, matrices by full decompositions, and priors."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def shrink(values, counts, noise):
-    """l - 2 s^2 sum_j c_j (l - l_j) / ((l - l_j)^2 + eta^2), made non-decreasing, and no less than 0."""
+    """Return l - 2 s^2 sum_j c_j (l - l_j) / ((l - l_j)^2 + eta^2), made non-decreasing, and at least 0."""
     eta = 0.05 * 2 * noise * math.sqrt(sum(counts))
     shrunk, largest = [], 0.0
     for value in values:
@@ -21,7 +21,7 @@ def shrink(values, counts, noise):
 
 
 def denoise(matrix, noise):
-    """The estimate R, of whatever rank: three passes, each with the diagonal of the last one's R."""
+    """Return the estimate R of any rank: three passes, each with the diagonal of the last one's R."""
     matrix = np.array(matrix, dtype=float)
     np.fill_diagonal(matrix, 0)
     for _ in range(3):
@@ -32,7 +32,7 @@ def denoise(matrix, noise):
 
 
 def prior(rows, popularity):
-    """sqrt(m_i m_j) (f_i - f).(f_j - f), f the mean by popularity over the items that have anything."""
+    """Return sqrt(m_i m_j) (f_i - f).(f_j - f), with f the mean by popularity over nonempty items."""
     there = [any(row) for row in rows]
     total = sum(m for m, is_there in zip(popularity, there, strict=True) if is_there)
     n, width = len(rows), len(rows[0])
@@ -52,40 +52,40 @@ def prior(rows, popularity):
 
 
 def scales(matrix, priors, noise):
-    """Least squares over all pairs i < j, scales of at least 0, each shrunk by what noise alone makes of it."""
+    """Return nonnegative least-squares scales over all pairs i < j, each shrunk by the contribution of noise alone."""
     upper = np.triu_indices(len(matrix), 1)
     seen, said = np.asarray(matrix)[upper], np.array([np.asarray(p)[upper] for p in priors])
     best = (float(seen @ seen), (), np.zeros(0))
     for size in range(1, len(priors) + 1):
         for subset in itertools.combinations(range(len(priors)), size):
             chosen = said[list(subset)]
-            found = np.linalg.lstsq(chosen.T, seen, rcond=None)[0]
-            left = float(np.square(seen - found @ chosen).sum())
-            if (found >= 0).all() and left < best[0] * (1 - 1e-12):
-                best = (left, subset, found)
-    _, subset, found = best
+            scales_of_subset = np.linalg.lstsq(chosen.T, seen, rcond=None)[0]
+            residual = float(np.square(seen - scales_of_subset @ chosen).sum())
+            if (scales_of_subset >= 0).all() and residual < best[0] * (1 - 1e-12):
+                best = (residual, subset, scales_of_subset)
+    _, subset, scales_of_subset = best
     believed = np.zeros(len(priors))
     if subset:
         inner = said[list(subset)] @ said[list(subset)].T
         widths = noise * np.sqrt(np.linalg.inv(inner).diagonal())
-        believed[list(subset)] = found * np.maximum(1 - (2 * widths / found) ** 2, 0)
+        believed[list(subset)] = scales_of_subset * np.maximum(1 - (2 * widths / scales_of_subset) ** 2, 0)
     return believed
 
 
 def denoise_with_priors(matrix, noise, priors, popularity):
-    """Take off what is believed of the priors, shrink eigenvalues of both signs, add it back; nothing below 0."""
+    """Subtract the scaled priors, shrink eigenvalues of both signs, add the priors back, and clip at 0."""
     matrix = np.array(matrix, dtype=float)
     np.fill_diagonal(matrix, 0)
     *believed, _ = scales(matrix, [*priors, np.outer(popularity, popularity)], noise)
     prior = sum(a * np.asarray(p) for a, p in zip(believed, priors, strict=True))
-    rest = matrix - prior
-    np.fill_diagonal(rest, 0)
+    remainder = matrix - prior
+    np.fill_diagonal(remainder, 0)
     for _ in range(3):
-        values, vectors = np.linalg.eigh(rest)
+        values, vectors = np.linalg.eigh(remainder)
         ones = np.ones(len(values))
         above = np.array(shrink(values, ones, noise))
         below = np.array(shrink(-values[::-1], ones, noise))[::-1]
         estimate = vectors @ np.diag(above - below) @ vectors.T
-        np.fill_diagonal(rest, (vectors @ np.diag(above) @ vectors.T).diagonal())
+        np.fill_diagonal(remainder, (vectors @ np.diag(above) @ vectors.T).diagonal())
     values, vectors = np.linalg.eigh(estimate + prior)
     return vectors @ np.diag(np.maximum(values, 0)) @ vectors.T

@@ -1,39 +1,40 @@
-"""NCF with its gradient by complex steps, and Adam as printed, of all parameters in every step."""
+"""NCF with its gradient by complex steps, and Adam in its printed form, for all parameters in every step."""
 
 import numpy as np
 
-STEP = 1e-30  # no difference is taken, so that nothing cancels
+# A complex step has no subtraction, and so no cancellation.
+STEP = 1e-30
 
 
 def logits(parameters, users, items, n_users, n_items, product, layers):
-    """z of each pair; parameters are the table's rows, then the dense weights."""
+    """Return z of each pair; parameters are the table's rows, then the dense weights."""
     tower = layers[0] if layers else 0
     n_rows, width = n_users + n_items, product + tower
     table, dense = parameters[: n_rows * width].reshape(n_rows, width), list(parameters[n_rows * width :])
     out = []
     for user, item in zip(users, items, strict=True):
         p, q = table[user], table[n_users + item]
-        rest = iter(dense)
+        remaining = iter(dense)
         x = [*p[product:], *q[product:]]
         for n_out in layers:
-            weights = [[next(rest) for _ in range(n_out)] for _ in x]
-            biases = [next(rest) for _ in range(n_out)]
+            weights = [[next(remaining) for _ in range(n_out)] for _ in x]
+            biases = [next(remaining) for _ in range(n_out)]
             y = [b + sum(x[i] * weights[i][o] for i in range(len(x))) for o, b in enumerate(biases)]
             x = [value if value.real > 0 else 0 for value in y]
         features = [*(p[:product] * q[:product]), *(x if layers else [])]
-        out.append(sum(next(rest) * feature for feature in features) + next(rest))
+        out.append(sum(next(remaining) * feature for feature in features) + next(remaining))
     return np.array(out)
 
 
 def loss(parameters, batch, *shape):
-    """The mean logistic loss of (user, item, label)."""
+    """Return the mean logistic loss of (user, item, label)."""
     users, items, labels = zip(*batch, strict=True)
     z = logits(parameters, users, items, *shape)
     return np.mean(np.log(1 + np.exp(z)) - np.array(labels) * z)
 
 
 def lengths(parameters, batch, n_users, n_items, product, layers):
-    """Half the mean of the squared lengths of what each example's score is made of."""
+    """Return half the mean squared length of the parameters that each example's score uses."""
     n_rows, width = n_users + n_items, product + (layers[0] if layers else 0)
     table = parameters[: n_rows * width].reshape(n_rows, width)
     squares = [(table[user] ** 2).sum() + (table[n_users + item] ** 2).sum() for user, item, _ in batch]
@@ -48,7 +49,7 @@ def gradient(parameters, batch, *shape, regularization=0.0):
 
 
 def adam(parameters, gradient_of, n_steps, rate):
-    """Kingma and Ba, algorithm 1."""
+    """Step by Kingma and Ba, Algorithm 1."""
     x, m, v = parameters.copy(), 0.0, 0.0
     for t in range(1, n_steps + 1):
         g = gradient_of(x, t - 1)

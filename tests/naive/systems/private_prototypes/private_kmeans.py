@@ -1,4 +1,4 @@
-"""Swaps one by one, and the exponential mechanism's weights from its definition."""
+"""Swaps in a loop, and the exponential mechanism's weights by its definition."""
 
 import math
 
@@ -15,7 +15,7 @@ def swap_losses(distances, chosen):
 
 
 def grid_distance(point, candidate, radius):
-    """A squared distance as one of 65,536 levels."""
+    """Return a squared distance as one of 65,536 levels."""
     squared = sum((a - b) ** 2 for a, b in zip(point, candidate, strict=True))
     return min(math.floor(squared * 65535 / (2 * radius) ** 2 + 0.5), 65535)
 

@@ -1,10 +1,10 @@
-"""One round without noise, user by user, in whole numbers."""
+"""One round without noise, user by user, in integers."""
 
 STEPS = 4096
 
 
 def limited(differences, farthest):
-    """A user's steps: on the grid, at most `farthest` together."""
+    """Return a user's steps on the grid, with a total of at most `farthest`."""
     steps = [round(STEPS * d) for d in differences]
     total = sum(abs(s) for s in steps)
     if total <= farthest:
@@ -13,7 +13,7 @@ def limited(differences, farthest):
 
 
 def sums(points, centers, farthest, unit):
-    """Of each centre: the sums of its users' steps, and their number in units."""
+    """Return for each centre the sums of its users' steps, and their number in units."""
     out = [[0] * (len(centers[0]) + 1) for _ in centers]
     for point in points:
         away = [sum((a - b) ** 2 for a, b in zip(point, center, strict=True)) for center in centers]

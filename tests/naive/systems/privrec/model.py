@@ -4,13 +4,13 @@ import numpy as np
 
 
 def clip(update, bound, order):
-    """The update, scaled into the ball where it is longer."""
+    """Scale an update into the ball if it is longer."""
     norm = np.linalg.norm(update, order)
     return update * min(1.0, bound / norm) if norm > 0 else update
 
 
 def server_step(parameters, updates, *, cohort_size, server_learning_rate, clip_norm=None, noise=None):
-    """Equation 6 with the noise before the server's rate; `updates` are dense, `noise` is on their sum."""
+    """Step by equation 6, with noise before the server's rate; `updates` are dense, `noise` is on their sum."""
     total = np.zeros(len(parameters))
     for update in updates:
         total += update if clip_norm is None else clip(update, clip_norm, 2)
@@ -20,7 +20,7 @@ def server_step(parameters, updates, *, cohort_size, server_learning_rate, clip_
 
 
 def adam(parameters, means, *, learning_rate):
-    """Kingma and Ba, Algorithm 1, upward along each mean update of the list, one parameter after the other."""
+    """Step by Kingma and Ba, Algorithm 1, upward along each mean update, one parameter after another."""
     out = []
     for value, path in zip(parameters, np.array(means).T, strict=True):
         first = second = 0.0

@@ -1,4 +1,4 @@
-"""What users of Laplace-RR-SVD send, one at a time; biases by solving for all of them at once."""
+"""Reports of Laplace-RR-SVD's users, one at a time, and biases by one joint linear system."""
 
 import bisect
 import itertools
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def draw(row_of_counts, word):
-    """The output of a channel on one input for one 64-bit word."""
+    """Return the output of a channel on one input for one 64-bit word."""
     sums = list(itertools.accumulate(row_of_counts))
     return min(bisect.bisect_right(sums, word), sums.index(2**64))
 
@@ -18,7 +18,7 @@ def rating_reports(codes, counts, user, key, round_number=0):
 
 
 def item_reports(rated, counts, user, n_items, n_reports, key):
-    """{item: report}: a uniform subset by Bentley and Floyd, then one word an item in ascending order."""
+    """Return {item: report}: a uniform subset by Bentley and Floyd, then one word an item in ascending order."""
     words = iter(map(int, key.words("laplace_rr_svd.reports", user=int(user), size=2 * n_items + 2)))
     drawn = set()
     for last in range(n_items - n_reports, n_items):
@@ -32,7 +32,7 @@ def item_reports(rated, counts, user, n_items, n_reports, key):
 
 
 def sums_by_row(rows, of_columns):
-    """For each row what its columns have, added up one after the other."""
+    """Return sequential sums of the columns' values for each row."""
     out = [0.0] * len(rows)
     for k, columns in enumerate(rows):
         for column in columns:
@@ -41,12 +41,12 @@ def sums_by_row(rows, of_columns):
 
 
 def nearest(grid, value):
-    """Position of the nearest grid value; the higher one of two."""
+    """Return the position of the nearest grid value; ties go to the higher one."""
     return min(range(len(grid)), key=lambda j: (abs(grid[j] - value), -j))
 
 
 def group_variance(groups):
-    """Analysis of variance, from the textbook: lists of values, one a group."""
+    """Return the textbook analysis of variance of lists of values, one for each group."""
     groups = [list(g) for g in groups if len(g)]
     n = sum(map(len, groups))
     if len(groups) < 2 or n == len(groups):
@@ -59,17 +59,18 @@ def group_variance(groups):
 
 
 def shrunk_means(groups):
-    """Mean of all, and of each group what it adds, by the linear mixed model's formula."""
+    """Return the overall mean, and each group's effect by the linear mixed model's formula."""
     values = np.array([v for g in groups for v in g])
     grand, spread = values.mean(), group_variance(groups)
-    rest = max(values.var() - spread, 0.0)
+    remainder = max(values.var() - spread, 0.0)
     return grand, [
-        0.0 if not g or spread == 0 else spread / (spread + rest / len(g)) * (sum(g) / len(g) - grand) for g in groups
+        0.0 if not g or spread == 0 else spread / (spread + remainder / len(g)) * (sum(g) / len(g) - grand)
+        for g in groups
     ]
 
 
 def likely_shares(table, counts, pseudo_reports, n_steps):
-    """Steps of expectation and maximisation from equal shares: each report is split as the shares so far have it."""
+    """Return shares after EM steps from equal shares: each report is split in proportion to the current shares."""
     shares = [1 / len(table)] * len(table)
     for _ in range(n_steps):
         expected = [pseudo_reports] * len(table)
@@ -82,7 +83,7 @@ def likely_shares(table, counts, pseudo_reports, n_steps):
 
 
 def decoded(shares, table, values):
-    """What each output stands for: the mean given it, stretched about the mean of all until its own slope is 1."""
+    """Return each output's value: the conditional mean, stretched about the overall mean to slope 1."""
     mean = sum(s * v for s, v in zip(shares, values, strict=True))
     likely, given = [], []
     for column in zip(*table, strict=True):

@@ -1,46 +1,46 @@
-"""DPSubspace's server side by dense algebra."""
+"""DPSubspace's server by dense algebra."""
 
 import numpy as np
 
 
 def ease_weights(factors, uniqueness):
-    """B = -P / diag(P) with a zero diagonal, P the inverse of L L' + diag(u)."""
+    """Return B = -P / diag(P) with a zero diagonal, P the inverse of L L' + diag(u)."""
     precision = np.linalg.inv(factors @ factors.T + np.diag(uniqueness))
     weights = -precision / precision.diagonal()
     np.fill_diagonal(weights, 0)
     return weights
 
 
-def nearest_symmetric(values, asked):
-    """The symmetric B for which B X is nearest to Z, by least squares over its free entries."""
+def nearest_symmetric(values, directions):
+    """Return the symmetric B for which B X is nearest to Z, by least squares over its free entries."""
     k = len(values)
-    places = [(i, j) for i in range(k) for j in range(i, k)]
+    positions = [(i, j) for i in range(k) for j in range(i, k)]
     columns = []
-    for i, j in places:
+    for i, j in positions:
         one = np.zeros((k, k))
         one[i, j] = one[j, i] = 1
-        columns.append((one @ asked).ravel())
-    found = np.linalg.lstsq(np.array(columns).T, values.ravel(), rcond=None)[0]
+        columns.append((one @ directions).ravel())
+    entries = np.linalg.lstsq(np.array(columns).T, values.ravel(), rcond=None)[0]
     symmetric = np.zeros((k, k))
-    for (i, j), x in zip(places, found, strict=True):
+    for (i, j), x in zip(positions, entries, strict=True):
         symmetric[i, j] = symmetric[j, i] = x
     return symmetric
 
 
 def shrink(matrix):
-    """A matrix with noise of variance 1, its singular values shrunk one at a time (Gavish, Donoho 2017)."""
+    """Shrink the singular values of a matrix with noise of variance 1 (Gavish, Donoho 2017)."""
     n_rows, n_columns = matrix.shape
-    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    left_vectors, values, right = np.linalg.svd(matrix, full_matrices=False)
     beta = n_columns / n_rows
     shrunk = []
     for value in values / np.sqrt(n_rows):
-        inside = (value**2 - beta - 1) ** 2 - 4 * beta
-        shrunk.append(np.sqrt(inside) / value if value > 1 + np.sqrt(beta) else 0.0)
-    return left * (np.sqrt(n_rows) * np.array(shrunk)) @ right
+        discriminant = (value**2 - beta - 1) ** 2 - 4 * beta
+        shrunk.append(np.sqrt(discriminant) / value if value > 1 + np.sqrt(beta) else 0.0)
+    return left_vectors * (np.sqrt(n_rows) * np.array(shrunk)) @ right
 
 
 def pair_matrix(rows, mean):
-    """The sum of z z' / |z|^2 over users with items, for z = x / |x| - mean."""
+    """Return the sum of z z' / |z|^2 over users with items, for z = x / |x| - mean."""
     lengths = np.sqrt(rows.sum(axis=1))
     z = rows[lengths > 0] / lengths[lengths > 0, None] - mean
     return (z / np.square(z).sum(axis=1)[:, None]).T @ z

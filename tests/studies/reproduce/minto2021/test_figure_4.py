@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import FMFLDP, Interactions, Key, Popularity, datasets
 from fastfedrec.cli.main import main
@@ -130,7 +130,7 @@ def test_quick_leaves_out_many_users(small, monkeypatch):
 
 def test_what_is_shown(small, tmp_path):
     figure = figure_4(small_data(), n_seeds=2)
-    text, page = told(figure, tmp_path)
+    text, page = check_result(figure, tmp_path)
     mean = np.mean(figure.cells[1].hit_ratios[OURS])
     row = next(line for line in text.splitlines() if line.startswith("300 x 120"))
     assert f"{mean:.3f} ± " in row

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import DPLCF, FMFLDP, Key, Popularity, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
@@ -140,7 +140,7 @@ def test_the_verdict_follows_the_lines():
 @pytest.mark.parametrize("number", ["2", "3", "5"])
 def test_what_is_shown(small, tmp_path, number):
     figure = hit_ratio_figure(number, small_data(), n_seeds=2)
-    text, _ = told(figure, tmp_path)
+    text, _ = check_result(figure, tmp_path)
     line = line_of(figure, figure.lines[-1].panel, f"{OURS}, k = 20")
     assert f"{np.mean(line.hit_ratios[-1]):.3f} ± " in text
     assert text.startswith("The data given, users and items with at least 10 interactions: ")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import scipy.sparse
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import Interactions, Key, PrivatePrototypes
 from fastfedrec.compute.clustering import kmeans
@@ -137,7 +137,7 @@ def test_figures_are_told_in_every_form(figure, tmp_path):
     result = prototype_figure(figure, shape=(300, 20), points=[20, 40], **ONE_THREAD)
     assert [cell.x for cell in result.cells] == [20, 40]
     assert set(result.cells[0].errors[TO_COUNTS]) == {MF, MEANS, ROWS, ONE, MANY, AS_PUBLISHED}
-    text, page = told(result, tmp_path)
+    text, page = check_result(result, tmp_path)
     assert f"{TO_COUNTS}: {ROWS} is below {MEANS} in" in text
     assert page.count("\n| ") == 14
     assert page.count("| nominal |") == 2

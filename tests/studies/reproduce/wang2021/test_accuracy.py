@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 from support.wang2021_case import apps, movies, small_networks
 
 from fastfedrec import Key, Popularity
@@ -72,7 +72,7 @@ def test_the_tables_are_the_papers():
 def test_what_is_shown(tiny, tmp_path):
     for data, table in ((movies(), "2"), (apps(), "3")):
         result = accuracy_table(data, table, quick=True)
-        text, _ = told(result, tmp_path)
+        text, _ = check_result(result, tmp_path)
         assert text.startswith("The data given: <Interactions: ")
         assert result.rows["NN-SELF"]["ours"] is not None
         assert "meta='maml'" in result.settings["models"]["NN-SELF"]
@@ -81,7 +81,7 @@ def test_what_is_shown(tiny, tmp_path):
         gain = result.rows["PrivRec"]["ours"]["hr@10"] - result.rows["popularity"]["ours"]["hr@10"]
         assert f"PrivRec: HR@10 {gain:+.3f} compared with popularity" in text
         assert ("ours, new" in text.split("HR and nDCG")[0]) == (table == "3")
-    text, _ = told(epsilon_table("5"), tmp_path)
+    text, _ = check_result(epsilon_table("5"), tmp_path)
     assert "times the upper bound; at delta 0 none is finite" in text
 
 

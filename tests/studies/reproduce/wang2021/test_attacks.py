@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from conftest import find_data
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 
 from fastfedrec import EASE, Key, Popularity
 from fastfedrec.accounting import Ledger
@@ -140,7 +140,7 @@ def test_every_system_states_what_its_name_says():
 def test_what_is_shown(tiny, tmp_path):
     for table in ("6", "attacks"):
         result = attack_table(None, table, quick=True)
-        text, _ = told(result, tmp_path)
+        text, _ = check_result(result, tmp_path)
         assert text.startswith("Generated data: <Interactions: 300 users x 100 items")
         assert ("as published" in text) == (table == "6")
         assert "By chance alone 0.1 of 6 intervals" in text or "By chance alone 0.1 of 4 intervals" in text

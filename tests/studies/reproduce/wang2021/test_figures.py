@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 from support.wang2021_case import apps, movies, small_networks
 
 from fastfedrec import DPPopularity, Key, PrivRec, datasets
@@ -73,7 +73,7 @@ def test_every_figure_runs_and_is_shown(tiny, tmp_path, monkeypatch, figure):
     result = privrec_figure(data_of(figure), figure, quick=True, folder=tmp_path, n_threads=2)
     assert all(math.isfinite(point["value"]) for point in result.points)
     assert f"Figure {figure}" in result.title
-    text, _ = told(result, tmp_path)
+    text, _ = check_result(result, tmp_path)
     assert text.startswith("The data given: <Interactions: ")
     assert "The paper: " in text
     assert result.verdict().splitlines()

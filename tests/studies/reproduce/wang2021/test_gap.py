@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 from support.wang2021_case import apps, movies, small_networks
 
 from fastfedrec import Interactions, Key, Popularity
@@ -115,7 +115,7 @@ def test_trials_see_train_users_alone(tiny, monkeypatch):
 
 def test_what_is_shown(tiny, tmp_path):
     result = gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path)
-    text, _ = told(result, tmp_path)
+    text, _ = check_result(result, tmp_path)
     assert {row["on"] for row in result.rows} == {JUDGED}  # no order, no trials
     chosen = next(row for row in result.rows if (row["what"], row["ranked"]) == (CHOSEN, TEXT))
     assert len(chosen["hits"]["10"]) == 2

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import told, written
+from support.reproduce_case import check_result, written
 from support.wang2021_case import small_networks
 
 from fastfedrec import Interactions, Key, Popularity
@@ -81,7 +81,7 @@ def test_every_private_row_is_at_the_same_epsilon(table):
 
 
 def test_what_is_shown_and_kept(table, folder, tmp_path, monkeypatch):
-    text, _ = told(table, tmp_path)
+    text, _ = check_result(table, tmp_path)
     assert text.startswith("Generated sequences: <Interactions: 200 users x 100 items")
     gain = np.mean(table.rows["DP-PrivRec, stage one private"]["hr@10"]) - np.mean(
         table.rows["DP-PrivRec, stage one none"]["hr@10"]
