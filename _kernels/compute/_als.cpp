@@ -14,14 +14,14 @@ namespace FASTFEDREC_LEVEL {
 enum {
     FEW = 16,          // up to this many factors, a batch of users is solved with one user a lane
     MAX_PACKED = 256,  // items
-    AHEAD = 16,        // items: how far rows are asked for before they are needed
-    PACKED_AHEAD = 8,  // the same of longer rows
+    AHEAD = 16,        // items: distance at which rows are prefetched
+    PACKED_AHEAD = 8,  // the same for longer rows
     REGISTERS = VECTOR_BYTES == 64 ? 28 : 13,  // for sums, of 32 or 16
 };
 
 // ---- any number of factors: one user at a time, in tiles
 
-// Numbers of type S as a vector V, whose type is S or wider: exact.
+// Converts numbers of type S to a vector V of an equal or wider type, exactly.
 template <class V, class S>
 FASTFEDREC_INLINE V load_as(const S* from) {
     constexpr int n = sizeof(V) / sizeof(V{}[0]);
@@ -38,14 +38,14 @@ FASTFEDREC_INLINE void pack_columns(const AlsProblem<S>& problem, const int32_t*
     // b, column by column of the padded row
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) sums[v] = load<V>(right + column + v * lanes);
-    // Copies: for all that the compiler knows, what is stored changes `problem`.
+    // Copies in local variables, because the compiler must assume that a store changes `problem`.
     const S* factors = problem.item_factors + column;
     const ptrdiff_t stride = problem.stride;
     // k: the batch's items in their order
     for (int k = 0; k < n; ++k) {
         // items[k] < n_items (Interactions checks); int32 times ptrdiff_t is 64 bits wide
         const S* row = factors + items[k] * stride;
-        // At the end of the batch the last item is asked for again: no index beyond it is read.
+        // At the end of the batch the last item is prefetched again, so that no index past it is read.
         const S* later = factors + items[k + PACKED_AHEAD < n ? k + PACKED_AHEAD : n - 1] * stride;
 #pragma GCC unroll 8
         for (int v = 0; v < NV; ++v) __builtin_prefetch(later + v * lanes);
@@ -93,7 +93,7 @@ static bool solve_one(const AlsProblem<S>& problem, const T* gram, ptrdiff_t use
     T* packed = a + stride * stride;
     T right[MAX_STRIDE], x[MAX_STRIDE], inverse_roots[MAX_STRIDE];
     __builtin_memset(right, 0, stride * sizeof(T));  // b
-    // Items whose rows sqrt(w) v fit PACKED_BYTES: at least 32 * 1024 / (256 * 8) = 16.
+    // Capacity for rows sqrt(w) v in PACKED_BYTES, in items: at least 32 * 1024 / (256 * 8) = 16.
     int most = PACKED_BYTES / (stride * (int)sizeof(T));
     if (most > MAX_PACKED) most = MAX_PACKED;
     // A starts from V'V + reg I, and each batch of items is added to it in its turn.
@@ -158,7 +158,7 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
             }
     };
     int64_t k = start;
-    // k + s + AHEAD < stop, as s < n_sums: the index that is asked for exists.
+    // k + s + AHEAD < stop, as s < n_sums: the prefetched index exists.
     for (; k + n_sums + AHEAD <= stop; k += n_sums)
 #pragma GCC unroll 2
         for (int s = 0; s < n_sums; ++s) {
@@ -169,7 +169,7 @@ FASTFEDREC_INLINE void sum_rows(const AlsProblem<T>& problem, int64_t start, int
 #pragma GCC unroll 2
         for (int s = 0; s < n_sums; ++s) add(k + s, s);
     if (k < stop) add(k, 0);  // an odd one left
-    // A = V'V + reg I + even + odd sums; b has nothing to start from.
+    // A = V'V + reg I + even + odd sums; b starts from zero.
 #pragma GCC unroll 17
     for (int f = F0; f < F1; ++f)
 #pragma GCC unroll 8
@@ -215,7 +215,7 @@ static auto solve_lanes(V* a, int n, int W, T tolerance) {
     V* b = a + W * W;
     V inverses[FEW];
     V least[FEW];
-    // least: what a pivot must be above
+    // least: the lower bound of each pivot
     for (int f = 0; f < n; ++f) least[f] = a[f * W + f] * spread<V>(tolerance);
     auto regular = a[0] == a[0];  // -1 in every lane, but 0 where A is NaN
     // Gaussian elimination without exchange of rows, which a symmetric positive definite A does not need.
@@ -237,7 +237,7 @@ static auto solve_lanes(V* a, int n, int W, T tolerance) {
         for (int g = f + 1; g < n; ++g) sum = multiply_add(a[f * W + g], b[g], sum);
         b[f] = sum * inverses[f];
     }
-    for (int f = 0; f < n; ++f) regular &= b[f] * V{} == V{};  // infinity times 0 is NaN, which equals nothing
+    for (int f = 0; f < n; ++f) regular &= b[f] * V{} == V{};  // infinity times 0 is NaN, which is unequal to 0
     return regular;
 }
 
@@ -319,7 +319,7 @@ static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
                 parts[g & 3] = multiply_add(spread<V>(-r[f * stride + g]), x[g], parts[g & 3]);
             x[f] = (parts[0] + parts[1] + (parts[2] + parts[3])) / spread<V>(r[f * stride + f]);
         }
-        // Users of this batch only: a short last one has lanes that belong to nobody.
+        // Only users of this batch: a short last batch has unused lanes.
         for (int f = 0; f < n; ++f)
             for (int user = 0; user < n_users; ++user) out[(batch - first + user) * n + f] = (T)x[f][user];
     }
@@ -360,7 +360,7 @@ static void solve_all(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
             solved[u - first] = (problem.whitened && als_solve_whitened(problem, u, x)) ||
                                 solve_one<T>(problem, problem.gram, u, scratch, x);
         }
-    // A user whom float could not solve: the same in double.
+    // A user that float could not solve is solved in double.
     if constexpr (sizeof(T) == 4)
         for (ptrdiff_t u = first; u < last; ++u)
             if (!solved[u - first])

@@ -1,4 +1,4 @@
-// Vector code of `als`: users' confidence-weighted least squares, of which `_als.pxd` is the exact, slow form.
+// Vector code of `als`: users' confidence-weighted least squares. `_als.pxd` is the exact, slow form.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,16 +32,16 @@ struct AlsProblem {
     const T* values;          // NULL where all are 1
     const T* item_factors;    // (n_items, stride), aligned to 64 bytes
     const T* gram;            // (stride, stride), V'V + reg I, 1 on the padded diagonal
-    const T* ridges;          // (n_users,), at least 0, what is added to reg for each; NULL where nothing is
+    const T* ridges;          // (n_users,), at least 0, added to reg for each user; NULL for no addition
     const double* wide_gram;  // the same in double; its Cholesky factor where the weight is 0
-    const T* whitened;        // of als_whitened_size, as als_whiten fills it; NULL where there is none
-    const AlsRotation<T>* rotation;  // of which item_factors are in the coordinates; NULL where they are not
+    const T* whitened;        // of als_whitened_size, as als_whiten fills it; NULL without whitening
+    const AlsRotation<T>* rotation;  // item_factors are in its coordinates; NULL for the original ones
     int n_factors;
     int stride;
     double weight;
 };
 
-// The weight up to which conjugate gradients in the coordinates of V R^-1, whose condition is at most one more, are
+// The weight up to which conjugate gradients in the coordinates of V R^-1, with a condition of at most one more, are
 // worth a trial before a user's matrix; 0 for none. Measured on MovieLens 1M; double needs twice the steps.
 template <class T>
 static inline double als_whitened_weight(const AlsProblem<T>& problem) {
@@ -84,7 +84,7 @@ FASTFEDREC_EACH_LEVEL(
     void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows);
 )
 
-// Adds V'V to the upper triangle of gram (stride, stride); what is below it holds nothing of use then. `packed` has
+// Adds V'V to the upper triangle of gram (stride, stride); the entries below it are undefined afterwards. `packed` has
 // ALS_PACKED_NUMBERS.
 template <class T>
 static inline void als_add_gram(const T* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed,
@@ -92,8 +92,8 @@ static inline void als_add_gram(const T* rows, ptrdiff_t n_rows, int n_factors, 
     FASTFEDREC_CALL(als_add_gram, rows, n_rows, n_factors, stride, packed, gram);
 }
 
-// Fills `whitened` for items [first, last), at most ALS_ITEMS_AT_ONCE; what is of no item, where first is 0. False if
-// gram is too near singular, whichever the items.
+// Fills `whitened` for items [first, last), at most ALS_ITEMS_AT_ONCE; fills the part common to all items where first
+// is 0. False if gram is too near singular, for every range of items.
 template <class T>
 static inline bool als_whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch,
                               T* whitened) {
@@ -108,7 +108,7 @@ static inline void als_solve(const AlsProblem<T>& problem, ptrdiff_t first, ptrd
     FASTFEDREC_CALL(als_solve, problem, first, last, scratch, out, solved);
 }
 
-// So many steps of conjugate gradients for users [first, last), at most ALS_ROWS_AT_ONCE, from `out` (last - first,
+// Runs n_steps of conjugate gradients for users [first, last), at most ALS_ROWS_AT_ONCE, from `out` (last - first,
 // n_factors), which the result replaces. `scratch` has als_rotated_bytes, and is not used without a rotation.
 template <class T>
 static inline void als_solve_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps,

@@ -2,7 +2,7 @@
 
     x_u = (V'V + reg_u I + sum_i w_ui v_i v_i')^-1  sum_i (1 + w_ui) v_i,    w_ui = weight * r_ui,  i in I_u
 
-Everything accumulates in double, whatever the type of V.  Inline only (see setup.py).
+All sums are in double, for every type of V.  Inline only (see setup.py).
 """
 from cython cimport floating
 from libc.stdint cimport int32_t

@@ -12,11 +12,11 @@ namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
 enum {
-    MARGIN = 16,     // numbers before and after a vector whose neighbours are wanted
-    STEP_SHARE = 5,  // a step costs about so many n_factors-ths of a user's matrix and its Cholesky factor
+    MARGIN = 16,     // zeros before and after a vector, so that the neighbours of its ends can be read
+    STEP_SHARE = 5,  // a step costs about this number of n_factors-ths of a user's matrix and its Cholesky factor
 };
 
-// What is added to a user's diagonal beside reg.
+// Returns the addition to a user's diagonal apart from reg.
 template <class T>
 FASTFEDREC_INLINE T ridge_of(const AlsProblem<T>& problem, ptrdiff_t user) {
     return problem.ridges ? problem.ridges[user] : 0;
@@ -114,14 +114,14 @@ static void combine(T a, const T* x, T b, T* y, int n) {
         store(y + f, multiply_add(spread<Wide>(a), load<Wide>(x + f), spread<Wide>(b) * load<Wide>(y + f)));
 }
 
-// How far a step goes along p, of which `curvature` is p'A p. False where that overflows.
+// Computes the step length along p, where `curvature` is p'A p. False where that overflows.
 template <class T>
 FASTFEDREC_INLINE bool step_length(T squares, T curvature, T& length) {
     length = squares / curvature;
     return length > 0 && length * 0 == 0;  // a NaN fails both
 }
 
-// One step along p, of which `product` is A p: changes all but that. False where it overflows, which changes nothing.
+// Takes one step along p, where `product` is A p: changes all but `product`. False, with no change, where it overflows.
 template <int N, class T>
 static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) {
     typedef typename Vector<T, N>::Type Wide;
@@ -140,7 +140,7 @@ static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) 
     return true;
 }
 
-// A vector with zeros around it, of which `numbers` is the first.
+// A vector with zeros before and after; its first number is at `numbers`.
 template <class T>
 struct WithMargins {
     alignas(64) T all[MARGIN + LONGEST + MARGIN];
@@ -188,8 +188,8 @@ static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     return true;
 }
 
-// How often 1 must be halved to come to |x|, to a tenth, by the bits of x: the same on every machine. Negative for what
-// is no number.
+// Returns how often 1 must be halved to reach |x|, to a tenth, from the bits of x: the same on every machine. Negative
+// for NaN and infinity.
 FASTFEDREC_INLINE float halvings(float x) {
     int32_t bits;
     __builtin_memcpy(&bits, &x, sizeof bits);
@@ -197,8 +197,8 @@ FASTFEDREC_INLINE float halvings(float x) {
 }
 
 // To the precision of T, in the coordinates Rx, where the system is (I + Z'WZ) y = Z'(1 + w): no eigenvalue is below 1,
-// so that the error is at most the residual, and none above 1 + the largest weight. False where so many steps would be
-// needed that the matrix is the cheaper way.
+// so that the error is at most the residual, and none above 1 + the largest weight. False where the number of steps
+// would make the matrix the cheaper way.
 template <int N, int NV, class T>
 static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
     const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
@@ -224,7 +224,7 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
         combine<N>((T)1, p, (T)1, product, stride);
         if (!advance<N>(product, y, r, p, squares, stride)) return false;
         fallen = halvings((float)(squares / first));  // 127 where squares is 0, which ends the loop
-        // If it goes on to fall as on average so far. What does not fall, or is no number, falls too slowly.
+        // Extrapolates the average fall so far. A residual that does not fall, or is NaN, falls too slowly.
         if (step * (wanted - fallen) > most * fallen || step > 2 * most) return false;
     }
     // x = R^-1 y
@@ -249,7 +249,7 @@ FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
     }
 }
 
-// Users whose rows in `out` are of n_factors; those who take no step keep theirs as it is, rotated or not.
+// Users with rows of n_factors in `out`; a user that takes no step keeps its row, rotated or not.
 template <class T>
 static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
                          T* out) {

@@ -11,7 +11,7 @@ namespace FASTFEDREC_LEVEL {
 enum { LONGEST = 256 };  // factors
 
 // N lanes, which divide the stride; NV vectors that a row has, or any number where NV is 0; and a lane for each of the
-// few rows whose products are summed together: four may stay in registers, and more share one way to a sum in memory.
+// few rows with products that are added at once: four may stay in registers, and more share one way to a sum in memory.
 template <class T, int N, int NV>
 struct Lanes {
     enum { MOST = NV ? 4 : 8, ROWS = N < MOST ? N : MOST };
@@ -100,8 +100,8 @@ enum Want {
     RIGHT_SIDE  // sum_i (1 + w_ui) v_i
 };
 
-// Whether what meets a user's rows again asks for them ahead as well. By measurement: rows of four lines, of which many
-// have left the nearest cache (5% less time at 64 floats; with AVX2 beside V'V 1% more on Zen 4, 5% less on a Xeon).
+// Whether later passes over a user's rows prefetch them too. By measurement: rows of four lines, many of them gone
+// from the nearest cache (5% less time at 64 floats; with AVX2 beside V'V 1% more on Zen 4, 5% less on a Xeon).
 // Shorter ones come soon enough, and longer ones push each other out (10 to 25% more time from 128 floats on).
 template <int N, int NV, class T>
 static constexpr bool asks_again() {
@@ -119,7 +119,7 @@ FASTFEDREC_INLINE T lanes_total(const typename Vector<T, N>::Type& x) {
     }
 }
 
-// Sums of products in turns: each waits for its own last alone.
+// Alternating sums of products: each sum waits for its own last addition alone.
 template <int N, class T>
 struct Products {
     typedef typename Vector<T, N>::Type Wide;
@@ -130,7 +130,7 @@ struct Products {
     template <class Function>
     FASTFEDREC_MEMBER T of(int n, Function take) {
         int f = 0;
-        // Vectors of n in turn to TURNS sums, the rest to the first: an order that n fixes.
+        // Vectors of n alternate between TURNS sums, the remainder goes to the first: n alone fixes the order.
         for (; f + TURNS * N <= n; f += TURNS * N)
 #pragma GCC unroll 4
             for (int i = 0; i < TURNS; ++i) take(f + i * N, sums[i]);
@@ -152,7 +152,7 @@ FASTFEDREC_INLINE const T* zero_row() {
     return zeros;
 }
 
-// Calls take(rows, w) for a user's rows of `table`, a few at a time; what is beyond the last is zeros.
+// Calls take(rows, w) for a user's rows of `table`, a few at a time; rows past the last are zeros.
 template <int N, int NV, bool ASKS_AHEAD, class T, class Function>
 FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, int stride,
                                 Function take) {
@@ -171,11 +171,11 @@ FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, in
             if (problem.values) w *= load<Narrow>(problem.values + k);
         } else
             for (int i = 0; i < n_rows; ++i) {
-                // Beyond the last item a row of zeros, whose coefficient counts for nothing.
+                // Past the last item a row of zeros, with a coefficient that adds 0.
                 rows.starts[i] = k + i < stop ? table + (ptrdiff_t)problem.indices[k + i] * stride : zeros;
                 if (problem.values && k + i < stop) w[i] *= problem.values[k + i];
             }
-        if (ASKS_AHEAD && k + ahead + n_rows <= stop)  // k + ahead + i < stop: the index that is asked for exists
+        if (ASKS_AHEAD && k + ahead + n_rows <= stop)  // k + ahead + i < stop: the prefetched index exists
             for (int i = 0; i < n_rows; ++i)
                 for (int f = 0; f < stride; f += line)
                     __builtin_prefetch(table + (ptrdiff_t)problem.indices[k + ahead + i] * stride + f);
@@ -184,7 +184,7 @@ FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, in
     }
 }
 
-// The products of some rows with p, and meanwhile the sum of the rows before, whose coefficients are known by now: a
+// The products of some rows with p, and meanwhile the sum of the rows before, with coefficients that are complete: a
 // product waits for its last addition, and a coefficient for its product, and here the one's time is used by the other.
 template <int N, int NV, class T>
 FASTFEDREC_INLINE typename Lanes<T, N, NV>::Narrow products_beside_sum(
@@ -208,7 +208,7 @@ FASTFEDREC_INLINE typename Lanes<T, N, NV>::Narrow products_beside_sum(
     return row_sums<n_rows>(sums);
 }
 
-// Adds what is wanted of a user's rows of `table`. What meets them first asks for them ahead.
+// Adds the sums that WANT selects over a user's rows of `table`. The first pass over the rows prefetches them.
 template <int N, int NV, Want WANT, bool ASKS_AGAIN, class T>
 FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, int64_t start, int64_t stop, const T* p,
                                  int stride, RowSum<N, NV, T>& sum) {
@@ -230,7 +230,7 @@ FASTFEDREC_INLINE void add_items(const AlsProblem<T>& problem, const T* table, i
             before = rows;
         };
         each_few<N, NV, asks>(problem, table, start, stop, stride, add);
-        sum.add(before, coefficients);  // the last rows, which no later ones were beside
+        sum.add(before, coefficients);  // the last rows, which had no later rows to overlap with
         return;
     }
     const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {

@@ -12,7 +12,7 @@ namespace FASTFEDREC_LEVEL {
 enum { TURNED_ROWS = VECTOR_BYTES == 64 ? 8 : 6 };  // with two vectors a row they fill the registers
 
 // Householder's reflections of a symmetric matrix, in double (Golub and Van Loan, "Matrix Computations", 8.3.1). Rows
-// are whole vectors: what a reflection leaves alone is zeros in `v` and `w`.
+// are whole vectors: entries that a reflection does not change are zeros in `v` and `w`.
 struct Tridiagonalizer {
     typedef Vector<double, Native<double>::LANES>::Type Wide;
     enum { N = Native<double>::LANES };
@@ -50,11 +50,11 @@ struct Tridiagonalizer {
             double* row = a + k * stride;
             diagonal[k] = row[k];
             if (from == n) break;
-            // |x|^2 of row k right of its second entry: what is to become 0
+            // |x|^2 of row k right of its second entry, the entries that become 0
             double squares = 0;
             for (int f = from + 1; f < n; ++f) squares += row[f] * row[f];
             beside[k] = row[from];
-            if (!(squares > 0)) continue;  // nothing is to be reflected
+            if (!(squares > 0)) continue;  // the row needs no reflection
             const double norm = __builtin_sqrt(row[from] * row[from] + squares);  // > 0, since squares > 0
             // beside = -sign(x_1) |x|: x_1 - beside has no cancellation, and is not 0
             beside[k] = row[from] > 0 ? -norm : norm;
@@ -75,7 +75,7 @@ struct Tridiagonalizer {
         }
     }
 
-    // The product of all reflections, the last one first, so that each has to do with its own rows and columns alone.
+    // The product of all reflections, the last one first, so that each changes its own rows and columns alone.
     void multiply_out() {
         // Q = I, then H_k Q for k = n - 3, ..., 0: row n - 2 has one entry beside its diagonal, so no reflection
         for (int i = 0; i < n; ++i)

@@ -1,4 +1,4 @@
-// What all users' systems have in common: R with R'R = V'V + reg I, and V R^-1, computed once a call.
+// The part that all users' systems share: R with R'R = V'V + reg I, and V R^-1, computed once a call.
 //
 // Included by _als.cpp alone; see _lanes.h for why it may be.
 #pragma once
@@ -11,7 +11,7 @@ namespace FASTFEDREC_LEVEL {
 // x is no better than R, so in double too R must be as float32 wants it.
 static constexpr float WHITEN_TOLERANCE = 0.03f;
 
-// The transpose of a square of `lanes` rows, of which row i begins at rows[i] + offset.
+// The transpose of a square of `lanes` rows; row i begins at rows[i] + offset.
 template <class T>
 FASTFEDREC_INLINE void transpose_square(const T* const* rows, int offset, T* to, ptrdiff_t stride) {
     constexpr int lanes = Native<T>::LANES;

@@ -1,4 +1,4 @@
-// The n best columns of a row of scores, kept while columns are offered: in registers, or on a list.
+// The n best columns of a row of scores, updated column by column: in registers, or on a list.
 //
 // Only for files that setup.py compiles once for each level (see _levels.h); everything is static and inlined.
 #pragma once
@@ -54,17 +54,17 @@ static inline Vector push(Vector a, Vector b) {
         return __builtin_shufflevector(a, b, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30);
 }
 
-// Places that are left where too few columns were offered go to the first of those that were taken.
+// Ranks that remain empty where too few columns were candidates are filled with the first of the taken columns.
 static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken) {
     ptrdiff_t filled = n;
-    while (filled && columns[filled - 1] == INT32_MAX) --filled;  // from the end: places that nobody has taken
-    // There are as many taken columns as places are left, since n <= n_items.
+    while (filled && columns[filled - 1] == INT32_MAX) --filled;  // from the end: ranks that are not filled
+    // The number of taken columns is at least the number of empty ranks, since n <= n_items.
     for (ptrdiff_t word = 0; filled < n; ++word)
         for (uint64_t bits = taken[word]; bits && filled < n; bits &= bits - 1)
             columns[filled++] = (int32_t)(64 * word + __builtin_ctzll(bits));
 }
 
-// A bitmap of the columns that are not offered: what is seen, and what lies past the last item.
+// A bitmap of the columns that are not candidates: seen items and columns past the last item.
 static inline void mark_taken(const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken) {
     const ptrdiff_t n_words = bitmap_words(n_items);
     for (ptrdiff_t word = 0; word < n_words; ++word) taken[word] = 0;
@@ -75,7 +75,7 @@ static inline void mark_taken(const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n
 }
 
 // Two ways to keep the n best of the columns offered so far.  Columns are offered in ascending order, and a tie stays
-// with the column that came before.  A place that no column has taken yet holds -inf, worse than every score.
+// with the column that came before.  A rank without a column holds -inf, worse than every score.
 
 // Up to SHORT of them, best first, in vectors: a branch that depends on scores would be mispredicted every other time.
 
@@ -118,7 +118,7 @@ struct ShortList {
             const Integers column = Integers{} + (typename S::Integer)(first + i);
             // From the last vector to the first, as each takes the last lane of the one before it.
             for (int t = N_VECTORS - 1; t >= 0; --t) {
-                // Each place keeps what it has, or takes the newcomer, or takes what the place before it had.
+                // Each rank keeps its entry, or takes the new one, or takes the entry of the rank before it.
                 const Vector before = push(t ? s[t - 1] : infinity - Vector{}, s[t]);
                 const Integers column_before = push(t ? c[t - 1] : Integers{}, c[t]);
                 const Integers keeps = s[t] >= score, is_next = before >= score;  // the same score: who was first stays
@@ -194,7 +194,7 @@ static void sort(Key* begin, Key* end) {
 // Puts the greatest before `cut`, in any order.
 template <class Key>
 static void select(Key* begin, Key* cut, Key* end) {
-    // The n greatest are before `cut`: go on with the side that `cut` lies in.
+    // The n greatest are before `cut`: continue with the side that contains `cut`.
     while (begin < cut && cut < end) {
         if (end - begin <= SMALL) return sort_few(begin, end - begin);
         Key* const middle = partition(begin, end);
@@ -203,7 +203,7 @@ static void select(Key* begin, Key* cut, Key* end) {
     }
 }
 
-// Any number of columns: what is better than the threshold goes on a list, and where the list is full, all but its n
+// For any number of columns: a score above the threshold goes on a list. Where the list is full, all but its n
 // best are dropped, and the worst of these is the new threshold.  A score and its column are one integer, which is
 // greater where the score is, and of equal scores where the column is smaller (-0 becomes 0).
 template <class Real>

@@ -9,7 +9,7 @@ namespace FASTFEDREC_LEVEL {
 
 typedef Vector<uint16_t, VECTOR_BYTES / 2>::Type U16;
 
-// Scores of one row for NV vectors of clusters, and for those of the tail.  Few vectors are summed twice, of even and of
+// Scores of one row for NV vectors of clusters, and for the tail.  Few vectors have two sums, over even and over
 // odd entries: one sum would wait for its own last addition.
 template <class T, int NV, bool DENSE, bool TAIL>
 FASTFEDREC_INLINE void score(const Rows<T>& rows, int64_t from, int64_t to, const Centers<T>& centers, ptrdiff_t at,
@@ -100,7 +100,7 @@ FASTFEDREC_INLINE auto greatest_lane(const V& x) {
     return tops[0];
 }
 
-// The place of the greatest score, the first of equal ones.  Scores of padding are -infinity, so never the first.
+// The position of the greatest score, the first of equal ones.  Scores of padding are -infinity, so never the first.
 template <class T>
 FASTFEDREC_INLINE ptrdiff_t place_of_greatest(const T* scores, const Centers<T>& centers) {
     constexpr int lanes = Native<T>::LANES;
@@ -110,7 +110,7 @@ FASTFEDREC_INLINE ptrdiff_t place_of_greatest(const T* scores, const Centers<T>&
     auto vector = found, one = found;
     one += 1;
     const ptrdiff_t n = centers.tail ? centers.stride : centers.n;
-    // Lane by lane the greatest so far, and the vector that it stood in; `>` keeps the first of equal ones.
+    // Lane by lane the greatest so far, and the vector that held it; `>` keeps the first of equal ones.
     for (ptrdiff_t at = lanes; at < n; at += lanes) {
         const V x = load<V>(scores + at);
         vector += one;
@@ -120,7 +120,7 @@ FASTFEDREC_INLINE ptrdiff_t place_of_greatest(const T* scores, const Centers<T>&
     }
     const T top = greatest_lane(greatest);
     ptrdiff_t place = n;
-    // Of the lanes with that greatest value the least cluster.
+    // Of the lanes with that greatest value the smallest cluster.
 #pragma GCC unroll 16
     for (int i = 0; i < lanes; ++i) {
         const ptrdiff_t c = (ptrdiff_t)found[i] * lanes + i;
@@ -213,7 +213,7 @@ void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, 
 
 typedef int32_t I32 __attribute__((vector_size(VECTOR_BYTES)));
 
-// Of a line: its vectors of bytes, and those of its sums, of which each vector of bytes has four.
+// Numbers of a line: its vectors of bytes, and four vectors of sums for each vector of bytes.
 enum { LINE_VECTORS = ROUNDED_LINE / VECTOR_BYTES, LINE_SUMS = 4 * LINE_VECTORS, SUM_LANES = VECTOR_BYTES / 4 };
 
 // Interleaving within 16 bytes leaves 16-bit sums of low and of high clusters; 32-bit ones are of even and of odd ones.
@@ -222,7 +222,7 @@ FASTFEDREC_INLINE ptrdiff_t cluster_of(ptrdiff_t place) {
     return sum / 4 * VECTOR_BYTES + lane / 4 * 16 + is_high * 8 + lane % 4 * 2 + is_odd;
 }
 
-// Numbers of which the low bits are the integers nearest to center * scale + shift.
+// Numbers with low bits that are the integers nearest to center * scale + shift.
 template <class V>
 FASTFEDREC_INLINE void shift_vector(const float* from, float scale, float shift, float* to) {
     constexpr float rounder = 12582912.0f;  // for numbers below 2^22
@@ -288,7 +288,7 @@ FASTFEDREC_INLINE void add_line(const int8_t* line, const int32_t* indices, cons
     }
 }
 
-// The cluster of row u, or -1 where the rounding of centres, the scores' own and that of these sums leave it open: each
+// The cluster of row u, or -1 where the rounding of centres, of the scores and of these sums leaves it undecided: each
 // sum, made a score, is at most half of `margin` from the exact one.
 FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, const Rounded& rounded, float* bounds) {
     const int64_t from = rows.indptr[u], n = rows.indptr[u + 1] - from;
@@ -307,7 +307,7 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
             greatest = score > greatest ? score : greatest;
         }
     }
-    // Twice as much as n + 2 roundings of a score, and those of this function, can be; .501 for .5 and a rounded scale.
+    // Twice the bound of n + 2 roundings of a score and of the roundings here; .501 for .5 and a rounded scale.
     const float relative = (float)(n + 3) * __FLT_EPSILON__ + 1e-6f, total = rounded.totals[u];
     const float margin = 2 * (total * (.501f * rounded.step + relative * rounded.largest_center) +
                               relative * rounded.largest_start);
@@ -320,7 +320,7 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
         for (int i = 0; i < LINE_SUMS; ++i)
             bits |= greater(load<F32>(bounds + line * ROUNDED_LINE + i * SUM_LANES), threshold) << (i * SUM_LANES);
         if (!bits) continue;
-        if (place >= 0 || (bits & (bits - 1))) return -1;  // two clusters are left: open
+        if (place >= 0 || (bits & (bits - 1))) return -1;  // two clusters remain: undecided
         place = line * ROUNDED_LINE + __builtin_ctzll(bits);
     }
     return place < 0 ? -1 : cluster_of(place);
@@ -356,7 +356,7 @@ ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t la
 // ---- swaps ---------------------------------------------------------------------------------------------------------
 
 // For NV vectors of candidates, the sums stay in registers.  Two distances of 16 bits are added as one number of 32, and
-// the upper one again by itself: what it has added to the first sum can then be taken away.
+// the upper one a second time alone: its contribution to the first sum can then be subtracted.
 template <int NV>
 FASTFEDREC_INLINE void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, ptrdiff_t at, int skip,
                                   int64_t* kept, int64_t* lost) {

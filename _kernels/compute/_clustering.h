@@ -35,7 +35,7 @@ struct Places {
     double largest;  // |c|
 };
 
-// What finds most labels with fewer bytes: rows as small whole numbers of units, and centres in 8 bits, as multiples of
+// Finds most labels with fewer bytes: rows as small whole numbers of units, and centres in 8 bits, as multiples of
 // `step` above a common number, which does not matter to which score is the greatest.  For each entry one line of
 // ROUNDED_LINE clusters is read.
 enum { ROUNDED_LINE = 64 };
@@ -44,7 +44,7 @@ struct Rounded {
     const uint8_t* values;  // of the rows, in units
     const float* totals;    // of each row's values
     const int8_t* lines;    // (n_lines, n_columns, ROUNDED_LINE)
-    const float* start;     // (n_lines, ROUNDED_LINE): those of the centres, in the order of sums
+    const float* start;     // (n_lines, ROUNDED_LINE): start values of the centres, in the order of sums
     ptrdiff_t n_columns, n_lines, n_pairs;  // of n_pairs of entries sums fit into 16 bits
     float step, largest_center;  // for one unit
     float largest_start;
@@ -104,8 +104,8 @@ static inline ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first
     return FASTFEDREC_CALL(nearest_rounded, rows, first, last, centers, places, rounded, scores, bounds, labels);
 }
 
-// For each candidate, summed over n < 2^16 users: kept += min(distance, nearest), and lost += what min(distance, second)
-// is more than that.
+// For each candidate, summed over n < 2^16 users: kept += min(distance, nearest), and lost += the excess of
+// min(distance, second) over that.
 static inline void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept,
                               int64_t* lost) {
     FASTFEDREC_CALL(add_minima, distances, users, n, kept, lost);

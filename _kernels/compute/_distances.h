@@ -41,8 +41,8 @@ static double sparse_distance(const int32_t* columns, const T* values, int64_t n
     return total;
 }
 
-// |x - c|^2 to ten digits, wherever rows lie: by differences, but for rows with few entries where |x|^2 - 2 x'c + |c|^2
-// loses no more than six of a double's sixteen.
+// |x - c|^2 to ten digits, for all positions of rows: by differences, or for short rows |x|^2 - 2 x'c + |c|^2,
+// if that loses at most six of a double's sixteen digits.
 template <class T>
 static double distance_of(const Rows<T>& rows, ptrdiff_t u, double row_norm, const double* center, double center_norm,
                           ptrdiff_t n_columns) {
@@ -55,7 +55,7 @@ static double distance_of(const Rows<T>& rows, ptrdiff_t u, double row_norm, con
     for (; j < from + n; ++j) products[0] += rows.values[j] * center[rows.indices[j]];
     const double product = (products[0] + products[1]) + (products[2] + products[3]);
     const double distance = row_norm - 2 * product + center_norm;
-    if (distance > 1e-6 * (row_norm + center_norm)) return distance;  // not so for what is no number, by overflow
+    if (distance > 1e-6 * (row_norm + center_norm)) return distance;  // false where an overflow gave infinity or NaN
     return sparse_distance(rows.indices + from, rows.values + from, n, center, n_columns);
 }
 

@@ -1,4 +1,4 @@
-// The Walsh-Hadamard transform of one vector (hadamard.pyx says what is computed).
+// The Walsh-Hadamard transform of one vector (hadamard.pyx defines it).
 //
 // Only for files that setup.py compiles once for each level (see _levels.h); everything is static.
 #pragma once

@@ -59,7 +59,7 @@ struct Row {
 
     const Real* numbers;
     ptrdiff_t n;
-    const Real* end;  // of what may be read: mostly there are more rows
+    const Real* end;  // end of the readable rows; usually there are more rows
 
     void line(ptrdiff_t f, Vector out[VECTORS]) const {
         const Real* from = numbers + f;
@@ -145,8 +145,8 @@ static inline void quantize(const Row<Real>& row, Real scale, int16_t* out) {
     for (; f < length; ++f) out[f] = 0;
 }
 
-// What rows are scaled to: an item's magnitudes have the sum `items`, and no number of a user is greater than `users`.
-// So a sum of products is a 32-bit integer, with some room for rounding.
+// Scales of rows: an item's magnitudes have the sum `items`, and no number of a user is greater than `users`.
+// So a sum of products is a 32-bit integer, with a margin for rounding.
 // sum_f |x_f y_f| is at most about users (items + n / 2) = 2.1e9, below 2^31.
 struct Scales {
     double items, users;
@@ -200,8 +200,8 @@ int HeldOut<Real>::quantize_items(const Real* rows, ptrdiff_t n, ptrdiff_t n_fac
     return wrong;
 }
 
-// How far a sum can be from what `product` returns, in steps of both rows.  By half a step of each number times the
-// other row's magnitudes (the user's have the sum `sum`) and a little, because numbers were rounded before they were
+// Bound on the distance of a sum from the result of `product`, in steps of both rows.  Half a step of each number times
+// the other row's magnitudes (the user's have the sum `sum`) and a little, because numbers were rounded before being
 // rounded to integers; by n_factors + 8 roundings of the sum of the products' magnitudes, which is below 2.4e9; and by
 // the rounding of the comparison, in single precision.
 template <class Real>
@@ -215,7 +215,7 @@ static bool in_range(const int32_t* columns, ptrdiff_t n_rows, ptrdiff_t n_colum
     enum { LANES = VECTOR_BYTES / sizeof(int32_t) };
     U32 beyond = {};
     bool rest = true;
-    // Only the first counts[r] columns of a row: what is behind them is not read as an index.
+    // Only the first counts[r] columns of a row: entries behind them are not read as an index.
     for (ptrdiff_t r = 0; r < n_rows; ++r, columns += n_columns) {
         ptrdiff_t i = 0;
         for (; i + LANES <= counts[r]; i += LANES) beyond |= load<U32>(columns + i) >= limit;  // so is a negative one
@@ -249,19 +249,19 @@ static inline int quantize_user(const Row<Real>& user, const Scales& scales, int
 // How many of n sums are above a score, and how many are the same; `exact` gives the score of one of them.  Whether all
 // of these are finite.
 //
-// Most users have no sum that is too near to tell, and then no branch depends on one: with branches ranking took up
+// Most users have no sum within the uncertainty, and then no branch depends on one: with branches ranking took up
 // to a quarter of the time, in some processes and not in others.
 template <class Real, class Exact>
 static inline bool count_among(Real score, const Scaled<Real>& user, const int32_t* sums, const float* steps,
                                ptrdiff_t n, const Exact& exact, int64_t* above, int64_t* same) {
     enum { LANES = VECTOR_BYTES / sizeof(float) };
     const float scaled = (float)(score * user.scale);
-    // (sum - uncertainty) step > score: greater whatever the rounding.
+    // (sum - uncertainty) step > score: greater for every rounding.
     const auto is_above = [&](ptrdiff_t i) __attribute__((always_inline)) {
         const Floats least = __builtin_convertvector(load<Sums>(sums + i), Floats) - user.uncertainty;
         return (Sums)(least * load<Floats>(steps + i) > scaled);
     };
-    // (sum + uncertainty) step < score: less whatever the rounding.
+    // (sum + uncertainty) step < score: less for every rounding.
     const auto is_below = [&](ptrdiff_t i) __attribute__((always_inline)) {
         const Floats most = __builtin_convertvector(load<Sums>(sums + i), Floats) + user.uncertainty;
         return (Sums)(most * load<Floats>(steps + i) < scaled);
@@ -302,8 +302,8 @@ int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factor
     const auto item = [=](ptrdiff_t i) {
         return Row<Real>{items + i * n_factors, n_factors, items + n_items * n_factors};
     };
-    // What lies where the processor does not expect it: single rows of factors, and below each row's of the next block,
-    // because all of them at once hold up what is read meanwhile.
+    // Prefetch rows that the processor cannot predict: single rows of factors, and below each row's of the next block,
+    // because all of them at once delay the reads in progress.
     for (ptrdiff_t h = indptr[0]; h < indptr[n_rows]; ++h)
         for (ptrdiff_t f = 0; f < n_factors; f += Row<Real>::LINE) __builtin_prefetch(item(held_out[h]).numbers + f);
 

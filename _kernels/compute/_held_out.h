@@ -1,5 +1,5 @@
-// Places of held-out items by inner products, and their ranks by scores, in vectors; _kernels/compute/ranking.pyx says
-// what they are for.
+// Positions of held-out items by inner products, and their ranks by scores, in vectors; _kernels/compute/ranking.pyx
+// documents their use.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace fastfedrec {
 
 enum { HELD_OUT_LINE = 64, HELD_OUT_ROWS = 16 };
 
-// What is wrong with the input of `held_out_block`, as bits.
+// Faults of the input of `held_out_block`, as bits.
 enum { NO_MEMORY = 1, NOT_FINITE = 2, OUT_OF_RANGE = 4 };
 
 // Length of a quantized row: 16 or 32 bytes, or whole lines.
@@ -37,8 +37,8 @@ static inline int quantize_items(const Real* rows, ptrdiff_t n, ptrdiff_t n_fact
 }
 
 // For each held-out item of up to HELD_OUT_ROWS users, how many of the user's other items are above it, and how many
-// are as good; all of a user's are -1 above if one of the products overflows.  Returns what is wrong with users and
-// others, and then counts nothing.  `indptr` and `counts` are those of the first of the users; what else is given is of
+// are as good; all of a user's are -1 above if one of the products overflows.  Returns the faults of users and
+// others as bits, and then counts no item.  `indptr` and `counts` begin at the first user; other arguments are of
 // all.  Scratch: x for HELD_OUT_ROWS quantized rows, sums and their steps for `held_out_sums`.
 template <class Real>
 static inline int held_out_block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items,

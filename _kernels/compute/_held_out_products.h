@@ -81,7 +81,7 @@ static inline Vector add_parts_of_each(const Vector* v) {
     }
 }
 
-// Inner products of quantized rows: x, and n of `items`, whose steps go along.  After them comes a vector of products
+// Inner products of quantized rows: x, and n of `items`, with their steps.  After them comes a vector of products
 // that are below any score.  Rows are of N vectors, or of n_vectors where that is 0: a number that is known keeps x in
 // registers.
 template <class Vector, int N>

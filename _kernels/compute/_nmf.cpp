@@ -101,8 +101,8 @@ static void solve_by_gram(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, 
 
 // ---- few sweeps ----------------------------------------------------------------------------------------------------
 // The same steps without the Gram: a step takes its gradient from the residuals sqrt(w) (x - u'v) of the row's entries,
-// which it changes. Entries are lanes, factors are columns. What a few factors, `TOGETHER`, have to do with each other
-// is summed before the first of them moves, so that residuals are read and written once for all of them.
+// which it changes. Entries are lanes, factors are columns. The products between a few factors, `TOGETHER` of them,
+// are summed before the first of them moves, so that residuals are read and written once for all of them.
 enum { TOGETHER = VECTOR_BYTES == 64 ? 4 : 2, PAIRS = TOGETHER * (TOGETHER + 1) / 2, N_SUMS = TOGETHER + PAIRS };
 
 // One vector of the 128 bits at each of a few places.
@@ -196,12 +196,12 @@ FASTFEDREC_INLINE void sum_columns(const T* before, const T* minus_changes, cons
     V sums[(N_SUMS + lanes - 1) / lanes * lanes];
 #pragma GCC unroll 16
     for (int i = 0; i < (n_sums + lanes - 1) / lanes * lanes; ++i) sums[i] = V{};
-    // Whole vectors: `width` is a multiple of the lanes, and what is beyond n is 0.
+    // Whole vectors: `width` is a multiple of the lanes, and entries past n are 0.
     for (int k = 0; k < width; k += lanes) {
         V r = load<V>(residuals + k), c[TOGETHER];
 #pragma GCC unroll 4
         for (int i = 0; i < TOGETHER; ++i)
-            // r += what the few factors before have moved by, negated, times their columns.
+            // r += the moves of the few factors before, negated, times their columns.
             r = multiply_add(spread<V>(minus_changes[i]), load<V>(before + (ptrdiff_t)i * width + k), r);
         store(residuals + k, r);
 #pragma GCC unroll 4
@@ -277,7 +277,7 @@ static void solve_by_sweeps(const NmfProblem<T>& problem, ptrdiff_t row, T* scra
 template <class T>
 static void solve_row(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, T* packed, T* out) {
     const int64_t n = problem.indptr[row + 1] - problem.indptr[row];
-    // width <= n + 15 and 1 + order <= n_factors + 4, whatever the lanes.
+    // width <= n + 15 and 1 + order <= n_factors + 4, for every number of lanes.
     const bool fits = (n + 16) * (problem.n_factors + 4) <= NMF_SCRATCH;
     if (!n) __builtin_memset(out, 0, problem.n_factors * sizeof(T));
     else if (fits && problem.tolerance == 0 && NMF_FEW_SWEEPS * problem.max_sweeps <= problem.n_factors)
@@ -385,7 +385,7 @@ static void multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularizati
     if (k < stop) {
         W xs, weights;
         for (int j = 0; j < n_few; ++j) {
-            const int64_t entry = k + j < stop ? k + j : start;  // one that counts for nothing
+            const int64_t entry = k + j < stop ? k + j : start;  // the substitute entry adds 0
             point(j, entry);
             xs[j] = problem.values[entry];
             weights[j] = k + j >= stop ? 0 : WEIGHTED ? problem.weights[entry] : 1;

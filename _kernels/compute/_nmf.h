@@ -15,7 +15,7 @@ struct NmfProblem {
     const T* values;
     const T* weights;         // NULL where all are 1
     const T* item_factors;    // (n_items, stride)
-    const T* base;            // (stride, stride): what the Gram starts from, reg I
+    const T* base;            // (stride, stride): start value of the Gram, reg I
     int n_factors, stride, max_sweeps;
     T tolerance;
 };
@@ -50,7 +50,7 @@ static inline void nmf_descend(const T* gram, T* right, int n, int stride, int m
     FASTFEDREC_CALL(nmf_descend, gram, right, n, stride, max_sweeps, tolerance, x);
 }
 
-// One multiplicative step of a row's factors u (stride,), in place; needs neither `base` nor what is about sweeps. Its
+// One multiplicative step of a row's factors u (stride,), in place; needs neither `base` nor the fields of sweeps. Its
 // stride may also be NMF_MIDDLE_STRIDE, and is a multiple of 64 above 32 factors.
 template <class T>
 static inline void nmf_multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {

@@ -8,10 +8,10 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// What is told of a held-out item that is seen: it stays below 0, whatever is added.
+// Count of a held-out item that is also seen: it stays below 0 after every addition.
 static const int64_t NOT_RANKED = INT64_MIN / 2;
 
-// From so many held-out items on, each score is looked up among them instead of compared with all.
+// From MANY held-out items on, each score is looked up among them instead of compared with all.
 enum { MANY = 160, TOGETHER = 4, CHAINS = 8 };
 
 template <class Real>
@@ -155,7 +155,7 @@ static void tell_looked_up(const Real* own, const Real* sorted, ptrdiff_t n, int
     }
 }
 
-// What is counted of each user of a block, part after part of the items.
+// Counts of each user of a block, added over the parts of the items.
 template <class Real>
 struct Counting {
     const int64_t* indptr;
@@ -190,11 +190,11 @@ struct Counting {
         for (ptrdiff_t i = 0; i < 2 * n(u) + 2; ++i) counts(u)[i] = 0;
     }
 
-    // Scores of the items from `first` on, of which there are n_items; they are changed.
+    // Counts the scores of n_items items from `first` on; the scores are overwritten.
     void count(ptrdiff_t u, ptrdiff_t first, ptrdiff_t n_items, Real* scores) {
         const ptrdiff_t end = first + PLACES_ITEMS < n_items ? first + PLACES_ITEMS : n_items;
         const ptrdiff_t n_scores = (end - first + 63) / 64 * 64;
-        // NaN is neither greater nor equal: what is not there, and what is seen.
+        // NaN is neither greater nor equal: absent and seen items.
         for (ptrdiff_t i = end - first; i < n_scores; ++i) scores[i] = __builtin_nanf("");
         for (; next_seen[u] < seen + seen_indptr[u + 1] && *next_seen[u] < end; ++next_seen[u])
             scores[*next_seen[u] - first] = __builtin_nanf("");

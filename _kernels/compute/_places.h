@@ -1,4 +1,4 @@
-// Places of held-out items, in vectors; _kernels/compute/places.pyx says what they are for.
+// Positions of held-out items, in vectors; _kernels/compute/places.pyx documents their use.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace fastfedrec {
 
-// Scores that a user has at once: those of a block of users stay in the second cache.
+// Number of scores per user in memory: the scores of a block of users stay in the second cache.
 enum { PLACES_ITEMS = 1024 };
 
 // Scratch of one thread: numbers, and counts, for BLOCK_USERS users with `n_held_out` held-out items together.

@@ -1,7 +1,7 @@
 // Symmetric positive definite systems in register tiles: products, Cholesky factor, solution.
 //
 // A matrix is row-major with a stride that is a multiple of 8 and of the level's lanes; only its upper triangle counts
-// (what a tile writes beside it is never read).  See _lanes.h for where this may be included.
+// (entries that a tile writes below it are never read).  See _lanes.h for where this may be included.
 #pragma once
 #include "_kernels/core/_lanes.h"
 
@@ -16,7 +16,7 @@ enum {
     PACKED_BYTES = (VECTOR_BYTES == 64 ? 64 : 32) * 1024,
 };
 
-// A pivot below this part of the diagonal entry it began as: see docs/explanation/compute/als.md for what was measured.
+// A pivot below this part of its initial diagonal entry is singular: measurements in docs/explanation/compute/als.md.
 FASTFEDREC_INLINE float pivot_tolerance(float, int) { return 0.03f; }
 FASTFEDREC_INLINE double pivot_tolerance(double, int order) { return 64 * order * 2.220446049250313e-16; }
 
@@ -84,8 +84,8 @@ FASTFEDREC_INLINE void products(const T* p, ptrdiff_t stride, ptrdiff_t n, ptrdi
         for (int v = 0; v < NV; ++v) tile.x[i][v] = sums[i][v];
 }
 
-// Calls f(column, tile) for tiles from `column`, a multiple of 8, to `end`, wide ones as far as they fit. What begins
-// within a vector begins with half a one: to begin at the vector would multiply 6% more at 128 factors, 11% at 64.
+// Calls f(column, tile) for tiles from `column`, a multiple of 8, to `end`, wide ones as far as they fit. A start
+// within a vector takes half a vector first: to begin at the vector would multiply 6% more at 128 factors, 11% at 64.
 template <class T, class Function>
 FASTFEDREC_INLINE void each_tile(ptrdiff_t column, ptrdiff_t end, Function f) {
     constexpr int lanes = Native<T>::LANES;
@@ -157,7 +157,7 @@ template <class T, bool SUBTRACT>
 FASTFEDREC_INLINE void update_block(const T* p, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, ptrdiff_t end,
                                     ptrdiff_t stride, const T* base, T* a) {
     constexpr ptrdiff_t lanes = Native<T>::LANES;
-    // The end of the last tile is that of the rows: end - column is whole vectors.
+    // The end of the last tile is the end of the rows: end - column is whole vectors.
     for (ptrdiff_t low = row; low < row + BLOCK; low += LOW_ROWS) {
         ptrdiff_t at = column, left = (end - column) / lanes;  // vectors; a single one at the end is the dearest
         for (; left == LOW_VECTORS || left > 4; left -= LOW_VECTORS, at += LOW_VECTORS * lanes)
@@ -203,7 +203,7 @@ FASTFEDREC_INLINE void subtract_products(const T* a, ptrdiff_t stride, ptrdiff_t
         for (int v = 0; v < NV; ++v) tile.x[i][v] = start.x[i][v] - tile.x[i][v];
 }
 
-// What the elimination of an 8 x 8 diagonal block does to the rest of its rows.
+// Applies the elimination of an 8 x 8 diagonal block to the remainder of its rows.
 template <class T>
 struct Elimination {
     T minus_multipliers[BLOCK][BLOCK];  // row i over its pivot
@@ -257,7 +257,7 @@ FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV, N>& tile)
 // diagonal entry it began as.
 template <class T>
 static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T tolerance, T* inverse_roots) {
-    // Block of rows by block of rows: rows above are those of R already, those below are not touched yet.
+    // Block of rows by block of rows: rows above are rows of R already, rows below are unchanged so far.
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         T least[BLOCK];
         Elimination<T> elimination;
@@ -288,7 +288,7 @@ static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T t
     return true;
 }
 
-// What a solved unknown i takes from those that remain, above or below it: x there negated, 0 elsewhere.
+// The coefficients of a solved unknown i in the remaining equations, above or below it: x there negated, 0 elsewhere.
 template <bool ABOVE, class V>
 FASTFEDREC_INLINE V taken(const V& x, int i) {
     V mask;
@@ -296,7 +296,7 @@ FASTFEDREC_INLINE V taken(const V& x, int i) {
     return mask * x;
 }
 
-// Solves R'y = b; overwrites b. What lies beside R's triangle is finite and meets zeros only.
+// Solves R'y = b; overwrites b. Entries beside R's triangle are finite and meet zeros only.
 template <class T>
 static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, T* b, T* y) {
     typedef typename Vector<T, BLOCK>::Type V;
@@ -306,13 +306,13 @@ static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, cons
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         const T* rows = r + row * stride;
         const V inverses = load<V>(inverse_roots + row);
-        V t = load<V>(b + row) * inverses;  // of a unit diagonal, so that y is what remains of t
+        V t = load<V>(b + row) * inverses;  // of a unit diagonal, so that y is the remainder of t
         // Unknown i of the block is t_i; the ones after it lose r_ij t_i / r_jj.
 #pragma GCC unroll 8
         for (int i = 0; i < BLOCK - 1; ++i)
             t = multiply_add(spread<V>(t[i]), taken<true>(load<V>(rows + i * stride + row) * inverses, i), t);
         store(y + row, t);
-        // b less these rows' part, from the vector on in which the next block begins: what is before is not read again.
+        // b less these rows' part, from the vector on in which the next block begins: earlier numbers are not reused.
         for (ptrdiff_t column = (row + BLOCK) / lanes * lanes; column < order; column += lanes) {
             Wide even = load<Wide>(b + column), odd = Wide{};
 #pragma GCC unroll 8

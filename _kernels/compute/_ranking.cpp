@@ -45,7 +45,7 @@ static ptrdiff_t recommend(const Real* users, const int64_t* rows, ptrdiff_t n_u
                     // 0 stays 0 while scores are finite, and infinity or NaN times 0 is NaN.
                     not_finite[u] = fused(scores[i][t], Vector{}, not_finite[u]);
                 }
-                // A tile is at most 64 items and begins at a multiple of its width: its bits lie in one word.
+                // A tile is at most 64 items and begins at a multiple of its width: its bits are in one word.
                 above[i] &= ~(taken[u * n_words + (first >> 6)] >> (first & 63));
                 any |= (unsigned)(above[i] != 0) << i;
             }
@@ -119,7 +119,7 @@ template struct Ranking<float>;
 template struct Ranking<double>;
 
 // The r-th unseen item is the r-th bit that is not taken.  Where a word's share of the ranks can be deposited in these
-// bits at once, that takes no look at the seen items one by one.
+// bits at once, that needs no loop over the seen items.
 void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken,
                   int32_t* out) {
     const ptrdiff_t n_words = bitmap_words(n_items);
@@ -127,22 +127,22 @@ void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdi
     mark_taken(seen, n_seen, n_items, taken);
     ptrdiff_t rank = 0;
     for (ptrdiff_t word = 0; word < n_words; ++word) {
-        // `rank` unseen items lie before this word: its marks begin at that bit. `marked` has a word to spare.
+        // `rank` unseen items are before this word: its marks begin at that bit. `marked` has a spare word.
         const int shift = rank & 63;
         const uint64_t* from = marked + (rank >> 6);
         // Mark k goes to the k-th bit of the word that is not taken; a shift by 63 - shift is always defined.
         uint64_t bits = _pdep_u64(from[0] >> shift | (from[1] << 1) << (63 - shift), ~taken[word]);
         rank += 64 - __builtin_popcountll(taken[word]);  // the unseen items of this word
         int32_t* const end = out + __builtin_popcountll(bits);
-        do  // most words have no more than four: a loop of their exact number would be mispredicted
-            // Up to 4 numbers too many, which the next word writes over: `out` has room for 4 past the last.
+        do  // most words have at most four: a loop of their exact number would be mispredicted
+            // Up to 4 numbers too many, which the next word overwrites: `out` has a capacity of 4 past the last.
             for (int i = 0; i < 4; ++i, bits &= bits - 1) *out++ = (int32_t)(64 * word + _tzcnt_u64(bits));
         while (bits);
         out = end;
     }
     for (ptrdiff_t word = 0; word < n_words; ++word) marked[word] = 0;
 #else
-    ptrdiff_t below = 0;  // seen items below the unseen one; seen[j] - j unseen items lie below seen[j]
+    ptrdiff_t below = 0;  // seen items below the unseen one; seen[j] - j unseen items are below seen[j]
     for (ptrdiff_t word = 0; word < n_words; ++word) {
         for (uint64_t bits = marked[word]; bits; bits &= bits - 1) {
             const ptrdiff_t rank = 64 * word + __builtin_ctzll(bits);

@@ -1,4 +1,4 @@
-// Negatives and the best items, in vectors; _kernels/compute/ranking.pyx says what each is for.
+// Negatives and the best items, in vectors; _kernels/compute/ranking.pyx documents their use.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace fastfedrec {
 
-// One layout for every level, in lines of 64 bytes: a caller packs once, whatever level the calls that follow run on.
+// One layout for every level, in lines of 64 bytes: a caller packs once for calls on any level.
 enum { LINE_BYTES = 64, BLOCK_USERS = 48 };
 
 // Up to SHORT best items are kept in registers, more on a list of candidates that are dropped when it is full.
@@ -50,7 +50,7 @@ static inline void pack_items(const Real* items, ptrdiff_t n_items, ptrdiff_t n_
 }
 
 // The n best items of up to BLOCK_USERS users, best first; returns the first of them with a score that is not finite,
-// or n_users.  `rows` says which users they are, what else is given is of all.  Scratch: x for BLOCK_USERS * n_factors
+// or n_users.  `rows` lists the users, other arguments are of all users.  Scratch: x for BLOCK_USERS * n_factors
 // numbers, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for BLOCK_USERS lists.
 template <class Real>
 static inline ptrdiff_t recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users, ptrdiff_t n_factors,

@@ -9,7 +9,7 @@ namespace FASTFEDREC_LEVEL {
 namespace {
 
 enum { LANES = VECTOR_BYTES / 8, VECTORS = ROW_SUMS_COLUMNS / LANES };
-// Of 32 columns the registers of a plain processor hold a quarter beside what they are multiplied with.
+// With 32 columns the registers of the baseline level hold a quarter beside the factors.
 enum { AT_ONCE = VECTORS <= 8 ? VECTORS : 4 };
 
 typedef double F64Unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
@@ -37,7 +37,7 @@ void add_rows(const int64_t* indptr, const int32_t* indices, const double* weigh
         const ptrdiff_t n = indptr[user + 1] - indptr[user];
         double* to = out + user * out_stride;
         ptrdiff_t column = 0;
-        // Columns by AT_ONCE vectors, then by one, then one by one: a column's sum is the same in each way.
+        // Columns by AT_ONCE vectors, then by one vector, then single: a column's sum is the same in each way.
         for (; column + AT_ONCE * LANES <= n_columns; column += AT_ONCE * LANES)
             whole<AT_ONCE>(items, mine, n, rows + column, stride, to + column);
         for (; column + LANES <= n_columns; column += LANES)

@@ -1,4 +1,4 @@
-// Scores of some users and items in registers: what the best items, and the places of held-out ones, start from.
+// Scores of some users and items in registers, from which the best items and the positions of held-out items follow.
 //
 // Only for files that setup.py compiles once for each level (see _levels.h); everything is static and inlined.
 #pragma once
@@ -15,14 +15,14 @@ namespace FASTFEDREC_LEVEL {
 enum { TILE_USERS = 6, TILE_VECTORS = VECTOR_BYTES == 64 ? 4 : 2 };
 
 // Scores of TILE_USERS users (x: a factor of all of them, then the next) and TILE_ITEMS items from column `first` on.
-// Each is a sum over the factors in ascending order, so it does not depend on what else the tile holds.
+// Each is a sum over the factors in ascending order, so it does not depend on the other scores of the tile.
 template <class Real, class Vector = typename Shape<Real>::Vector>
 static inline void tile(const Real* x, const Real* items, ptrdiff_t n_factors, ptrdiff_t first,
                         Vector scores[TILE_USERS][TILE_VECTORS]) {
     typedef Shape<Real> S;
     Vector sums[TILE_USERS][TILE_VECTORS] = {};  // in registers, where the caller's array is not
     const Real* lines[TILE_VECTORS];
-    // Where each vector of items lies: a line of the factor f is S::LINE numbers after the one of f - 1.
+    // Start of each vector of items: a line of the factor f is S::LINE numbers after the one of f - 1.
     for (int t = 0; t < TILE_VECTORS; ++t) {
         const ptrdiff_t column = first + t * S::LANES, within = column % S::LINE;
         lines[t] = items + (column - within) * n_factors + within;

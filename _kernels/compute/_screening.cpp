@@ -1,12 +1,12 @@
 // See _screening.h; compiled once for each level.
 //
-// A product of 8-bit copies of a user's and an item's factors tells their inner product up to an error that is known: x
+// A product of 8-bit copies of a user's and an item's factors gives their inner product up to a known error: x
 // is x' + e and y is y' + d, and x y - x' y' = x' d + e y is at most |x'| |d| + |e| |y|.  So each item's score has a lower
-// and an upper bound, an item whose upper bound is not above the n-th lower bound so far is not among the n best, and few
+// and an upper bound, an item with an upper bound not above the n-th lower bound so far is not in the n best, and few
 // others need their score: of 3,706 items and 128 normal factors, 18 for the best 10.  One instruction multiplies four
 // times as many of these numbers as floats.
 //
-// What was tried and is not faster: to keep tiles with candidates in a queue, without a branch; to insert two candidates
+// Tried without a gain in speed: to keep tiles with candidates in a queue, without a branch; to insert two candidates
 // without a branch between them; to fetch the factors of candidates ahead; sums over 128 factors, which need wider bounds.
 #include "_kernels/compute/_screening.h"
 
@@ -45,7 +45,7 @@ static inline Sums add_halves(Halves a) {
 #endif
 }
 
-// How a row of factors was rounded: lengths are of the row, of its integers in steps, and of what rounding took.  Of a
+// Rounding of a row of factors: lengths are of the row, of its integers in steps, and of the rounding error.  For a
 // row that is too large or too small for this, the last is infinite.
 struct Quantized {
     float step;
@@ -132,8 +132,8 @@ static inline Quantized quantize(const Real* row, ptrdiff_t n_factors, int bias,
     return q;
 }
 
-// The step of an item; what rounding took from its length and this length are SCREENED_ITEMS and twice as many numbers
-// after it.
+// The step of an item; the length of its rounding error and its own length are SCREENED_ITEMS and twice that
+// number after it.
 template <class Bounds>
 static inline Bounds* bounds_of(Bounds* bounds, ptrdiff_t column) {
     return bounds + column / SCREENED_ITEMS * 3 * SCREENED_ITEMS + column % SCREENED_ITEMS;
@@ -157,7 +157,7 @@ void Screening<Real>::screened_items(const Real* items, ptrdiff_t first, ptrdiff
     }
 }
 
-// What is added to each of a user's sums because LARGEST was added to the items' numbers: a pair of 16-bit integers.
+// Correction added to each of a user's sums because LARGEST was added to the items' numbers: a pair of 16-bit integers.
 static inline int32_t start_of_chunk(const int32_t* x, ptrdiff_t n) {
     uint16_t halves[2] = {};
     for (ptrdiff_t k = 0; k < n; ++k) {
@@ -173,7 +173,7 @@ static inline int32_t start_of_chunk(const int32_t* x, ptrdiff_t n) {
 }
 
 // Adds the products of `n` quartets of TILE_USERS users (x: each quartet of all of them) and TILE_ITEMS items to `sums`;
-// items beyond those of a line are `apart` bytes from those before.
+// items past a line are `apart` bytes from the items before.
 FASTFEDREC_INLINE void add_products(const int32_t* x, const uint8_t* lines, ptrdiff_t apart, ptrdiff_t n,
                                     Halves sums[TILE_USERS][TILE_VECTORS]) {
 #pragma GCC unroll 2
@@ -205,12 +205,12 @@ static inline void tile(const int32_t* x, const uint8_t* lines, ptrdiff_t n_quar
         x += CHUNK * TILE_USERS;
         lines += CHUNK * LINE_BYTES;
         for (int u = 0; u < TILE_USERS; ++u)
-            // The 16-bit sums of a chunk are added in pairs to 32 bits, and to those of the chunks before.
+            // The 16-bit sums of a chunk are added in pairs to 32 bits, and to the sums of the chunks before.
             for (int t = 0; t < TILE_VECTORS; ++t) out[u][t] = add_halves(sums[u][t]) + (begin ? out[u][t] : Sums{});
     }
 }
 
-// Copies of a block of users: those of a tile together, and before each chunk of them what `start_of_chunk` says.
+// Copies of a block of users: a tile's users together, and before each chunk of them the result of `start_of_chunk`.
 template <class Real>
 static inline void quantize_users(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, int32_t* x,
                                   Scaled* scaled) {
@@ -225,7 +225,7 @@ static inline void quantize_users(const Real* users, ptrdiff_t n_users, ptrdiff_
         for (ptrdiff_t k = 0; k < n; k += CHUNK)
             to[(k + k / CHUNK) * TILE_USERS] =
                 start_of_chunk(to + (k + k / CHUNK + 1) * TILE_USERS, n - k < CHUNK ? n - k : CHUNK);
-        // Beside what rounding took from the user: n_factors roundings of the score, and those of the bounds.
+        // Beside the rounding error of the user: n_factors roundings of the score, and the roundings of the bounds.
         const double relative = 2e-6 + (double)Shape<Real>::EPSILON * n_factors;
         scaled[u] = {q.step, (float)q.rounded, (float)((q.residual + relative * q.whole) / q.step)};
     }
@@ -258,7 +258,7 @@ ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_use
             unsigned any = 0;
 #pragma GCC unroll 6
             for (int i = 0; i < TILE_USERS; ++i) {
-                // Candidates are items whose upper bound is above the n-th greatest lower bound so far.
+                // Candidates are items with an upper bound above the n-th greatest lower bound so far.
                 const Candidates& of = candidates[start + i];
                 above[i] = 0;
                 for (int t = 0; t < TILE_VECTORS; ++t)

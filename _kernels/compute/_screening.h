@@ -1,5 +1,5 @@
-// The best items of users by 8-bit copies of the factors and then by the factors, in vectors; _kernels/compute/ranking.pyx says
-// what it is for.
+// The best items of users by 8-bit copies of the factors and then by the factors, in vectors; ranking.pyx
+// documents their use.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace fastfedrec {
 
-// A line holds a quartet of factors of SCREENED_ITEMS items; quartets are added up in chunks; a user may have so many
-// candidates at a time.
+// A line holds a quartet of factors of SCREENED_ITEMS items; quartets are added up in chunks; the last constant is the
+// capacity of a user's list of candidates.
 enum { SCREENED_ITEMS = LINE_BYTES / 4, SCREENED_CHUNK = 16, SCREENED_CANDIDATES = 320 };
 
 static inline ptrdiff_t quartets(ptrdiff_t n_factors) { return (n_factors + 3) / 4; }
@@ -43,7 +43,7 @@ FASTFEDREC_EACH_LEVEL(
     };
 )
 
-// Copies of the 64 items from `first` on, or of those there are, and what bounds how far they are from the items.
+// Copies of up to 64 items from `first` on, and bounds on their distance from the items.
 template <class Real>
 static inline void screened_items(const Real* items, ptrdiff_t first, ptrdiff_t n_items, ptrdiff_t n_factors,
                                   uint8_t* lines, float* bounds) {

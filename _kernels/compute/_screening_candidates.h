@@ -11,13 +11,13 @@ typedef int32_t Sums __attribute__((vector_size(VECTOR_BYTES)));
 typedef Shape<float>::Vector Floats;
 typedef Shape<float>::Integers Integers;
 
-// A user, whose step is the unit of scores and bounds.  A product is off by at most `per_residual` times the length of
-// what rounding took from the item, and `per_length` times the length of the item.
+// A user with a step that is the unit of scores and bounds.  A product's error is at most `per_residual` times the
+// length of the item's rounding error, and `per_length` times the length of the item.
 struct Scaled {
     float step, per_residual, per_length;
     bool ordinary() const { return step > 0 && per_length < __builtin_inff(); }
     Floats margin(const float* bound) const {
-        // |x y - x' y'| <= per_residual |d| + per_length |y|: what rounding took from the item, and the item's length.
+        // |x y - x' y'| <= per_residual |d| + per_length |y|: the lengths of the item's rounding error and of the item.
         return per_residual * load(bound + SCREENED_ITEMS) + per_length * load(bound + 2 * SCREENED_ITEMS);
     }
     Floats upper(Sums sums, const float* bound) const {
@@ -38,8 +38,8 @@ static inline float number(int32_t a) {
     return number;
 }
 
-// A user's candidates: what had an upper bound above the n-th lower bound at its time.  Lower bounds are integers of the
-// same order: Intel's processors find the lesser of two in one cycle, of floats in four.
+// A user's candidates: items with an upper bound above the n-th lower bound at their time.  Lower bounds are integers
+// of the same order: Intel's processors find the lesser of two in one cycle, of floats in four.
 struct Candidates {
     struct Candidate {
         int32_t column, lower;
@@ -74,7 +74,7 @@ struct Candidates {
         Candidate* next = list + size;
         do {
             const int i = __builtin_ctzll(bits);
-            // Each place keeps the greater of its own bound and the lesser of the newcomer's and the place before's.
+            // Each rank keeps the greater of its bound and the lesser of the new one's and the previous rank's.
             const Integers bound = lower[i] - Integers{};
             for (int t = N_VECTORS - 1; t >= 0; --t) {
                 const Integers before = push(t ? b[t - 1] : INT32_MAX - Integers{}, b[t]);
@@ -108,7 +108,7 @@ template <class Real>
 static inline typename Shape<Real>::Vector pieces(const Real* const* rows, ptrdiff_t f) {
     enum { PIECE = 16 / sizeof(Real) };
     __m128i piece[VECTOR_BYTES / 16];
-    // The caller sees to it that f + PIECE <= n_factors: nothing beyond a row is read.
+    // The caller ensures f + PIECE <= n_factors: no number past a row is read.
     for (int i = 0; i < VECTOR_BYTES / 16; ++i) piece[i] = _mm_loadu_si128((const __m128i*)(rows[i * PIECE] + f));
     const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(piece[0]), piece[1], 1);
 #if defined(__AVX512BW__)
@@ -205,8 +205,8 @@ static void write_best(const Real* scores, const typename Shape<Real>::Integer* 
     }
 }
 
-// The score of a candidate whose lower bound is one of the n greatest is hardly below the n-th best: these scores come
-// first, and only candidates whose upper bound is not below the least of them need theirs.  Returns whether all that
+// The score of a candidate with a lower bound among the n greatest is hardly below the n-th best: these scores come
+// first, and only candidates with an upper bound not below the smallest of them need theirs.  Returns whether all that
 // were needed are finite.
 template <class Real>
 static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* items, const Candidates& candidates,

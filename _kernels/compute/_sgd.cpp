@@ -1,6 +1,6 @@
 // One level's code of _sgd.h.
 //
-// What a loop does for a rating is frozen when it is compiled: the lines of a row, up to four, so that two pairs of rows
+// The loop over ratings is specialised at compilation: the lines of a row, up to four, so that two pairs of rows
 // stay in registers where there are enough; the place of the biases; the squared loss, where a branch would cost a
 // tenth of the time; and whether its ratings have weights.
 #include "_kernels/compute/_sgd.h"
@@ -15,7 +15,7 @@ namespace {
 enum {
     VECTORS_A_LINE = SGD_LINE_BYTES / VECTOR_BYTES,
     REGISTERS = VECTOR_BYTES == 64 ? 32 : 16,
-    AHEAD = 16,  // ratings, whose rows are asked for: those of a pair of blocks may be more than the first-level cache
+    AHEAD = 16,  // ratings to prefetch ahead: the rows of a pair of blocks may exceed the first-level cache
 };
 
 template <class Real>
@@ -109,7 +109,7 @@ struct Pairs {
         // Two sums where a line is one vector: half as long to wait for the last.
         constexpr int parts = LINES == 4 && VECTORS_A_LINE == 1 && BIASES != SGD_BIASES_BESIDE ? 2 : VECTORS_A_LINE;
         rows.point_to(row(user_rows, u), row(item_rows, i));
-        // What the sum begins with need not be added at its end; but biases that a step writes to may come late.
+        // The sum starts from its constant; biases that a step writes to are added at the end, as they may arrive late.
         // mean + b_u + c_i - less
         const Real start = (BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean) - less;
         Wide sums[parts] = {};
@@ -118,7 +118,7 @@ struct Pairs {
         for (int v = 0; v < parts; ++v)
             sums[v] = v || BIASES == SGD_BIASES_BESIDE ? rows.user(v) * rows.item(v)
                                                        : fused(rows.user(v), rows.item(v), sums[v]);
-        // p_u'q_i: the vectors of a row in turn on `parts` sums: an order that does not depend on the data.
+        // p_u'q_i: the vectors of a row alternate between `parts` sums: an order that does not depend on the data.
 #pragma GCC unroll 4
         for (ptrdiff_t first = parts; first < width() / N; first += parts)
 #pragma GCC unroll 4
@@ -129,7 +129,7 @@ struct Pairs {
     }
 };
 
-// What one step multiplies rows by, apart from its slope.
+// Coefficients of rows in one step, apart from its slope.
 template <class Real, int LINES, int BIASES>
 struct Steps {
     typedef typename Lanes<Real>::Wide Wide;
@@ -248,7 +248,7 @@ struct AnyLoss {
                 return true;
             }
             default: {
-                double out[3] = {0, 0, 1};  // no loss, until the function says that there is one
+                double out[3] = {0, 0, 1};  // no loss, until the function reports one
                 own(s, r, out);
                 slope = (Real)out[1];
                 loss = out[0];
@@ -268,8 +268,8 @@ FASTFEDREC_INLINE bool fail(Real prediction, Real rating, double* failed) {
 }
 
 // A rating is predicted before the step of the one before it where the two share no row: the same numbers, but the
-// processor need not wait for the end of one sum to begin the next.  All blocks are one stream: what was asked for and
-// predicted of a block before its beginning is 3% of an epoch of blocks of 4,000 ratings.
+// processor need not wait for the end of one sum to begin the next.  All blocks are one stream: the prefetches and
+// predictions for a block before its beginning are 3% of an epoch of blocks of 4,000 ratings.
 template <class Loss, int LINES, int BIASES, class Real>
 bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, ptrdiff_t n_blocks,
            const SgdRates& rates, double* losses, double* failed) {
@@ -278,7 +278,7 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     const Loss loss_of(model);
     const Real rate = (Real)rates.learning_rate;
     double total = 0;
-    Pair<Real, LINES> even, odd;  // rows of ratings in turn, so that none is copied from register to register
+    Pair<Real, LINES> even, odd;  // rows of alternating ratings, so that none is copied from register to register
     // Or its error.
     const auto predict = [&](ptrdiff_t k, Pair<Real, LINES>& rows) __attribute__((always_inline)) {
         return pairs.predict(ratings[k].user, ratings[k].item, Loss::OF_ERROR ? ratings[k].rating : 0, rows);
@@ -296,9 +296,9 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     const auto visit = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
                            __attribute__((always_inline)) {
         const SgdRating<Real>&now = ratings[k], &next = ratings[k + 1];
-        // k < n - AHEAD in every call: the rating that is asked for exists.
+        // k < n - AHEAD in every call: the prefetched rating exists.
         pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
-        // Where they share no row, the prediction does not read what the step writes.
+        // Where they share no row, the step does not write to a row that the prediction reads.
         if (__builtin_expect(next.user != now.user, 1) && __builtin_expect(next.item != now.item, 1)) {
             const Real after = predict(k + 1, next_rows);
             if (!take_step(k, prediction, rows)) return false;
@@ -415,7 +415,7 @@ void predict(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real
         const Real *p = user_factors + users[k] * n_factors, *q = item_factors + items[k] * n_factors;
         Wide sums = Wide{};
         ptrdiff_t f = 0;
-        // Whole vectors, then the rest one by one: for each pair the same order.
+        // Whole vectors, then single numbers: for each pair the same order.
         for (; f + lanes <= n_factors; f += lanes) sums = fused(load<Wide>(p + f), load<Wide>(q + f), sums);
         Real total = (Real)mean + user_biases[users[k]] + item_biases[items[k]] + lane_total(sums);
         for (; f < n_factors; ++f) total += p[f] * q[f];

@@ -66,7 +66,7 @@ static inline bool measure_ratings(const SgdModel<Real>& model, const SgdRating<
     return FASTFEDREC_CALL(measure_ratings, model, ratings, n, loss);
 }
 
-// Copies n numbers, whole lines of cache; whether the magnitude of each is below `limit`, which that of NaN is not.
+// Copies n numbers, whole lines of cache; returns whether each magnitude is below `limit`, which is false for NaN.
 template <class Real>
 static inline bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit) {
     return FASTFEDREC_CALL(copy_within, numbers, copy, n, limit);

@@ -1,4 +1,4 @@
-"""Ratings into blocks for `sgd`: a counting sort, of which each task does one run of the ratings.  Inputs are trusted.
+"""Ratings into blocks for `sgd`: a counting sort in which each task does one run of the ratings.  Inputs are trusted.
 
 Beside `sgd`, because this needs no compiler at run time.
 """
@@ -33,7 +33,7 @@ def count_ids(
     const int64_t[::1] ids,           # IN  (n_ratings,)
     int64_t[::1] counts,              # IN/OUT (n_ids,), zeros
 ):
-    """How many ratings each id has; NumPy's does not release the GIL."""
+    """Count the ratings of each id; NumPy's function does not release the GIL."""
     cdef Py_ssize_t k
     with nogil:
         for k in range(ids.shape[0]):  # ids are below n_ids (checked by the API)
@@ -43,7 +43,7 @@ def count_ids(
 def count_blocks(
     const int64_t[::1] users,         # IN  (n_ratings,)
     const int64_t[::1] items,         # IN  (n_ratings,)
-    const int64_t[::1] user_block,    # IN  (n_users,), whose exclusive or with
+    const int64_t[::1] user_block,    # IN  (n_users,), the exclusive or with
     const int64_t[::1] item_block,    # IN  (n_items,) is the block of a pair
     int64_t[:, ::1] counts,           # IN/OUT (n_tasks, n_blocks**2), zeros: ratings of each task in each block
     Py_ssize_t task,
@@ -63,7 +63,7 @@ def place_ratings(
     const floating[::1] weights,      # IN  (n_ratings,), or (0,) where all are 1
     const int64_t[::1] user_row,      # IN  (n_users,)
     const int64_t[::1] item_row,      # IN  (n_items,)
-    const int64_t[::1] user_block,    # IN  (n_users,), whose exclusive or with
+    const int64_t[::1] user_block,    # IN  (n_users,), the exclusive or with
     const int64_t[::1] item_block,    # IN  (n_items,) is the block of a pair
     uint64_t[:, ::1] slots,           # IN/OUT (n_tasks, n_blocks**2), where a task's next rating of a block goes
     Record[::1] records,              # OUT (n_ratings,)
@@ -91,7 +91,7 @@ cdef enum:
 
 
 cdef inline bint _apart(const Record* records, uint64_t first, uint64_t slot, const Record* rating) noexcept nogil:
-    """Whether a rating shares no row with the last ones before `slot`."""
+    """Return whether a rating shares no row with the last ones before `slot`."""
     # Without a sign, slot - NEIGHBOURS would wrap below 0.
     cdef uint64_t other = max(first, slot - NEIGHBOURS) if slot > NEIGHBOURS else first
     while other < slot:
@@ -110,7 +110,7 @@ cdef void _part_neighbours(Record* records, uint64_t first, uint64_t end) noexce
             # other < min(end, slot + REACH): no record beyond the block is read.
             other += 1
             if other == min(end, slot + REACH):
-                return  # too few rows are left: each search would be as long and as vain
+                return  # too few rows remain: each search would be as long and would fail as well
         record = records[slot]
         records[slot] = records[other]
         records[other] = record
@@ -123,7 +123,7 @@ def shuffle_blocks(
     Py_ssize_t task,
     Py_ssize_t n_tasks,
 ):
-    """Put the ratings of one task's share of the blocks in random order, each block by itself, with neighbours apart.
+    """Put the ratings of one task's share of the blocks in random order, each block separately, with neighbours apart.
 
     After Fisher and Yates' shuffle a rating that shares a row with one of the three before it changes places with the
     next that does not, of the 64 that begin with it, until there is none: a step that waits for none before it is

@@ -15,17 +15,17 @@ enum { ARRIVALS_LINE = 8 };  // int64 on a line of cache: `arrivals` has one for
 
 static_assert(sizeof(std::atomic<int64_t>) == sizeof(int64_t), "a counter is a plain number in memory");
 
-// Say that this task has done so many phases.
+// Record that this task has completed `phase` phases.
 static inline void tell(int64_t* arrivals, ptrdiff_t task, int64_t phase) {
     reinterpret_cast<std::atomic<int64_t>*>(arrivals + task * ARRIVALS_LINE)->store(phase, std::memory_order_release);
 }
 
-// Say that this task does no more: nobody need wait for it again.
+// Record that this task has ended: no task waits for it again.
 static inline void leave(int64_t* arrivals, ptrdiff_t task) {
     tell(arrivals, task, std::numeric_limits<int64_t>::max());
 }
 
-// Wait until every task has done so many phases.
+// Wait until every task has completed `phase` phases.
 static inline void wait_for_all(int64_t* arrivals, ptrdiff_t n_tasks, int64_t phase) {
     for (ptrdiff_t task = 0; task < n_tasks; ++task) {
         const auto* done = reinterpret_cast<std::atomic<int64_t>*>(arrivals + task * ARRIVALS_LINE);

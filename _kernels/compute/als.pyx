@@ -1,6 +1,6 @@
 """Alternating least squares, user half (Hu, Koren, Volinsky 2008, equation 4).  Inputs are trusted.
 
-Vector code (`_als.cpp`) solves in the type of the factors; what it cannot answer for, `_als.pxd` solves in double.
+Vector code (`_als.cpp`) solves in the type of the factors; users that it cannot solve, `_als.pxd` solves in double.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -74,7 +74,7 @@ def gram(
     const floating[:, ::1] factors,   # IN  (n_rows, n_factors)
     double[:, ::1] out,               # OUT (n_factors, n_factors)
 ):
-    """V'V in double."""
+    """Compute V'V in double."""
     cdef Py_ssize_t n_factors = factors.shape[1], stride = _stride(n_factors), f, g
     cdef size_t n_bytes = (ALS_PACKED_NUMBERS + stride * stride) * sizeof(double)
     cdef void* memory = calloc(n_bytes + ALIGNMENT, 1)
@@ -113,7 +113,7 @@ cdef void* _open(
 ) noexcept nogil:
     """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
     cdef Py_ssize_t stride = _stride(n_factors), f, g
-    # All sizes are products of 64 bits. calloc zeros the padded columns, so that they add nothing.
+    # All sizes are products of 64 bits. calloc zeros the padded columns, so that they add 0.
     cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
     cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
     cdef double* wide_gram = <double*>_aligned(memory)
@@ -121,7 +121,7 @@ cdef void* _open(
     cdef floating* rows = <floating*>(_aligned(memory) + 2 * gram_bytes)
     if memory == NULL:
         return NULL
-    # Two copies of V'V + reg I: in double for users whom T cannot solve, in T for the vectors.
+    # Two copies of V'V + reg I: in double for users that T cannot solve, in T for the vectors.
     for f in range(n_factors):
         for g in range(n_factors):
             wide_gram[f * stride + g] = gram[f * n_factors + g]
@@ -192,7 +192,7 @@ cdef Py_ssize_t _solve_some(
     cdef double* x = exact_scratch + (n_factors + 1) * n_factors
     # als_solve fills solved[0, last - first), and last - first is at most USERS_AT_ONCE.
     als_solve(problem[0], first, last, scratch, out + first * n_factors, solved)
-    # What the vectors left: each user again in double, one at a time, into a row that no other thread has.
+    # Users that the vectors did not solve are solved in double, one at a time, into a row that no other thread has.
     for u in range(first, last):
         if solved[u - first]:
             continue
@@ -232,7 +232,7 @@ def solve_users(
     double confidence_weight,
     int n_threads,
 ):
-    """Solve all users' systems; each user's result depends on that user alone, so on no thread count."""
+    """Solve all users' systems; each user's result depends on that user alone, and not on the number of threads."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, found
     cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     cdef Py_ssize_t n_items = item_factors.shape[0], block, n_blocks = 0
@@ -263,7 +263,7 @@ def solve_users(
     whitened = <floating*>problem.whitened
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-            # Scratch of the thread's own; NULL is told by singular = -1, since a thread cannot raise here.
+            # Scratch of this thread alone; NULL is reported as singular = -1, since a thread cannot raise here.
             own = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
             thread = threadid()
             # Each block writes its own rows of V R^-1; the loop's end waits for all of them.
@@ -301,14 +301,14 @@ cdef void* _open_rotation(
     AlsProblem[floating]* problem,    # IN/OUT
     AlsRotation[floating]* rotation,  # OUT
 ) noexcept nogil:
-    """Coordinates for `problem`, but for its item factors; return the memory to free after use, or NULL."""
+    """Set coordinates of `problem`, except its item factors; return the memory to free after use, or NULL."""
     cdef Py_ssize_t stride = problem.stride, square = stride * stride
     cdef void* memory = malloc(als_rotation_size(problem.stride) * sizeof(floating) + ALIGNMENT)
     cdef void* scratch = malloc(2 * square * sizeof(double) + ALIGNMENT)
     if memory == NULL or scratch == NULL:
         free(memory)
         free(scratch)
-        # forth, back, diagonal, above, below lie one behind the other: 2 stride^2 + 3 stride numbers
+        # forth, back, diagonal, above, below follow each other: 2 stride^2 + 3 stride numbers
         return NULL
     rotation.forth = <floating*>_aligned(memory)
     rotation.back = rotation.forth + square
@@ -333,7 +333,7 @@ def solve_users_cg(
     int n_steps,
     int n_threads,
 ):
-    """So many steps of conjugate gradients for each user; users without items get zeros.
+    """Run `n_steps` steps of conjugate gradients for each user; users without items get zeros.
 
     Where factors are many, in coordinates in which V'V is tridiagonal: the steps are the same but for rounding.
     """

@@ -106,11 +106,11 @@ def squared_norms(
     const floating[::1] values,    # IN  (n_values,)
     double[::1] out,               # OUT (n_rows,)
 ):
-    """|x|^2 of each row."""
+    """Compute |x|^2 of each row."""
     cdef Py_ssize_t u, j
     cdef double total
     with nogil:
-        # Each row by itself, in double, its entries in order.
+        # Each row separately, in double, its entries in order.
         for u in range(out.shape[0]):
             total = 0.0
             for j in range(indptr[u], indptr[u + 1]):
@@ -122,9 +122,9 @@ def are_multiples(
     const floating[::1] values,    # IN  (n_values,)
     double per_unit,
 ):
-    """Whether each value, below 2^51 / per_unit, times `per_unit` is a whole number."""
+    """Return whether each value, below 2^51 / per_unit, times `per_unit` is a whole number."""
     cdef Py_ssize_t j
-    cdef double x, rounder = 1.5 * 2.0**52  # what is added to it loses all that is not whole
+    cdef double x, rounder = 1.5 * 2.0**52  # adding it to a number rounds off the fraction
     cdef bint whole = True
     with nogil:
         for j in range(values.shape[0]):
@@ -141,12 +141,12 @@ def assign(
     const floating[:, ::1] columns,       # IN  (n_columns, stride), from a cache line on, one column a cluster
     const floating[:, ::1] tail,          # IN  (n_columns, n_tail), n_tail 16 bytes or 0, the last clusters
     const floating[::1] start,            # IN  (stride + n_tail,), -|c|^2 / 2, and -infinity beyond the last
-    const double[:, ::1] centers,         # IN  (n_clusters, n_columns), what `columns` and `tail` round
+    const double[:, ::1] centers,         # IN  (n_clusters, n_columns), the exact centres of `columns` and `tail`
     const double[::1] center_norms,       # IN  (n_clusters,), |c|^2
     int32_t[::1] labels,                  # OUT (n_rows,)
     int n_threads,
 ):
-    """Each row to its nearest centre, the first of equally near ones."""
+    """Assign each row to its nearest centre, the first of equally near ones."""
     cdef Py_ssize_t n = labels.shape[0], first
     cdef Rows[floating] rows
     cdef Centers[floating] rounded
@@ -182,7 +182,7 @@ def distances_to(
     double[::1] out,                      # OUT (n_rows,), |x - c|^2 to the centre of the label
     int n_threads,
 ):
-    """How far each row is from the centre of its label."""
+    """Compute the distance of each row from the centre of its label."""
     cdef Py_ssize_t n = labels.shape[0], first
     cdef Rows[floating] rows
     cdef Places places
@@ -190,7 +190,7 @@ def distances_to(
         return
     _set_rows(&rows, indptr, indices, values)
     _set_places(&places, centers, center_norms, norms)
-    # Each row by itself
+    # Each row separately
     for first in prange(
         0, n, ROWS_AT_ONCE, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
@@ -204,7 +204,7 @@ def round_rows(
     uint8_t[::1] out,              # OUT (n_values,), these whole numbers
     float[::1] totals,             # OUT (n_rows,), and their sums
 ):
-    """Rows in units."""
+    """Convert rows to whole units."""
     cdef Py_ssize_t u, j
     cdef int64_t total
     with nogil:
@@ -237,7 +237,7 @@ def assign_rounded(
     double highest,                       # of all centres and 0, not `lowest`
     int n_threads,
 ):
-    """The labels of `assign`, and how many rows needed it."""
+    """Compute the labels of `assign`; return the number of rows that needed it."""
     # lowest <= 0 <= highest, and not both 0: step > 0.
     cdef Py_ssize_t n = labels.shape[0], first, n_open = 0
     cdef double step = (highest - lowest) / 253.0  # one less than 8 bits hold: rounding may add one
@@ -309,7 +309,7 @@ def update_centers(
     double[:, ::1] centers,               # IN/OUT (n_clusters, n_columns); an empty cluster keeps its centre
     int n_threads,
 ):
-    """The mean of each cluster that changes; rows are added up in double, in their order."""
+    """Compute the mean of each cluster that changes; rows are added up in double, in their order."""
     cdef Py_ssize_t n_clusters = centers.shape[0], n_columns = centers.shape[1], c, i, f
     cdef Rows[floating] rows
     _set_rows(&rows, indptr, indices, values)

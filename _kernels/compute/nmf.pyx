@@ -77,11 +77,11 @@ def solve_rows(
     problem.n_factors = <int>out.shape[1]
     problem.max_sweeps = max_sweeps
     problem.tolerance = <floating>tolerance
-    # Threads take rows in turn: each reads and writes its own row of `out`, and has scratch of its own.
+    # Threads take rows dynamically: each reads and writes its own row of `out`, and has scratch of its own.
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scratch = <floating*>malloc_lines((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating))
         if scratch != NULL:
-            # Padded columns are read, though they count for nothing.
+            # Padded columns are read, though they add 0.
             memset(scratch, 0, stride * stride * sizeof(floating))
         for u in prange(n_rows, schedule="dynamic", chunksize=ROWS_AT_ONCE):
             if scratch == NULL:
@@ -129,7 +129,7 @@ def multiply_rows(
     double regularization,
     int n_threads,
 ):
-    """One multiplicative step of every row; `stride` is 16, 24, 32, or above 32 factors a multiple of 64."""
+    """Take one multiplicative step of every row; `stride` is 16, 24, 32, or above 32 factors a multiple of 64."""
     cdef Py_ssize_t n_rows = row_factors.shape[0], u
     cdef NmfProblem[floating] problem
     _set_entries(&problem, indptr, indices, values, weights, item_factors)

@@ -3,8 +3,8 @@
     above_i = #{unseen j: s_j > s_i}        same_i = #{unseen j: s_j = s_i}, i itself among them
 
 Everything that ranking metrics need follows from these two counts.  Scores of a block of users are computed part after
-part of the items, as `recommend_factors` computes them, compared with those of the held-out items, and dropped.  What
-runs in vectors is in `_places.cpp`.  Counts are whole numbers, each of one user alone: they do not depend on threads.
+part of the items, as `recommend_factors` computes them, compared with the scores of held-out items, and dropped.  The
+vector code is in `_places.cpp`.  Counts are whole numbers, each of one user alone: they do not depend on threads.
 Inputs are trusted.
 """
 from cython cimport floating
@@ -43,7 +43,7 @@ def count_places(
     int64_t[::1] failed,                   # OUT (n_threads,), n_rows; first row with a bad score, -1 no memory
     int n_threads,
 ):
-    """Greater and equal scores, or inner products, among the unseen items of each held-out item's row."""
+    """Count greater and equal scores, or inner products, among the unseen items of each held-out item's row."""
     cdef Py_ssize_t n_rows = rows.shape[0], width = rows.shape[1], n_items = width, n_factors = 0, start, n_block, bad
     cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows)
     cdef const floating* item_rows = NULL
@@ -95,7 +95,7 @@ def count_places(
 
 
 cdef Py_ssize_t most_held_out(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
-    """The most held-out items of any block of rows."""
+    """Return the largest number of held-out items of any block of rows."""
     cdef Py_ssize_t start = 0, most = 0
     while start < n_rows:
         most = max(most, indptr[min(start + BLOCK_USERS, n_rows)] - indptr[start])

@@ -4,9 +4,9 @@ Negatives are ranks among the items a user has not seen, drawn by Floyd's algori
 items by one walk along the user's row.
 
 Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
-and dropped: no row of scores exists.  Where that is faster, bounds from 8-bit copies of the factors say which scores
-are needed.  What runs in vectors is in `_ranking.cpp`, `_screening.cpp` and `_held_out.cpp`.  Inputs are trusted, but
-for what `held_out_places_factors` says.
+and dropped: no row of scores exists.  Where that is faster, bounds from 8-bit copies of the factors select the scores
+to compute.  The vector code is in `_ranking.cpp`, `_screening.cpp` and `_held_out.cpp`.  Inputs are trusted, except
+as `held_out_places_factors` describes.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -146,7 +146,7 @@ cdef inline void sample_block(
     int32_t* drawn,
     int32_t* out,
 ) noexcept nogil:
-    """The same for up to SAMPLED_ROWS rows.  One either draws n words or, where it gets all that is unseen, none."""
+    """Do the same for up to SAMPLED_ROWS rows.  A row draws n words or, where it gets all unseen items, none."""
     cdef uint64_t drawing[SAMPLED_ROWS]
     cdef Py_ssize_t n_drawing = 0, n_seen, n_unseen, i, j
     cdef const uint64_t* words
@@ -178,12 +178,12 @@ def held_out_ranks(
     double[::1] out,                       # OUT (n_held_out,), NaN where a score is NaN
     int n_threads,
 ):
-    """1 + greater + ties / 2 of each held-out score among its row."""
+    """Compute the rank 1 + greater + ties / 2 of each held-out score in its row."""
     cdef Py_ssize_t i, n = other_scores.shape[1]
     cdef const floating* scores = NULL
     if other_scores.shape[0] and n:
         scores = &other_scores[0, 0]
-    # Each held-out item has a place of its own in `out`.
+    # Each held-out item has its own entry in `out`.
     for i in prange(held_out_scores.shape[0], nogil=True, schedule="static", num_threads=n_threads):
         out[i] = rank(held_out_scores[i], scores + rows[i] * n, counts[rows[i]])
 
@@ -200,7 +200,7 @@ def held_out_places_factors(
     int64_t[::1] wrong,                    # OUT (n_threads,), bits: NO_MEMORY, NOT_FINITE, OUT_OF_RANGE
     int n_threads,
 ):
-    """How many of the row's other items have a greater inner product than each held-out item, and how many the same.
+    """Count the row's other items with a greater inner product than each held-out item, and with an equal one.
 
     Most items are compared by 16-bit copies of the factors, those that are near the held-out one by the product itself.
     Whether factors are finite and other items are there is found out on the way: all are read anyway.
@@ -274,7 +274,7 @@ def top_k(
     int64_t[::1] failed,                # OUT (n_threads,), n_rows; a row that is not finite, or -1: no memory
     int n_threads,
 ):
-    """The n best columns of each row, best first."""
+    """Find the n best columns of each row, best first."""
     cdef Py_ssize_t n_rows = scores.shape[0], n_items = scores.shape[1], n = out_items.shape[1], r
     cdef uint64_t* taken
     cdef char* candidates
@@ -315,7 +315,7 @@ def recommend_screened(
     int64_t[::1] gave_up,                  # OUT (n_threads,), 1 where a thread left most users of a block
     int n_threads,
 ):
-    """The n best items as `recommend_factors` finds them, for users where 8-bit copies of the factors exclude most.
+    """Find the n best items like `recommend_factors`, for users where 8-bit copies of the factors exclude most.
 
     A thread that left most users of a block leaves all that follow, and so does one without memory.
     """
@@ -376,13 +376,13 @@ def recommend_factors(
     const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
     const int64_t[::1] indptr,             # IN  (n_users + 1,)
     const int32_t[::1] indices,            # IN  (n_seen,)
-    const int64_t[::1] rows,               # IN  (n_rows,), ascending: of which users
+    const int64_t[::1] rows,               # IN  (n_rows,), ascending: the users to rank for
     int32_t[:, ::1] out_items,             # OUT (n_users, n)
     floating[:, ::1] out_scores,           # OUT (n_users, n)
-    int64_t[::1] failed,                   # OUT (n_threads,), n_users; first user whose scores overflow, -1 no memory
+    int64_t[::1] failed,                   # OUT (n_threads,), n_users; first user with overflow, -1 no memory
     int n_threads,
 ):
-    """The n best items of these users by inner product, best first."""
+    """Find the n best items of these users by inner product, best first."""
     cdef Py_ssize_t n_rows = rows.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
     cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), block, start, n_block, bad
     cdef floating* items = <floating*>malloc_lines(64 * n_words * n_factors * sizeof(floating))

@@ -1,7 +1,7 @@
 """Weighted sums of rows of a matrix, one sum for each user: scores by similarities between items.  Inputs are trusted.
 
-A sum is over the user's entries in their order, and every product and sum is rounded by itself: no figure depends on
-the number of threads, on the instruction set, or on which other users are asked for.
+A sum is over the user's entries in their order, and every product and sum is rounded separately: no figure depends on
+the number of threads, on the instruction set, or on the other users of the call.
 """
 from cython.parallel cimport parallel, prange
 from libc.stdint cimport int32_t, int64_t
@@ -29,13 +29,13 @@ def sum_dense_rows(
     double[:, ::1] out,            # OUT (n_users, n_columns)
     int n_threads,
 ):
-    """A few columns at a time, which a thread copies beside each other where they are read often enough."""
+    """Sum a few columns at a time, which a thread copies side by side where they are read often enough."""
     cdef Py_ssize_t n_users = out.shape[0], n_rows = matrix.shape[0], n_columns = matrix.shape[1], block, i
     cdef Py_ssize_t n_blocks = (n_columns + ROW_SUMS_COLUMNS - 1) // ROW_SUMS_COLUMNS, first, width
     cdef double* copy
     if n_users == 0 or n_columns == 0:
         return
-    # A block of columns is one thread's: it writes those of all users.
+    # A block of columns is one thread's: it writes these columns of all users.
     with nogil, parallel(num_threads=n_threads):
         copy = NULL
         if indices.shape[0] > n_rows:  # without memory for a copy the columns are read where they are
@@ -71,7 +71,7 @@ def sum_sparse_rows(
     double[:, ::1] out,               # OUT (n_users, n_columns)
     int n_threads,
 ):
-    """Each user's row of `out` belongs to one thread."""
+    """Sum rows; each user's row of `out` belongs to one thread."""
     cdef Py_ssize_t user, p, q, item
     cdef double weight
     # A user is one thread's; its entries in order, and for each the row's.

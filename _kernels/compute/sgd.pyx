@@ -13,7 +13,7 @@ Rows are whole lines of cache, each beginning on one.  There is no parallel loop
 and the API layer calls them from threads of its own, on blocks that share no row.  So two threads can train two models
 at once, and a forked child can train.
 
-A loss of the user's own is an address: that of a compiled function as `SgdOwnLoss` in `_sgd.h` describes it.
+A loss of the user's own is the address of a compiled function as `SgdOwnLoss` in `_sgd.h` describes it.
 """
 from cython cimport floating
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -75,7 +75,7 @@ NO_BIASES, BIASES_IN_ROWS, BIASES_BESIDE = SGD_NO_BIASES, SGD_BIASES_IN_ROWS, SG
 LOSSES = {"squared": SGD_SQUARED, "absolute": SGD_ABSOLUTE, "huber": SGD_HUBER, "logistic": SGD_LOGISTIC}
 OWN_LOSS = SGD_OWN_LOSS
 
-# What a task of an epoch, or of a sum of losses, ends with.
+# Results of a task of an epoch, or of a sum of losses.
 USABLE, UNUSABLE, NO_LOSS = 1, 0, -1
 
 
@@ -106,7 +106,7 @@ cdef bint _copy_share(
 
 
 cdef Py_ssize_t _spread_bits(Py_ssize_t number) noexcept nogil:
-    """Its bits at places 0, 2, 4 and so on."""
+    """Return the bits of the number at positions 0, 2, 4 and so on."""
     cdef Py_ssize_t bits = 0, place = 0
     while number >> place:
         bits |= (number & <Py_ssize_t>1 << place) << place
@@ -119,7 +119,7 @@ def run_epoch(
     const uint64_t[::1] starts,           # IN  (n_blocks**2 + 1,): where each block begins, in Morton order
     floating[:, ::1] user_rows,           # IN/OUT (n_user_rows, width)
     floating[:, ::1] item_rows,           # IN/OUT (n_item_rows, width)
-    floating[::1] user_biases,            # IN/OUT (n_user_rows,), or (0,) unless they stand beside the rows
+    floating[::1] user_biases,            # IN/OUT (n_user_rows,), or (0,) unless they are outside the rows
     floating[::1] item_biases,            # IN/OUT (n_item_rows,), or (0,)
     int biases,                           # where they are
     int loss,
@@ -138,17 +138,17 @@ def run_epoch(
     int64_t[:, ::1] arrivals,             # IN/OUT (n_tasks, 8): the phases each task has done, each on its own line
     int64_t before,                       # how many all of them had done when the epoch began
     Py_ssize_t task,
-    double[::1] failed,                   # OUT (2,): prediction and rating of which the user's loss has no value
+    double[::1] failed,                   # OUT (2,): prediction and rating where the user's loss has no value
 ):
-    """One task of an epoch, whose tasks must all be running; whether no number of its share exceeds `limit`.
+    """Run one task of an epoch, with all tasks running; return whether no number of its share exceeds `limit`.
 
     A task has its own users' blocks, and in each phase blocks of items that no other task has then.  Stratum s pairs
     users' block j with items' block j ^ s.  The number of tasks is a power of two, so in the strata of a phase the high
-    bits of s are fixed, and with them the range of items' blocks that a task meets.  Blocks lie in Morton order of
-    (s, j): 2, 4, 8, ... strata of as many users' blocks meet only as many items' blocks, which a cache may hold, and
-    those of a task's phase are one run in memory.  Each row sees its ratings in the order of s all the same, so no bit
-    depends on it.  Tasks wait for each other between phases.  After the last, a task checks and copies what no other
-    touches any more: its users, and the items it met last.
+    bits of s are fixed, and with them the range of items' blocks that a task meets.  Blocks are in Morton order of
+    (s, j): 2, 4, 8, ... strata of equally many users' blocks meet only that number of items' blocks, which a cache may
+    hold, and the blocks of a task's phase are one run in memory.  Each row sees its ratings in the order of s anyway,
+    so no bit depends on it.  Tasks wait for each other between phases.  After the last, a task checks and copies rows
+    that no other touches any more: its users, and the items it met last.
     """
     cdef Py_ssize_t n_tasks = arrivals.shape[0], n_visits = losses.shape[0] // n_tasks**2  # of blocks in a phase
     cdef Py_ssize_t n_user_lanes = user_rows.shape[0] * user_rows.shape[1]
@@ -199,7 +199,7 @@ def sum_losses(
     Py_ssize_t n_tasks,
     double[::1] failed,                   # OUT (2,)
 ):
-    """The loss of a model that stands still; tasks take every `n_tasks`-th chunk."""
+    """Compute the loss of a fixed model; tasks take every `n_tasks`-th chunk."""
     cdef Py_ssize_t n_chunks = losses.shape[0], n_ratings = records.shape[0] // sizeof(SgdRating[floating])
     cdef Py_ssize_t chunk = task, first
     cdef SgdModel[floating] model = _model(
@@ -230,7 +230,7 @@ def predict(
     double mean,
     floating[::1] out,                    # OUT (n_pairs,)
 ):
-    """The model's predictions of pairs."""
+    """Predict the ratings of pairs."""
     if users.shape[0] == 0:
         return
     with nogil:

@@ -1,7 +1,7 @@
 // See _chacha20.h; compiled once for each level.
 //
-// Four blocks at once took about 6 ns a 64-bit word, most of it in taking lanes apart one by one; transposing four
-// words of four blocks in registers, and wider vectors, are what this file is for.  A round is a chain of dependent
+// Four blocks at once took about 6 ns a 64-bit word, most of it in taking single lanes apart. This file therefore
+// transposes four words of four blocks in registers, and uses wider vectors.  A round is a chain of dependent
 // operations, so two vectors of blocks side by side take little longer than one.
 #include "_kernels/core/_chacha20.h"
 
@@ -71,7 +71,7 @@ static inline void transpose(const U32* x, uint32_t* out) {
     }
 }
 
-// The blocks of N vectors of names; `state` gives what all have in common.
+// The blocks of N vectors of names; `state` holds the words that all share.
 template <int N>
 static inline void keystream(const uint32_t* state, const U32* counters, const U32* low, const U32* high,
                              uint32_t* out) {
@@ -82,7 +82,7 @@ static inline void keystream(const uint32_t* state, const U32* counters, const U
     }
     twenty_rounds<N>(x);
     for (int k = 0; k < N; ++k) {
-        // Section 2.3: the state that a block began with is added to what the rounds made of it.
+        // Section 2.3: the initial state of a block is added to the result of the rounds.
         for (int i = 0; i < 16; ++i)
             x[k][i] += i == 12 ? counters[k] : i == 14 ? low[k] : i == 15 ? high[k] : spread(state[i]);
         transpose(x[k], out + 16 * LANES * k);
@@ -147,7 +147,7 @@ void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t fir
         else
             name_blocks(users, user, (uint32_t)counter, blocks_per_user, n < BATCH ? (int)n : BATCH, counters, low,
                         high);
-        // A short last batch is made whole, and as much of it copied as was asked for.
+        // A short last batch is computed whole, and only the requested part is copied.
         if (n >= BATCH) {
             keystream<2>(state, counters, low, high, out);
         } else {

@@ -48,7 +48,7 @@ cdef inline void stream_open(Stream* s, const uint32_t* subkey, uint32_t round_n
 
 
 cdef inline void stream_refill(Stream* s) noexcept nogil:
-    """The next batch of words of the stream, whatever was left of the last one."""
+    """Fetch the next batch of words of the stream, and drop the remainder of the last one."""
     cdef int n_blocks = chacha20_batch(s.state, <uint32_t*>s.buffer)
     s.state[12] += n_blocks  # wraps after 2^32 blocks, 256 GiB of a stream
     s.position = 0
@@ -56,7 +56,7 @@ cdef inline void stream_refill(Stream* s) noexcept nogil:
 
 
 cdef inline uint64_t stream_next(Stream* s) noexcept nogil:
-    """The next 64 bits of the stream."""
+    """Return the next 64 bits of the stream."""
     if s.position == s.end:
         stream_refill(s)
     s.position += 1
@@ -64,25 +64,25 @@ cdef inline uint64_t stream_next(Stream* s) noexcept nogil:
 
 
 cdef inline void stream_read(Stream* s, uint64_t* words, Py_ssize_t n) noexcept nogil:
-    """The next n words of the stream."""
+    """Read the next n words of the stream."""
     cdef Py_ssize_t size
     while n > 0:
         if s.position == s.end:
             stream_refill(s)
         size = min(n, <Py_ssize_t>(s.end - s.position))
-        memcpy(words, s.buffer + s.position, size * sizeof(uint64_t))  # never beyond what is left of the buffer
+        memcpy(words, s.buffer + s.position, size * sizeof(uint64_t))  # at most the remainder of the buffer
         s.position += <int>size
         words += size
         n -= size
 
 
 cdef inline uint64_t stream_below(Stream* s, uint64_t bound) noexcept nogil:
-    """An integer in [0, bound): the high half of word x bound, off uniform by less than bound * 2^-64."""
+    """Return an integer in [0, bound): the high half of word x bound, off uniform by less than bound * 2^-64."""
     return mulhi64(stream_next(s), bound)
 
 
 cdef inline double stream_uniform(Stream* s) noexcept nogil:
-    """A double in (0, 1): 52 bits, at the middles of their cells (exact, so neither end is reached)."""
+    """Return a double in (0, 1): 52 bits, at the middles of their cells (exact, so neither end is reached)."""
     # Below 2^52, so that adding 1/2 is exact, times 2^-52.
     return (<double>(stream_next(s) >> 12) + 0.5) * 2.220446049250313e-16
 
@@ -100,7 +100,7 @@ cdef struct Streams:
 
 
 cdef inline bint streams_allocate(Streams* s, Py_ssize_t n_words) noexcept nogil:
-    """Room for users of `n_words` words; False if there is none."""
+    """Allocate buffers for users of `n_words` words; False if there is no memory."""
     # Words rounded up to whole blocks of 8.
     s.blocks_per_user = (n_words + 7) // 8
     s.buffer = <uint64_t*>malloc_lines(64 * (s.blocks_per_user + LARGEST_BATCH))
@@ -119,9 +119,9 @@ cdef inline void streams_open(
 
 
 cdef inline const uint64_t* streams_next(Streams* s) noexcept nogil:
-    """The words of the next user, to be used before the next call."""
+    """Return the words of the next user, valid until the next call."""
     cdef Py_ssize_t wanted
-    # What is kept moves to the front; behind it there is room for one user's blocks and a batch.
+    # Unread words move to the front; behind them is capacity for one user's blocks and a batch.
     if s.kept < s.blocks_per_user:
         memmove(s.buffer, s.buffer + 8 * (s.end - s.kept), 64 * s.kept)
         wanted = s.blocks_per_user - s.kept

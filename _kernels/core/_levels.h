@@ -2,7 +2,7 @@
 //
 // A file `_X.cpp` in any folder of kernels is compiled once for each level, with FASTFEDREC_LEVEL set to the name of a
 // namespace that holds all it defines; `_X.h` declares those functions with FASTFEDREC_EACH_LEVEL and calls the one in
-// use with FASTFEDREC_CALL. setup.py says how many levels the compiler can build: on x86-64 baseline, v3 (AVX2) and v4
+// use with FASTFEDREC_CALL. setup.py counts the levels that the compiler can build: x86-64 baseline, v3 (AVX2) and v4
 // (AVX-512).
 //
 // A level's file must not use anything inline from another header but <cstdint>, <cstddef> and the intrinsics: the

@@ -1,4 +1,4 @@
-"""Memory that begins on a cache line: a vector that lies on two is read and written twice.
+"""Memory that begins on a cache line: a vector that crosses two lines is read and written twice.
 
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """
@@ -11,6 +11,6 @@ cdef enum:
 
 
 cdef inline void* malloc_lines(size_t n_bytes) noexcept nogil:
-    """Room for so many bytes, to be freed as that of `malloc`; NULL if there is none."""
-    # Whole lines, as `aligned_alloc` asks for, and one more, so that there is something to return for no bytes.
+    """Allocate at least `n_bytes`, to be freed like memory of `malloc`; NULL if there is none."""
+    # Whole lines, as `aligned_alloc` requires, and one more, so that 0 bytes give a valid pointer.
     return aligned_alloc(CACHE_LINE, (n_bytes // CACHE_LINE + 1) * CACHE_LINE)

@@ -29,7 +29,7 @@ cdef inline Py_ssize_t bitmap_words(Py_ssize_t population) noexcept nogil:
 
 
 cdef inline void mark_next(uint64_t word, uint64_t last, uint64_t* marked) noexcept nogil:
-    """One step of the algorithm: mark a rank from 0 .. last, by a random word."""
+    """Take one step of the algorithm: mark a rank from 0 .. last, by a random word."""
     # The high half of word (last + 1) is at most `last`: no mark beyond the bitmap.
     cdef uint64_t rank = mulhi64(word, last + 1)
     # Drawn already: take `last`, which no step before could draw.
@@ -58,8 +58,8 @@ cdef inline void mark_subset(Stream* stream, uint64_t population, uint64_t size,
 
 
 cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nogil:
-    """An exactly uniform integer in [0, bound): the high half of word x bound, drawn again where the low half is one
-    of the 2^64 mod bound least (Lemire, "Fast random integer generation in an interval", 2019)."""
+    """Return an exactly uniform integer in [0, bound): the high half of word x bound, redrawn where the low half is one
+    of the 2^64 mod bound smallest (Lemire, "Fast random integer generation in an interval", 2019)."""
     cdef uint64_t word = stream_next(stream), surplus
     # 2^64 mod bound is below `bound`: only where the low half is below that, the division is worth its time.
     if word * bound < bound:
@@ -72,7 +72,7 @@ cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nog
 cdef inline void mark_unbiased_subset(
     Stream* stream, uint64_t population, uint64_t size, uint64_t* marked
 ) noexcept nogil:
-    """The same, exactly uniform: for guarantees, where a bias of population * 2^-64 a draw would count."""
+    """Do the same exactly uniformly: for guarantees, where a bias of population * 2^-64 a draw would count."""
     cdef uint64_t last, rank
     for last in range(population - size, population):
         # As mark_next, with an unbiased rank.

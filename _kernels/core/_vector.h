@@ -61,7 +61,7 @@ static inline U64 product_of_low_halves(U64 a, U64 b) { return (a & 0xffffffff) 
 #endif
 #endif
 
-// a b + c, rounded once where the level has such an instruction (setup.py forbids the compiler to do so by itself).
+// a b + c, rounded once where the level has such an instruction (setup.py forbids the compiler to contract on its own).
 template <class Vector>
 static inline Vector fused(Vector a, Vector b, Vector c) {
 #if defined(__FMA__)

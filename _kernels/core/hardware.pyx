@@ -1,4 +1,4 @@
-"""What this machine and its OpenMP runtime offer; see fastfedrec.hardware."""
+"""Properties of this machine and its OpenMP runtime; see fastfedrec.hardware."""
 from cython.parallel cimport prange
 
 
@@ -26,26 +26,26 @@ cdef extern from "_kernels/core/_levels.h" namespace "fastfedrec" nogil:
     int _max_threads "fastfedrec_max_threads"() noexcept
     int _splits_vectors "fastfedrec_splits_vectors"() noexcept
 
-cdef bint SPLITS_VECTORS = _splits_vectors()   # asked once: on a virtual machine the question leaves it
+cdef bint SPLITS_VECTORS = _splits_vectors()   # read once: on a virtual machine each query exits to the host
 
 
 def n_levels():
-    """How many levels of vector code were built: 1, or 3 on x86-64."""
+    """Return the number of levels of vector code that were built: 1, or 3 on x86-64."""
     return _n_levels
 
 
 def best_level():
-    """The highest of them that this processor runs."""
+    """Return the highest level that this processor runs."""
     return _best_level()
 
 
 def max_threads():
-    """Threads that OpenMP gives a parallel loop started here and now; 0 where the build has no OpenMP."""
+    """Return the number of threads that OpenMP gives to a parallel loop here; 0 where the build has no OpenMP."""
     return _max_threads()
 
 
 def call_in_threads(work, int n_threads):
-    """Call work(0), ..., work(n_threads - 1), Python functions, in as many of OpenMP's threads.
+    """Call work(0), ..., work(n_threads - 1), Python functions, each in an OpenMP thread.
 
     Python's own threads would be others, and share the processors with OpenMP's, which wait for their next loop by
     looking for it for some milliseconds.  Where OpenMP gives fewer threads, some calls come after others.
@@ -57,5 +57,5 @@ def call_in_threads(work, int n_threads):
 
 
 def splits_vectors():
-    """Whether this processor works on 512-bit vectors in two halves, and so is no faster with them (AMD Zen 4)."""
+    """Return whether this processor splits 512-bit vectors in two halves, and so gains no speed by them (AMD Zen 4)."""
     return SPLITS_VECTORS

@@ -12,14 +12,14 @@ include "_kernels/core/_level.pxi"
 
 cdef struct Parts:        # of words to be sorted
     int n_bits            # first bits of a word, which name its part
-    int place_bits        # last bits of what is sorted: its place; those before are the word's next
+    int place_bits        # last bits of a sort key: its position; the bits before are the word's next
 
 cdef enum:
     PART = 8192           # words of a long stream that one thread writes at once: whole blocks
     BITS_PER_PART = 12    # of buckets that words are dealt to at once: they and a copy stay in a cache
     MOST_PART_BITS = 11   # more streams at once are slow to write
-    FEW = 16              # words of a bucket that are put in order one by one
-    PAGE = 512            # words of the least page that a system gives
+    FEW = 16              # words: the largest bucket for insertion sort
+    PAGE = 512            # words of the smallest page of a system
 
 
 def keystream_blocks(
@@ -74,7 +74,7 @@ def ragged_words(
     uint32_t round_number,
     int n_threads,
 ):
-    """Write the first words of the stream (subkey, round, user), as many as each user needs."""
+    """Write the first words of the stream (subkey, round, user), the number that each user needs."""
     cdef Py_ssize_t n_streams = users.shape[0], i
     # Each stream has its own range of `out`.
     for i in prange(n_streams, nogil=True, schedule="dynamic", num_threads=n_threads):
@@ -85,7 +85,7 @@ def ragged_words(
 cdef void _long_stream(
     const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t first, uint64_t* out, Py_ssize_t n_words
 ) noexcept nogil:
-    """Words from number `first` on, which a block begins with."""
+    """Write words from number `first` on, which a block begins with."""
     cdef Stream stream
     cdef Py_ssize_t i = 0
     stream_open(&stream, subkey, round_number, user)
@@ -116,7 +116,7 @@ def sort_places(
     int64_t[::1] out,            # OUT (n,)
     int n_threads,
 ):
-    """Write the places of the words in their order, those of equal words in their own.
+    """Write the positions of the words in ascending order; equal words keep their order.
 
     Words are dealt to parts by their first bits, and in a part sorted by as many of the next as leave room for a place.
     """
@@ -143,7 +143,7 @@ def sort_places(
             _touch(packed, n * t // n_threads, n * (t + 1) // n_threads)
         for k in range(n_parts):
             most = max(most, _take_starts(&ends[k], n_parts, n_threads, &start))
-        # A thread's words of a part go to places that no other thread's go to: its row of `ends` says where they begin.
+        # A thread's words of a part go to disjoint positions: its row of `ends` holds where they begin.
         for t in prange(n_threads, schedule="static", num_threads=n_threads):  # each start moves on to its end
             _deal(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts], packed)
         n_buckets = <Py_ssize_t>1 << _bucket_bits(most)
@@ -159,7 +159,7 @@ def sort_places(
 
 
 cdef inline int _bucket_bits(Py_ssize_t n) noexcept nogil:
-    """By so many first bits, one at least, most words come to a bucket of their own."""
+    """Return the number of first bits, at least 1, that puts most words in a bucket of their own."""
     cdef int n_bits = 1
     while n >> n_bits:
         n_bits += 1
@@ -179,14 +179,14 @@ cdef void _count_parts(
 
 
 cdef void _touch(uint64_t* memory, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
-    """New memory is the system's to give, a page at a time: threads that scatter over it wait for each other."""
+    """Touch new memory first: the system gives it a page at a time, and threads that scatter would wait for it."""
     cdef Py_ssize_t k
     for k in range((end - begin + PAGE - 1) // PAGE):
         memory[begin + k * PAGE] = 0
 
 
 cdef Py_ssize_t _take_starts(int64_t* counts, Py_ssize_t stride, int n_threads, Py_ssize_t* start) noexcept nogil:
-    """Where each thread's words of one part begin, for their counts; the words of all."""
+    """Compute where each thread's words of one part begin, from their counts; return the number of words of all."""
     cdef Py_ssize_t first = start[0], count
     cdef int t
     for t in range(n_threads):
@@ -243,7 +243,7 @@ cdef void _sort_part(
 
 
 cdef inline void _insert(uint64_t* packed, Py_ssize_t n) noexcept nogil:
-    """Sort by insertion: within a bucket, for those are in order."""
+    """Sort by insertion: within a bucket, because buckets are in order."""
     cdef Py_ssize_t k, to
     cdef uint64_t own, larger = packed[0]
     for k in range(1, n):  # neighbours, which without a branch costs less than to mispredict the half of them
@@ -261,7 +261,7 @@ cdef inline void _insert(uint64_t* packed, Py_ssize_t n) noexcept nogil:
 
 
 cdef void _sort_tied(uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts) noexcept nogil:
-    """Sort by whole words those that the bits beside a place do not tell apart."""
+    """Sort by whole words where the bits beside a position are equal."""
     cdef uint64_t mask = (<uint64_t>1 << parts.place_bits) - 1
     cdef vector[pair[uint64_t, uint64_t]] tied
     cdef Py_ssize_t begin = 0, end, k

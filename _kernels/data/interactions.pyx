@@ -1,7 +1,7 @@
 """Rows of dense integer ids, the order of user-item pairs by two counting sorts, and the check of compressed rows.
 
-Each thread takes a range of the pairs; nothing that is written depends on their number.  Inputs are trusted, save
-those of `find_fault`, which decides whether compressed rows can be.
+Each thread takes a range of the pairs; no output depends on their number.  Inputs are trusted, except in
+`find_fault`, which decides whether arrays can be compressed rows.
 """
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -39,7 +39,7 @@ ctypedef fused Value:
     float
     double
 
-# What `find_fault` finds, with the row or the entry where it is.
+# Faults of `find_fault`, returned with the row or the entry of the fault.
 cpdef enum:
     SOUND = 0
     START = 1                 # the first row does not start at 0
@@ -58,7 +58,7 @@ def mark_ids(
     uint8_t[::1] present,     # IN/OUT (n_ids,)
     int n_threads,
 ):
-    """Set what appears to 1."""
+    """Set the mark of each id that occurs to 1."""
     cdef Py_ssize_t n = ids.shape[0]
     cdef int t
     if n == 0:
@@ -79,7 +79,7 @@ def look_up_ids(
     Row[::1] out,             # OUT (n,)
     int n_threads,
 ):
-    """The row of each id."""
+    """Find the row of each id."""
     cdef Py_ssize_t n = ids.shape[0]
     cdef int t
     if n == 0:
@@ -98,7 +98,7 @@ cdef void look_up_range(
 
 
 cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
-    """Whether no pair of the range is below the one before it.
+    """Return whether no pair of the range is below the one before it.
 
     Looks at whole blocks, for a loop that may end at any pair compares one at a time.
     """
@@ -116,7 +116,7 @@ cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t begin, 
 
 
 cdef void find_starts(const UserRow* user, Py_ssize_t begin, Py_ssize_t end, int64_t* indptr) noexcept nogil:
-    """Where users' pairs begin in a range of pairs in order: a count would wait for itself at each pair of a user."""
+    """Find where users' pairs begin in a sorted range: a count would wait for itself at each pair of a user."""
     # A row's start is written by one range: the one with the first pair of this row or of a later one.
     cdef Py_ssize_t k, row = user[begin - 1] + 1 if begin else 0
     for k in range(begin, end):
@@ -138,11 +138,11 @@ cdef void count_users(const Position* by_item, Py_ssize_t begin, Py_ssize_t end,
 
 
 cdef void take_starts(int64_t* counts, Py_ssize_t n_rows, int n_threads) noexcept nogil:
-    """Where each thread's pairs of each row begin, for their counts: (n_threads, n_rows)."""
+    """Compute where each thread's pairs of each row begin, from their counts: (n_threads, n_rows)."""
     cdef Py_ssize_t row
     cdef int64_t start = 0, count
     cdef int t
-    # Row by row, and within a row thread by thread: so the order is stable, whatever the number of threads.
+    # Row by row, and within a row thread by thread: so the order is stable, for every number of threads.
     for row in range(n_rows):
         for t in range(n_threads):
             count = counts[t * n_rows + row]
@@ -153,7 +153,7 @@ cdef void take_starts(int64_t* counts, Py_ssize_t n_rows, int n_threads) noexcep
 cdef void deal_to_items(
     const UserRow* user, const int32_t* item, Py_ssize_t begin, Py_ssize_t end, int64_t* starts, Position* by_item
 ) noexcept nogil:
-    """The users go along: read again by position, each would be waited for."""
+    """Deal pairs to items with their users, which would be slow to read again by position."""
     cdef Py_ssize_t k
     cdef int64_t to
     for k in range(begin, end):
@@ -182,7 +182,7 @@ def sort_pairs(
     Py_ssize_t n_items,
     int n_threads,
 ):
-    """The stable order by user, then item, and where each user's pairs begin; False where they are in order already."""
+    """Compute the stable order by user, then item, and where each user's pairs begin; False if they are in order."""
     cdef Py_ssize_t n = user_rows.shape[0], n_users = indptr.shape[0] - 1, k
     cdef vector[int64_t] starts
     cdef int falls = 0, t
@@ -224,7 +224,7 @@ def sort_pairs(
 
 
 cdef Py_ssize_t find_fall(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
-    """The first row that ends before it starts, or `n_rows`."""
+    """Return the first row that ends before it starts, or `n_rows`."""
     cdef Py_ssize_t row, start = 0, stop
     cdef int falls
     while start < n_rows:
@@ -248,10 +248,10 @@ cdef int find_fault_in(
     const int64_t* indptr, Py_ssize_t n_rows, const int32_t* item, const Value* values, uint32_t n_items,
     bint rising, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t* where
 ) noexcept nogil:
-    """The first fault of a range of entries, of rows that rise from 0 to their number.
+    """Find the first fault of a range of entries, of rows that rise from 0 to their number.
 
     Entries that do not rise are counted without regard to rows, and so are rows that start with one: where the two
-    differ, one lies within a row.
+    differ, one is within a row.
     """
     cdef Py_ssize_t row = upper_bound(indptr, indptr + n_rows, begin - 1) - indptr    # the first not begun before
     cdef Py_ssize_t k, stop, start, first
@@ -281,7 +281,7 @@ cdef int name_fault(
     const int64_t* indptr, Py_ssize_t n_rows, Py_ssize_t row, const int32_t* item, const Value* values,
     uint32_t n_items, bint rising, Py_ssize_t k, Py_ssize_t* where
 ) noexcept nogil:
-    """The first fault from an entry on, where there is one; `row` is the first that does not begin before it."""
+    """Return the first fault from an entry on, if any; `row` is the first that does not begin before it."""
     cdef bint begins
     while True:
         begins = False
@@ -306,9 +306,9 @@ def find_fault(
     bint rising,                  # whether columns must rise within a row
     int n_threads,
 ):
-    """The first thing that makes compressed rows unfit for a kernel, and the row or entry where it is.
+    """Find the first fault that makes compressed rows unfit for a kernel, and the row or entry where it is.
 
-    Reads nothing outside the arrays, whatever they hold.
+    Reads no memory outside the arrays, for any content.
     """
     cdef Py_ssize_t n = indices.shape[0], n_rows = indptr.shape[0] - 1, row
     cdef vector[int] kinds
@@ -334,7 +334,7 @@ def find_fault(
             &indptr[0], n_rows, &indices[0], first_value, <uint32_t>n_items, rising,
             n * t // n_threads, n * (t + 1) // n_threads, &where[t]
         )
-    # Ranges in their order: the first fault of all, whatever the number of threads.
+    # Ranges in their order: the first fault of all, for every number of threads.
     for t in range(n_threads):
         if kinds[t] != SOUND:
             return kinds[t], where[t]

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 cdef enum:
-    BLOCK = 240               # letters, whose number a byte holds: whole vectors of them
+    BLOCK = 240               # letters, counted in a byte: whole vectors of them
 
 
 cdef struct Seen:
@@ -18,7 +18,7 @@ cdef struct Seen:
 
 
 cdef inline uint8_t is_doubtful(uint8_t before, uint8_t letter, uint8_t after, uint8_t separator) noexcept nogil:
-    """Whether a number is written as Python would not: with a plus, after a blank, as -0 or with zeros before it."""
+    """Return whether Python would write a number differently: with a plus, after a blank, as -0 or zero-padded."""
     return (
         (letter == c"+")
         | (((letter == c" ") | (letter == c"\t")) & (letter != separator))
@@ -32,7 +32,7 @@ cdef inline uint8_t is_doubtful(uint8_t before, uint8_t letter, uint8_t after, u
 cdef void look_at(
     const uint8_t* text, Py_ssize_t begin, Py_ssize_t end, uint8_t separator, Seen* seen
 ) noexcept nogil:
-    """Letters that have others on both sides."""
+    """Count into `seen` over letters that have others on both sides."""
     cdef Py_ssize_t k, stop
     cdef uint8_t lines, separators, letters = 0, lone_return = 0, doubtful = 0
     while begin < end:
@@ -55,7 +55,7 @@ def survey(
     const uint8_t[::1] text,  # IN  (n,), with a line feed at the end
     uint8_t separator,
 ):
-    """Numbers of line feeds and separators; whether all is ASCII, a return stands alone, a number is doubtful."""
+    """Count line feeds and separators; return whether all is ASCII, and flag a lone return or a doubtful number."""
     cdef Py_ssize_t n = text.shape[0]
     cdef Seen seen = Seen(0, 0, 0, 0, 0)
     cdef uint8_t[3] begin
@@ -71,7 +71,7 @@ def survey(
 
 
 cdef inline Py_ssize_t blank_at(const uint8_t* text, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
-    """Bytes of the blank at a place, 0 where there is none: a tab, or a space of Unicode (category Zs) in UTF-8."""
+    """Return the bytes of the blank at a position, or 0: a tab, or a space of Unicode (category Zs) in UTF-8."""
     cdef uint8_t letter = text[k]
     if letter == c" " or letter == c"\t":
         return 1
@@ -101,7 +101,7 @@ cdef inline bint stands_at(
 
 
 cdef inline bint ends_line(const uint8_t* text, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
-    """Whether a line feed stands at a place, perhaps behind a carriage return."""
+    """Return whether a line ends at position k, with or without a carriage return."""
     return text[k] == c"\n" or (text[k] == c"\r" and k + 1 < n and text[k + 1] == c"\n")
 
 
@@ -172,10 +172,10 @@ cdef Py_ssize_t copy_stripped(
 def strip_blanks(
     const uint8_t[::1] text,       # IN  (n,)  UTF-8
     const uint8_t[::1] separator,  # IN  (length,), at least 1
-    bint quotes,                   # IN  whether fields may stand in quotes
+    bint quotes,                   # IN  whether fields may be in quotes
     uint8_t[::1] out,              # OUT (n,)
 ):
-    """Copy a text without the blanks around fields that stand in no quotes; returns the length."""
+    """Copy a text without the blanks around unquoted fields; returns the length."""
     cdef Py_ssize_t n = text.shape[0], written
     if n == 0:
         return 0

@@ -6,7 +6,7 @@ table.  Drawing a topic, then an item, and rejecting repeats until n_u items are
     w_ui = sum_k pi_uk phi_k(i),
 
 and so is an exponential race over the items not yet seen (memorylessness), which ends a search that takes too long.
-Every user reads streams of its own, one a purpose, named by its global id, so the bits depend on nothing else.
+Every user reads streams of its own, one a purpose, named by its global id, so the bits depend on no other input.
 
 A cell of an alias table is one word: the high half is the chance, in 2^-32, of the cell's own item; the low half is
 the item otherwise.  Inputs are trusted.
@@ -34,7 +34,7 @@ cdef double TWO_32 = 4294967296.0
 ctypedef pair[double, int32_t] Arrival
 
 
-cdef struct Tables:           # what every user of a data set shares
+cdef struct Tables:           # shared by all users of a data set
     const double* anchors
     const uint64_t* alias
     const float* item_effects
@@ -66,7 +66,7 @@ def build_alias(
     uint64_t[:, ::1] alias,     # OUT (n_topics, n_items)
     int32_t[::1] stack,         # scratch (n_items,)
 ):
-    """Alias tables in exact integers (Vose 1991): item i keeps its weight to the last unit."""
+    """Fill alias tables in exact integers (Vose 1991): item i keeps its weight to the last unit."""
     cdef Py_ssize_t k
     for k in range(weights.shape[0]):
         _alias_row(&weights[k, 0], &alias[k, 0], &stack[0], weights.shape[1])
@@ -96,7 +96,7 @@ cdef void _alias_row(uint64_t* weight, uint64_t* alias, int32_t* stack, Py_ssize
             stack[n_small] = large
             n_small += 1
     for i in range(n_items - n_large, n_items):
-        alias[stack[i]] = <uint64_t>stack[i]  # exactly full: whatever the coin, the item itself
+        alias[stack[i]] = <uint64_t>stack[i]  # exactly full: either side of the coin gives the item itself
 
 
 def expected_shares(
@@ -167,7 +167,7 @@ def draw_lengths(
     int64_t shortest,
     int n_threads,
 ):
-    """How many items each user holds, by the inverse of its distribution function."""
+    """Draw the number of items of each user, by the inverse of its distribution function."""
     cdef Py_ssize_t u
     cdef const uint32_t* steps = NULL
     if thresholds.shape[0]:
@@ -216,7 +216,7 @@ def draw_users(
     int64_t budget,
     int n_threads,
 ):
-    """Draw every user's items, with the order of drawing and ratings where asked."""
+    """Draw every user's items, with the order of drawing and ratings if requested."""
     cdef Tables tables
     cdef Scratch* scratch
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, n_items = alias.shape[1]
@@ -311,7 +311,7 @@ cdef void _draw_user(
         k = _first_above(s.cumulative, tables.n_topics, coin)
         word = stream_next(&stream)
         cell = mulhi64(word, n_items)  # below n_items
-        coin = (word * n_items) >> 32 & <uint64_t>0xFFFFFFFF  # what is left of the word within its cell
+        coin = (word * n_items) >> 32 & <uint64_t>0xFFFFFFFF  # the word's position within its cell, in 2^-32
         word = tables.alias[<uint64_t>k * n_items + cell]
         item = <int32_t>cell if coin < word >> 32 else <int32_t>(word & <uint64_t>0xFFFFFFFF)
         if not s.seen[item >> 6] >> (item & 63) & 1:
@@ -328,7 +328,7 @@ cdef void _draw_user(
 
 
 cdef inline Py_ssize_t _first_above(const uint64_t* cumulative, Py_ssize_t n, uint64_t coin) noexcept nogil:
-    """The first entry above the coin; the last is 2^32, above every coin."""
+    """Return the first entry above the coin; the last is 2^32, above every coin."""
     cdef Py_ssize_t low = 0, high = n - 1, middle
     while low < high:
         middle = (low + high) >> 1
@@ -340,14 +340,14 @@ cdef inline Py_ssize_t _first_above(const uint64_t* cumulative, Py_ssize_t n, ui
 
 
 cdef void _topic_shares(const Tables* tables, Scratch* s, Stream* stream, int64_t length) noexcept nogil:
-    """pi_u in 2^-32: what runs is what these integers say, in the search, the race and the ratings."""
+    """Compute pi_u in units of 2^-32: these integers define the search, the race and the ratings."""
     cdef double* taste = s.taste
     cdef double sharpness = pow(<double>length / tables.median, -tables.gamma), best, total = 0.0, running = 0.0, logit
     cdef Py_ssize_t j, k
     cdef uint64_t before = 0
     for j in range(tables.n_dims):
         taste[j] = stream_normal(stream)
-    # Items that many users hold lie in the first dimension's positive half: short rows tend to them.
+    # Items that many users hold are in the first dimension's positive half: short rows tend to them.
     taste[0] -= tables.tilt * log(<double>length / tables.median)
     for k in range(tables.n_topics):
         logit = tables.topic_noise * stream_normal(stream)
@@ -370,7 +370,7 @@ cdef void _topic_shares(const Tables* tables, Scratch* s, Stream* stream, int64_
 
 
 cdef void _race(const Tables* tables, Scratch* s, Stream* stream, int64_t found, int64_t length) noexcept nogil:
-    """The next items of a Plackett-Luce order: unseen items by ascending Exponential(w_ui) arrival times."""
+    """Draw the next items of a Plackett-Luce order: unseen items by ascending Exponential(w_ui) arrival times."""
     cdef Py_ssize_t k, i, n = 0, n_items = tables.n_items
     cdef uint64_t word
     cdef double own

@@ -44,7 +44,7 @@ double add_up(const Real* row, ptrdiff_t n, double scale) {
     return sums[0];
 }
 
-// The 29 bits that a float has not are cleared, and what lies below the normal range becomes 0.
+// The 29 bits that a float lacks are cleared, and numbers below the normal range become 0.
 inline U64 cut(F64 x, float) {
     const U64 bits = (U64)x & ~((1ull << 29) - 1);  // toward zero
     return bits & (U64)(without_sign((F64)bits) >= 1.1754943508222875e-38);

@@ -20,7 +20,7 @@ static inline double norm_sum(const Real* row, ptrdiff_t n, double scale, int or
     return FASTFEDREC_CALL(norm_sum, row, n, scale, order);
 }
 
-// out = row * scale * factor, each product rounded in double precision and then cut toward zero to Real; what is below
+// out = row * scale * factor, each product rounded in double precision and then cut toward zero to Real; numbers below
 // Real's normal range becomes 0.  `out` may be `row`.
 template <class Real>
 static inline void shrink(const Real* row, ptrdiff_t n, double scale, double factor, Real* out) {

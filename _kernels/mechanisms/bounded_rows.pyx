@@ -1,4 +1,4 @@
-"""What each user may contribute: so many entries, and a row within a ball.  Inputs are trusted."""
+"""Bounds on a user's contribution: a maximum number of entries, and a row within a ball.  Inputs are trusted."""
 from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -37,7 +37,7 @@ def keep_entries(
                 continue
             stream_open(&stream, &subkey[0], round_number, users[u])
             memset(marked, 0, bitmap_words(n) * sizeof(uint64_t))
-            # n is at most the longest user's, for whom `marked` has room.
+            # n is at most the longest user's, and `marked` has that capacity.
             mark_subset(&stream, n, max_entries, marked)
             for j in range(n):
                 kept[indptr[u] + j] = (marked[j >> 6] >> (j & 63)) & 1
@@ -53,7 +53,7 @@ def project(
     double radius,
     int n_threads,
 ):
-    """x times the directions, shrunk into the ball."""
+    """Compute x times the directions, shrunk into the ball."""
     cdef Py_ssize_t n_users = out.shape[0], p = out.shape[1], u, j, f
     cdef double norm
     # Each user's row of `out` is one thread's.

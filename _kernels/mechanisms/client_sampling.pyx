@@ -27,7 +27,7 @@ def mark_poisson(
     uint32_t round_number,
     int n_threads,
 ):
-    """Mark each client whose word is below the threshold; block b of 65,536 clients reads stream (subkey, round, b)."""
+    """Mark each client with a word below the threshold; block b of 65,536 clients reads stream (subkey, round, b)."""
     cdef Py_ssize_t n_blocks = (n_clients + BLOCK - 1) // BLOCK, b
     if n_clients == 0:
         return
@@ -42,7 +42,7 @@ def mark_poisson(
 cdef void _mark_block(
     uint8_t* marks, Py_ssize_t n, const uint32_t* subkey, uint64_t threshold, uint32_t round_number, uint64_t block
 ) noexcept nogil:
-    """Batches are of whole bytes, and bits follow each other as those of words do: low ones first (`_chacha20.h`)."""
+    """Mark one block; batches are whole bytes, and bits follow the order in words: low ones first (`_chacha20.h`)."""
     cdef Stream stream
     cdef Py_ssize_t i = 0
     stream_open(&stream, subkey, round_number, block)
@@ -72,7 +72,7 @@ def list_marked(
     int64_t[::1] out,              # OUT (n_marked,), ascending
     int n_threads,
 ):
-    """The numbers of the bits that are 1."""
+    """Return the indices of the bits that are 1."""
     cdef Py_ssize_t n_words = marked.shape[0], n_blocks = (n_words + WORDS - 1) // WORDS, b
     cdef vector[Py_ssize_t] starts = vector[Py_ssize_t](n_blocks + 1)
     if out.shape[0] == 0:
@@ -117,7 +117,7 @@ def uniform_integers(
     uint64_t bound,
     uint32_t round_number,
 ):
-    """Uniform integers below `bound`, for tests: no number of clients is so large that one is ever drawn again."""
+    """Draw uniform integers below `bound`, for tests: no number of clients is large enough to cause a redraw."""
     cdef Stream stream
     cdef Py_ssize_t i
     stream_open(&stream, &subkey[0], round_number, 0)

@@ -1,8 +1,8 @@
 """Rows scaled into an l2 or l1 ball, exactly (docs/explanation/mechanisms/clipping.md).  Inputs are trusted.
 
-A row whose norm, rounding errors included, might exceed the bound is multiplied by bound / norm, less (n + 4) units in
+A row with a norm that might, rounding included, exceed the bound is multiplied by bound / norm, less (n + 4) units in
 the last place of a double.  The n additions of the norm, its root, the division and the product are together wrong by
-less than that, and the product is cut toward zero to the output's type, so the exact norm of what is written never
+less than that, and the product is cut toward zero to the output's type, so the exact norm of the output never
 exceeds the bound.  A row with an entry that is not finite becomes zeros and is marked.
 """
 from cython.parallel cimport prange
@@ -45,7 +45,7 @@ cdef bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound, int o
         scale = ldexp(1.0, -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT))
         total = norm_sum(row, n, scale, order)
     norm = total if order == 1 else sqrt(total)
-    # Rounding errors of norm and bound are within the slack: what passes has a norm of at most `bound` exactly.
+    # Rounding errors of norm and bound are within the slack: a row that passes has a norm of at most `bound` exactly.
     if norm * (1.0 + slack) <= bound * scale * (1.0 - ULP):
         if out != row:
             memcpy(out, row, n * sizeof(Real))

@@ -19,7 +19,7 @@ def contributed_counts(
 ):
     """Add up a uniform random subset of at most `max_items` items of each user (Knuth 3.4.2, Algorithm S).
 
-    Whatever the draws are, a user adds at most `max_items`: that is what the guarantee rests on.
+    For every outcome of the draws, a user adds at most `max_items`: the guarantee depends on that.
     """
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, j
     cdef int64_t wanted
@@ -33,7 +33,7 @@ def contributed_counts(
             for j in range(indptr[u], indptr[u + 1]):
                 if wanted == 0:
                     break
-                # With no more items left than wanted, all are taken and nothing is drawn.
+                # Where at most the wanted number of items remain, all are taken without a draw.
                 if indptr[u + 1] - j > wanted and <int64_t>stream_below(&stream, indptr[u + 1] - j) >= wanted:
                     continue
                 counts[indices[j]] += 1  # Interactions checks that indices are below n_items

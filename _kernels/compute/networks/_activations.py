@@ -1,7 +1,7 @@
 """The logistic function and tanh for Numba kernels, in arithmetic that compilers turn into vectors.
 
 A call of the C library's exp in a loop keeps it scalar, and a recurrent layer has three for each state and step.  Both
-functions follow from expm1, whose relative error is small around 0: gradients live off small differences of states.
+functions follow from expm1, which has a small relative error around 0: gradients depend on small differences of states.
 """
 
 import math
@@ -17,13 +17,13 @@ _DEGREE = {
 _MANTISSA = {np.float32: 23, np.float64: 52}
 _INTEGER = {np.float32: np.int32, np.float64: np.int64}
 _BOUND = {np.float32: 87.0, np.float64: 708.0}  # neither e^x nor e^-x overflows or becomes denormal
-# log(2) in two parts, of which the first has so few bits that its product with a small integer is exact.
+# log(2) in two parts. The first has few enough bits that its product with a small integer is exact.
 _LOG2_HIGH = 0.693359375
 _LOG2_LOW = -2.12194440054690583e-4
 
 
 def expm1(x):
-    """exp(x) - 1, x cut off where it would overflow; this body is what runs without a compiler."""
+    """Return exp(x) - 1, x clipped where it would overflow; this body runs without a compiler."""
     bound = type(x)(_BOUND[type(x)])
     return np.expm1(bound if x > bound else -bound if x < -bound else x)
 

@@ -1,4 +1,4 @@
-"""What the clients of a network train on: items, and the embeddings they touch.  Inputs are trusted."""
+"""Training examples of the clients of a network: items, and the embeddings they touch.  Inputs are trusted."""
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
@@ -18,7 +18,7 @@ def draw_examples(
     int64_t[::1] contexts,                     # OUT (starts[-1],) zeros where there are none
     Py_ssize_t n_items,
 ):
-    """Events, then unvisited items, distinct and in random order: the first draws of a shuffle of them all."""
+    """Draw events, then unvisited items, distinct and in random order: the first draws of a shuffle of them all."""
     cdef int32_t* unvisited = <int32_t*>malloc(max(n_items, 1) * sizeof(int32_t))
     cdef Py_ssize_t client, user, at, first, n_positives, n_negatives, n, seen, item, k, other
     cdef uint64_t half
@@ -82,7 +82,7 @@ def touched_rows(
     Py_ssize_t n_item_fields,
     Py_ssize_t n_embeddings,
 ):
-    """Which embeddings the examples of each client use: in a first call their numbers, in a second one the rows."""
+    """List the embeddings that the examples of each client use: their numbers in a first call, the rows in a second."""
     cdef int64_t* seen = <int64_t*>calloc(max(n_embeddings, 1), sizeof(int64_t))  # 1 + the last client that uses a row
     cdef Py_ssize_t client, n_touched, k, row, at
     cdef int64_t mark

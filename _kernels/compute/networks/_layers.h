@@ -1,8 +1,8 @@
 // Dense layers in register tiles, for vector code of networks; see _lanes.h for where this may be included.
 //
-// A batch stands with one example a column, `stride` columns of which the first are in use, whole vectors of them.  Then
+// A batch has one example a column, `stride` columns with the first ones in use, whole vectors of them.  Then
 // forward and backward products both spread single weights over vectors of examples and read W as it is, so no transposed
-// copy of W is kept; what is transposed instead, for the step of W, is the much smaller dy.  Rows, and columns of W, are
+// copy of W is kept; the transposed array, for the step of W, is the much smaller dy.  Rows, and columns of W, are
 // multiples of 16, so tiles have no remainder.
 #pragma once
 #include "_kernels/core/_lanes.h"
@@ -27,7 +27,7 @@ FASTFEDREC_INLINE void copy_numbers(const T* from, ptrdiff_t n, T* to) {
 
 // ---- products ------------------------------------------------------------------------------------------------------
 
-// What a product's left factor is: the rows of `a`, or its columns.
+// The left factor of a product: the rows of `a`, or its columns.
 enum Side { ROWS_OF, COLUMNS_OF };
 
 template <class T, int NV, Side SIDE, bool FRESH>

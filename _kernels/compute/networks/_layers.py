@@ -1,12 +1,12 @@
 """Dense layers for the Numba kernels of the recurrent unit, on a tile of vector registers.
 
 The number of vectors in a tile, and of lanes in a vector, are tuples of as many entries, so that they are part of the
-compiled type: LLVM keeps the tile in registers, and a cache on disk cannot mix widths up.  Inputs are trusted; nothing
+compiled type: LLVM keeps the tile in registers, and a cache on disk cannot mix widths up.  Inputs are trusted; no code
 here looks at bounds.
 
-A batch stands with one example a column.  Then forward and backward products both broadcast single weights against
-vectors of examples and read W as it is, so no transposed copy of W is kept; what is transposed instead, for the step of
-W, is the much smaller dy.
+A batch has one example a column.  Then forward and backward products both broadcast single weights against vectors of
+examples and read W as it is, so no transposed copy of W is kept; the transposed array, for the step of W, is the
+much smaller dy.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from numba.extending import intrinsic, overload
 # NaN must survive to be seen.
 FAST = ("contract", "reassoc", "nsz", "arcp")
 
-# For what only other compiled functions call: no entry from Python and no cache of its own, which halves compilation.
+# For functions that only compiled code calls: no entry from Python and no cache of its own, which halves compilation.
 compile_part = njit(fastmath=set(FAST), error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -32,7 +32,7 @@ def compile_kernel(function, cache=True):
 
 
 def tile(a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vectors, lanes):
-    """c[i, j] += sum_k a[i, k] b[k, j] for as many i as `rows` has entries and j as fit `vectors`; without compiler."""
+    """Add sum_k a[i, k] b[k, j] to c[i, j] for each entry i of `rows` and column j of `vectors`; without compiler."""
     a, b, c = a.reshape(-1), b.reshape(-1), c.reshape(-1)
     for i in range(len(rows)):
         for j in range(len(vectors) * len(lanes)):
@@ -41,7 +41,7 @@ def tile(a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vecto
 
 
 def transpose_tile(a, a_at, a_row, c, c_at, c_row, lanes):
-    """c[j, i] = a[i, j] for a square of vectors; this body is what runs without a compiler."""
+    """Compute c[j, i] = a[i, j] for a square of vectors; this body runs without a compiler."""
     a, c = a.reshape(-1), c.reshape(-1)
     for i in range(len(lanes)):
         for j in range(len(lanes)):
@@ -49,7 +49,7 @@ def transpose_tile(a, a_at, a_row, c, c_at, c_row, lanes):
 
 
 def take_next(counter):
-    """The number in `counter`, which is one more for the next thread that asks."""
+    """Return the number in `counter`, and leave one more for the next thread."""
     counter[0] += 1
     return counter[0] - 1
 
@@ -171,14 +171,14 @@ def _compile_take_next(counter):
 
 @compile_part
 def fill(out, value):
-    """out[i] = value."""
+    """Set out[i] = value."""
     for i in range(len(out)):
         out[i] = value
 
 
 @compile_part
 def copy(x, out):
-    """out[i] = x[i]."""
+    """Set out[i] = x[i]."""
     for i in range(len(out)):
         out[i] = x[i]
 
@@ -188,7 +188,7 @@ def copy(x, out):
 
 @compile_part
 def add_product(a, a_row, a_step, b, c, n_columns, lanes, rows):
-    """c[i, j] += sum_k a[i, k] b[k, j] for the first columns of b and c; a[i, k] lies i a_row + k a_step after a."""
+    """Compute c[i, j] += sum_k a[i, k] b[k, j] for the first columns; a[i, k] is i a_row + k a_step numbers after a."""
     width = len(lanes)
     a, n, b_step, c_row = a.reshape(-1), b.shape[0], b.shape[1], c.shape[1]
     for i in range(0, c.shape[0], len(rows)):
@@ -202,7 +202,7 @@ def add_product(a, a_row, a_step, b, c, n_columns, lanes, rows):
 
 @compile_part
 def transpose(a, c, n_rows, n_columns, lanes):
-    """c[j, i] = a[i, j] for the first rows and columns of a."""
+    """Set c[j, i] = a[i, j] for the first rows and columns of a."""
     a_row, c_row = a.shape[1], c.shape[1]
     for i in range(0, n_rows, len(lanes)):
         for j in range(0, n_columns, len(lanes)):
@@ -211,7 +211,7 @@ def transpose(a, c, n_rows, n_columns, lanes):
 
 @compile_part
 def forward(w, bias, x, y, n_columns, lanes, rows):
-    """Rectified layer: y = relu(W'x + bias) for the first columns of x and y, one example each."""
+    """Apply a rectified layer: y = relu(W'x + bias) for the first columns of x and y, one example each."""
     for o in range(len(y)):
         fill(y[o, :n_columns], bias[o])
     add_product(w, 1, w.shape[1], x, y, n_columns, lanes, rows)
@@ -222,7 +222,7 @@ def forward(w, bias, x, y, n_columns, lanes, rows):
 
 @compile_part
 def backward(w, bias, x, y, dx, dy, by_example, sums, n, lanes, rows):
-    """From dy, which is cut off like y: dx = W dy, W += x dy', bias += the sum of dy, which is left in `sums`."""
+    """Set dy to 0 where y is 0; compute dx = W dy, W += x dy', bias += the sum of dy, which stays in `sums`."""
     n_columns, n_out = -(-n // len(lanes)) * len(lanes), len(y)
     for o in range(n_out):
         for b in range(n_columns):
@@ -242,7 +242,7 @@ def backward(w, bias, x, y, dx, dy, by_example, sums, n, lanes, rows):
 
 @compile_part
 def shuffle(order, words, draws):
-    """Fisher and Yates, from half a word a draw; the place of the next half."""
+    """Shuffle (Fisher and Yates) with half a word a draw; return the index of the next half."""
     for k in range(len(order) - 1, 0, -1):
         half = words[draws >> 1] >> np.uint64(32 * (draws & 1)) & np.uint64(0xFFFFFFFF)
         draws += 1
@@ -253,7 +253,7 @@ def shuffle(order, words, draws):
 
 @compile_part
 def aligned_zeros(like, n):
-    """Zeros that begin on a line of cache, or half of all loads of whole vectors would touch two."""
+    """Return zeros that begin on a cache line, because half of all loads would otherwise touch two lines."""
     memory = np.zeros(n + 64 // like.itemsize, dtype=like.dtype)
     first = -memory.ctypes.data % 64 // like.itemsize
     return memory[first : first + n]

@@ -31,7 +31,7 @@ static void forward_along(const Layer<T>& layer, const Layer<T>& along, const T*
 }
 
 // One layer back: the steps of its inputs and their derivatives; the derivative of its own step is added to `to`, when
-// nothing of this layer is read of `along` any more.
+// the last read of this layer in `along` is over.
 template <class T>
 static void backward_along(T* weights, T* along, T* to_all, const Room<T>& room, const Room<T>& dual, ptrdiff_t k,
                            ptrdiff_t n) {
@@ -223,8 +223,8 @@ struct MetaSteps {
         add_product(rates, slope, size, theta);
     }
 
-    // `sent`, minus the gradient after a step from theta, becomes that before it: sent - H (rates sent).  What the
-    // rates had to do with it is added to `of_rates`.
+    // `sent`, minus the gradient after a step from theta, becomes that before it: sent - H (rates sent).  The
+    // contribution of the rates is added to `of_rates`.
     void undo(ptrdiff_t step, T* theta, const T* slope, T* sent, T* of_rates, T* scaled) const {
         ptrdiff_t n;
         const int64_t* examples = batch(step, &n);
@@ -281,7 +281,7 @@ static void meta(const Network& network, const MetaClients<T>& clients, ptrdiff_
         for (ptrdiff_t k = 0; k < size; ++k) sent[k] = theta[k] - sent[k];
         return own.write(sent, nullptr, out);
     }
-    // Minus the gradient of the mean query loss, a batch after the other; nothing without query examples.
+    // Minus the gradient of the mean query loss, a batch after the other; zeros without query examples.
     zero(sent, size);
     int64_t* query = turns + clients.n_epochs * n_support;
     for (ptrdiff_t k = 0; k < n_query; ++k) query[k] = first + n_support + k;

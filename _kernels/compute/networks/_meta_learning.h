@@ -1,11 +1,11 @@
-// Vector code of `meta_learning`: what a client sends that differentiates through its own steps of SGD.
+// Vector code of `meta_learning`: the message of a client that differentiates through its own steps of SGD.
 #pragma once
 #include "_kernels/compute/networks/_two_tower.h"
 
 namespace fastfedrec {
 
-// What clients send: how far they come, or minus the gradient of their query loss after the steps on their support
-// examples, taken by the parameters after the steps, or by those before them.
+// Messages of clients: the change of the parameters, or minus the gradient of their query loss after the steps on their
+// support examples, by the parameters after the steps, or by the parameters before them.
 enum MetaOrder { META_ADAPTED = 0, META_FIRST_ORDER = 1, META_SECOND_ORDER = 2 };
 
 template <class T>
@@ -14,7 +14,7 @@ struct MetaClients {
     const T *rates, *rates_table;        // learning rates of each of them; null for `network.learning_rate` in all
     const int64_t* users;
     const int64_t* starts;
-    const int64_t* n_support;            // of each client's examples, the first so many
+    const int64_t* n_support;            // number of support examples, the first ones of each client
     const uint64_t* words;
     const int64_t* word_starts;
     const int64_t* row_starts;
@@ -55,13 +55,13 @@ FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE_TYPE(float) FASTFEDREC_DECLARE_TYPE(dou
 template <class T>
 static inline ptrdiff_t network_meta_room(const Network& network, const MetaClients<T>& clients, ptrdiff_t client) {
     const MetaPlan plan = network_meta_plan(network, clients, client);
-    // The parameters and what is sent; marks and kept parameters; for rates three, and the slopes of kept steps, or one.
+    // The parameters and the message; marks and kept parameters; for rates three, and the slopes of kept steps, or one.
     const ptrdiff_t of_rates = clients.rates ? 3 + (plan.n_kept ? plan.n_kept : 1) : 0;
     return 2 * network_room(network) + (2 + plan.n_segments + plan.n_kept + of_rates) * plan.size;
 }
 
-// What one client sends; `slots` has a number for each row of the table, `turns` one for each support example of each
-// epoch.
+// Computes the message of one client; `slots` has a number for each row of the table, `turns` one for each support
+// example of each epoch.
 template <class T>
 static inline void network_meta(const Network& network, const MetaClients<T>& clients, ptrdiff_t client, T* memory,
                                 int32_t* slots, int64_t* turns) {

@@ -5,13 +5,13 @@ With x the embedding of an item and h the state, both of the same width (docs/ex
     r = sigmoid(W_r x + U_r h + ..)    z = sigmoid(W_z x + U_z h + ..)    n = tanh(W_n x + b + r (U_n h + c))
     h' = n + z (h - n)
 
-Sequences of a batch are sorted by length, the longest first, and end together: those that run at step t are the first
-columns, the last state of all is in one place, and no step computes what is not there but the rest of a vector.  What
-belongs to step t is one block in memory, a row for each unit.  The outputs of U are in the order n, r, z, and those of
-W in the order r, z, n, so that each one's are neighbours in a block of gates n_h, r, z, n_x.
+Sequences of a batch are sorted by length, the longest first, and end at the same step.  Sequences that run at step t
+are the first columns, the last states of all are adjacent, and a step computes no absent column but padding.  The
+numbers of step t are one block in memory, a row for each unit.  The outputs of U are in the order n, r, z, and the
+outputs of W in the order r, z, n, so that each one's are neighbours in a block of gates n_h, r, z, n_x.
 
-Back through time, gates are replaced by their steps where they lie.  As in `two_tower`, all of them carry minus the
-learning rate from the loss on, so the products of the end are the steps of the weights and are added to them.
+Back through time, gates are replaced by their steps in place.  All of them carry minus the learning rate from the
+loss on, like in `two_tower`, so the products of the end are the steps of the weights and are added to them.
 """
 
 from typing import NamedTuple
@@ -37,9 +37,9 @@ class Weights(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What one thread works in.
+    """Scratch memory of one thread.
 
-    Columns and rows are those of a batch: sequences at each step, then sequences, then candidate items.
+    Columns and rows refer to a batch: sequences at each step, then sequences, then candidate items.
     """
 
     step_rows: np.ndarray  # (columns, width) embeddings of the sequences' items
@@ -47,7 +47,7 @@ class Room(NamedTuple):
     input_rows: np.ndarray  # (columns, 3 width) steps
     own_rows: np.ndarray  # (columns, 3 width) steps
     gates: np.ndarray  # a block of 4 width x n for each step
-    states: np.ndarray  # a block of width x n for each step, and that of the last states
+    states: np.ndarray  # a block of width x n for each step, and the last states
     x: np.ndarray  # (width, n), as the five below
     d_state: np.ndarray
     spare: np.ndarray
@@ -67,7 +67,7 @@ class Room(NamedTuple):
 
 @compile_part
 def weights_of(w, width):
-    """What lies where among the dense parameters."""
+    """Return the views of the dense parameters, by name."""
     square = width * width
     return Weights(
         w[: 3 * square].reshape(width, 3 * width),
@@ -81,7 +81,7 @@ def weights_of(w, width):
 
 @register_jitable
 def room_sizes(width, n_columns, n_sequences, n_items):
-    """Numbers in each part of a `Room` for so many columns of all steps, sequences and items: whole vectors of each."""
+    """Return the size of each part of a `Room` for the columns of all steps, sequences and items: whole vectors."""
     n, wide, of_items = width * n_columns, width * n_sequences, width * n_items
     return (
         n, n, 3 * n, 3 * n, 4 * n, n + wide,
@@ -93,7 +93,7 @@ def room_sizes(width, n_columns, n_sequences, n_items):
 
 @register_jitable
 def room_length(itemsize, width, n_columns, n_sequences, n_items):
-    """Numbers that hold such a room, wherever they begin."""
+    """Return the size of the memory that holds such a room at any alignment."""
     line, length = LINE_BYTES // itemsize, 0
     for size in room_sizes(width, n_columns, n_sequences, n_items):
         length += -(-size // line) * line
@@ -102,7 +102,7 @@ def room_length(itemsize, width, n_columns, n_sequences, n_items):
 
 @compile_part
 def take_part(memory, used, n):
-    """The next numbers of a room's memory, set to 0; parts begin on a line of cache, as `aligned_zeros` do."""
+    """Return the next numbers of a room's memory, set to 0; parts begin on a cache line, as with `aligned_zeros`."""
     line, first = LINE_BYTES // memory.itemsize, used[0]
     used[0] += -(-n // line) * line
     part = memory[first : first + n]
@@ -112,7 +112,7 @@ def take_part(memory, used, n):
 
 @compile_part
 def make_room(memory, width, n_columns, n_sequences, n_items):
-    """A room in `room_length` numbers of memory."""
+    """Return a room in `room_length` numbers of memory."""
     sizes = room_sizes(width, n_columns, n_sequences, n_items)
     used = np.array([-memory.ctypes.data % LINE_BYTES // memory.itemsize])
     return Room(
@@ -142,7 +142,7 @@ def make_room(memory, width, n_columns, n_sequences, n_items):
 
 @compile_part
 def whole(n, lanes):
-    """The next multiple of the vector's length."""
+    """Return the next multiple of the vector's length."""
     return -(-n // len(lanes)) * len(lanes)
 
 
@@ -151,7 +151,7 @@ def whole(n, lanes):
 
 @compile_part
 def lay_out(starts, chosen, lanes):
-    """(chosen sequences, the longest first; how many run at each step; first column of each step, and the end)."""
+    """Return the chosen sequences, longest first, the number that run at each step, and where its columns start."""
     n_steps = 0
     # The longest sequence has a column at every step.
     for s in chosen:
@@ -166,7 +166,7 @@ def lay_out(starts, chosen, lanes):
             places[t] = running[t - 1]
             running[t] += running[t - 1]
         firsts[t + 1] = firsts[t] + whole(running[t], lanes)
-    # Column of each sequence: those that start first come first.
+    # Column of each sequence: the ones that start first come first.
     order = np.empty(len(chosen), dtype=np.int64)
     for k in range(len(chosen)):
         t = n_steps - (starts[chosen[k] + 1] - starts[chosen[k]])
@@ -177,7 +177,7 @@ def lay_out(starts, chosen, lanes):
 
 @compile_part
 def squash(gates, width, n):
-    """From the linear parts n_h, r, z, n_x of a step: r, z and n in their places; n_h stays."""
+    """Replace the linear parts n_h, r, z, n_x of a step by the gates r, z and n in place; n_h stays."""
     hidden, r, new = gates[: width * n], gates[width * n : 2 * width * n], gates[3 * width * n :]
     both = gates[width * n : 3 * width * n]
     one, two = gates.dtype.type(1), gates.dtype.type(2)
@@ -190,7 +190,7 @@ def squash(gates, width, n):
 
 @compile_part
 def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows):
-    """All steps; the states after the last one are at the end of `states`, the longest sequence first."""
+    """Run all steps; the states after the last one are at the end of `states`, the longest sequence first."""
     width, n_steps = e.shape[1], len(running)
     bias, own_bias = weights.input_bias, weights.state_bias
     fill(room.states[: width * firsts[1]], 0)
@@ -232,7 +232,7 @@ def run(weights, e, slots, items, starts, chosen, order, running, firsts, room, 
 
 @compile_part
 def copy_columns(x, out, n):
-    """The first columns."""
+    """Return the first columns."""
     for o in range(len(out)):
         for c in range(n):
             out[o, c] = x[o, c]
@@ -240,7 +240,7 @@ def copy_columns(x, out, n):
 
 @compile_part
 def clear_columns(out, first):
-    """Zeros where no sequence runs."""
+    """Set zeros where no sequence runs."""
     for o in range(len(out)):
         for c in range(first, out.shape[1]):
             out[o, c] = 0
@@ -248,14 +248,14 @@ def clear_columns(out, first):
 
 @compile_part
 def advance(states, z, new, out):
-    """The states after a step: n + z (h - n)."""
+    """Compute the states after a step: n + z (h - n)."""
     for k in range(len(out)):
         out[k] = new[k] + z[k] * (states[k] - new[k])
 
 
 @compile_part
 def unsquash(gates, states, d_state, spare, width, n):
-    """From the steps of the states after: those of all linear parts, where the gates lay; z d_state in d_state."""
+    """Replace gates by the steps of all linear parts, from the steps of the states after; d_state gets z d_state."""
     size = width * n
     hidden, r, z, new = gates[:size], gates[size : 2 * size], gates[2 * size : 3 * size], gates[3 * size :]
     one = gates.dtype.type(1)
@@ -275,7 +275,7 @@ def unsquash(gates, states, d_state, spare, width, n):
 
 @compile_part
 def run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows):
-    """From the steps of the last states in `d_state`: those of the embeddings and of all weights."""
+    """Compute the steps of embeddings and of all weights from the steps of the last states in `d_state`."""
     width, n_steps = e.shape[1], len(running)
     for t in range(n_steps - 1, -1, -1):
         first, n = firsts[t], firsts[t + 1] - firsts[t]

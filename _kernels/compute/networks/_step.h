@@ -1,4 +1,4 @@
-// A step of SGD of the two-tower network, for vector code of what trains it; see _lanes.h for where this may be included.
+// A step of SGD of the two-tower network, for vector code that trains it; see _lanes.h for where this may be included.
 #pragma once
 #include "_kernels/compute/networks/_two_tower.h"
 
@@ -7,7 +7,7 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// What a step works in.
+// Scratch memory of a step.
 template <class T>
 struct Room {
     const Network& network;
@@ -28,7 +28,7 @@ struct Room {
     // Where the inputs of layer k are in `inputs`, and their steps in `steps`, one example a column.
     T* inputs_of(ptrdiff_t k, T* memory) const { return memory + network.layers[k].inputs * network.n_columns; }
 
-    // What layer k writes: the users' tower (0) before the items' (1), both into the inputs of layer 2.
+    // Outputs of layer k: the users' tower (0) before the items' (1), both into the inputs of layer 2.
     T* outputs_of(ptrdiff_t k, T* memory) const {
         return k > 1 ? inputs_of(k + 1, memory) : inputs_of(2, memory) + k * network.layers[k].n_out * network.n_columns;
     }
@@ -116,8 +116,8 @@ FASTFEDREC_INLINE void scatter_user(const Network& network, T* embeddings, const
     scatter(embeddings, slots, network.contexts, context, width, steps + network.users.n_fields * width);
 }
 
-// Rows of n examples become columns of the inputs of a tower; those up to whole vectors are zeros, for what an earlier
-// batch left there need not be finite.
+// Rows of n examples become columns of the inputs of a tower; columns up to whole vectors are zeros, because numbers of
+// an earlier batch there need not be finite.
 template <class T>
 static void turn_rows(const Room<T>& room, ptrdiff_t tower, ptrdiff_t n) {
     const ptrdiff_t n_in = room.network.layers[tower].n_in, n_columns = whole_vectors<T>(n);
@@ -140,7 +140,7 @@ static void step_layer(T* weights, T* to, const Room<T>& room, ptrdiff_t k, ptrd
              room.by_example, room.sums, room.network.n_columns, n);
 }
 
-// The users' tower for a single user, and what it adds to the bias of layer 2.
+// The users' tower for a single user, and its addition to the bias of layer 2.
 template <class T>
 static void run_user(T* weights, const Room<T>& room) {
     forward_one(layer_of(room.network, weights, 0), room.user_x, room.user_y);
@@ -148,7 +148,7 @@ static void run_user(T* weights, const Room<T>& room) {
     forward_one(users_part(room.network, weights), room.user_y, room.bias);
 }
 
-// The step of a single user's tower and of what it adds to layer 2, whose own one is in `sums`.
+// The step of a single user's tower and of its addition to layer 2; the step of layer 2 is in `sums`.
 template <class T>
 static void step_user(T* weights, T* to, T* to_embeddings, const int32_t* slots, int64_t user, const Room<T>& room) {
     const Layer<T> tower = layer_of(room.network, weights, 0), to_tower = layer_of(room.network, to, 0);
@@ -179,7 +179,7 @@ static void run_output(T* weights, const Room<T>& room, ptrdiff_t n_columns) {
     }
 }
 
-// From the logits in `sums`: the step of the output layer, and that of its inputs, from which all others follow.
+// From the logits in `sums`: the steps of the output layer and of its inputs, from which all others follow.
 template <class T>
 static void step_output(T* weights, T* to, const Room<T>& room, const int64_t* batch, ptrdiff_t n) {
     typedef NativeVector<T> V;
@@ -197,7 +197,7 @@ static void step_output(T* weights, T* to, const Room<T>& room, const int64_t* b
         steps[j] = (T)(network.learning_rate * (network.labels[batch[j]] - probability) / n);
         out.bias[0] += steps[j];
     }
-    for (ptrdiff_t j = n; j < n_columns; ++j) steps[j] = 0;  // columns beyond the last example count for nothing
+    for (ptrdiff_t j = n; j < n_columns; ++j) steps[j] = 0;  // columns past the last example add 0
     for (ptrdiff_t i = 0; i < layer.n_in; i += lanes) {
         V sums[lanes];
         for (int k = 0; k < lanes; ++k) {

@@ -18,7 +18,7 @@ static void train(const Network& network, const NetworkClients<T>& clients, ptrd
     const int32_t* mine = clients.touched + clients.row_starts[client];
     const ptrdiff_t n_mine = clients.row_starts[client + 1] - clients.row_starts[client];
     copy_numbers(clients.parameters, n_dense, weights);
-    // The client's own copy of the rows it touches, side by side; slots says where each is.
+    // The client's copy of the rows it touches, side by side; slots holds the position of each.
     for (ptrdiff_t k = 0; k < n_mine; ++k) {
         slots[mine[k]] = (int32_t)k;
         copy_numbers(table + mine[k] * width, width, embeddings + k * width);
@@ -37,7 +37,7 @@ static void train(const Network& network, const NetworkClients<T>& clients, ptrd
         }
     }
     T* update = clients.out + clients.out_starts[client];
-    // What the client sends: theta_tau - theta_0, dense weights, then touched rows.
+    // The client's message: theta_tau - theta_0, dense weights, then touched rows.
     for (ptrdiff_t k = 0; k < n_dense; ++k) update[k] = weights[k] - clients.parameters[k];
     update += n_dense;
     for (ptrdiff_t k = 0; k < n_mine; ++k)
@@ -56,7 +56,7 @@ static void add_update(const T* update, const int32_t* rows, ptrdiff_t n_rows, p
 
 // ---- scores --------------------------------------------------------------------------------------------------------
 
-// What items add to layer 2 before its bias, (n_blocks, n_out, NETWORK_BLOCK).
+// The items' addition to layer 2 before its bias, (n_blocks, n_out, NETWORK_BLOCK).
 template <class T>
 static void run_items(const Network& network, T* weights, const T* embeddings, ptrdiff_t n_items, const Room<T>& room,
                       T* out) {
@@ -86,7 +86,7 @@ static void score(const Network& network, const NetworkQueries<T>& queries, ptrd
     T* y = room.outputs_of(2, room.inputs);
     for (ptrdiff_t place = first; place < last; ++place) {
         const int64_t query = queries.order[place], client = queries.clients[query];
-        // Queries of one client come together: its weights, and what items add to layer 2, once for all of them.
+        // Queries of one client are consecutive: its weights, and the items' addition to layer 2, once for all of them.
         if (place == first || client != queries.clients[queries.order[place - 1]]) {
             copy_numbers(queries.parameters, n_dense, weights);
             copy_numbers(queries.parameters + n_dense, n_embedded, embeddings);
@@ -100,7 +100,7 @@ static void score(const Network& network, const NetworkQueries<T>& queries, ptrd
         gather_user(network, embeddings, (const int32_t*)nullptr, queries.users[query], queries.contexts[query],
                     room.user_x);
         run_user(weights, room);
-        // Blocks of items: relu of what items and the user add to layer 2, then the layers behind it.
+        // Blocks of items: relu of the sum of both additions to layer 2, then the layers behind it.
         for (ptrdiff_t at = 0; at < n_items; at += NETWORK_BLOCK) {
             const ptrdiff_t n = n_items - at < NETWORK_BLOCK ? n_items - at : NETWORK_BLOCK;
             const ptrdiff_t n_columns = whole_vectors<T>(n);

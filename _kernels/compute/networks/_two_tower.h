@@ -12,7 +12,7 @@ struct NetworkLayer {
     int64_t inputs;                      // inputs of all layers before
 };
 
-// Embedding rows of each field of each entry: those of field f of entry e start at starts[e * n_fields + f].
+// Embedding rows of each field of each entry: rows of field f of entry e start at starts[e * n_fields + f].
 struct NetworkTable {
     const int64_t* starts;
     const int32_t* rows;
@@ -27,7 +27,7 @@ struct Network {
     const int64_t* example_items;
     const float* labels;
     const int64_t* example_contexts;
-    ptrdiff_t n_columns;  // examples that there is room for: a multiple of NETWORK_COLUMNS
+    ptrdiff_t n_columns;  // capacity in examples: a multiple of NETWORK_COLUMNS
     double learning_rate;
 };
 
@@ -51,8 +51,8 @@ struct NetworkQueries {
     ptrdiff_t n_parameters;
     const int64_t* users;
     const int64_t* contexts;
-    const int64_t* clients;  // whose update is added to the parameters; -1 for none
-    const int64_t* order;    // queries, those of a client together
+    const int64_t* clients;  // the client with the update that is added to the parameters; -1 for none
+    const int64_t* order;    // queries, a client's queries consecutive
     const T* values;
     const int64_t* starts;
     const int64_t* row_starts;
@@ -67,7 +67,7 @@ static inline ptrdiff_t network_n_dense(const Network& network) {
     return network.layers[network.n_layers - 1].bias + 1;
 }
 
-// Numbers in what `network_step` works in; a multiple of NETWORK_COLUMNS, as all its parts are.
+// Size of the scratch of `network_step` in numbers; a multiple of NETWORK_COLUMNS, as all its parts are.
 static inline ptrdiff_t network_room(const Network& network) {
     const NetworkLayer& last = network.layers[network.n_layers - 1];
     ptrdiff_t widest = network.n_columns;
@@ -92,14 +92,14 @@ static inline ptrdiff_t network_room(const Network& network) {
 FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE_TYPE(float) FASTFEDREC_DECLARE_TYPE(double))
 #undef FASTFEDREC_DECLARE_TYPE
 
-// One step on n examples of a client; `slots` says where each row of the table lies among its embeddings.
+// One step on n examples of a client; `slots` holds the position of each row of the table among its embeddings.
 template <class T>
 static inline void network_step(const Network& network, T* weights, T* embeddings, const int32_t* slots, int64_t user,
                                 const int64_t* batch, ptrdiff_t n, T* room) {
     FASTFEDREC_CALL(network_step, network, weights, embeddings, slots, user, batch, n, room);
 }
 
-// Numbers that `network_train` needs room for, at a cache line, where no client touches more than so many rows.
+// Size of the scratch of `network_train` in numbers, at a cache line, where a client touches at most `most_rows` rows.
 static inline ptrdiff_t network_train_room(const Network& network, ptrdiff_t most_rows) {
     return network_room(network) + network_n_dense(network) + NETWORK_COLUMNS + most_rows * network.layers[0].n_out;
 }
@@ -111,14 +111,14 @@ static inline void network_train(const Network& network, const NetworkClients<T>
     FASTFEDREC_CALL(network_train, network, clients, client, memory, slots, turn);
 }
 
-// Numbers that `network_score` needs room for, at a cache line; `network.n_columns` is NETWORK_BLOCK.
+// Size of the scratch of `network_score` in numbers, at a cache line; `network.n_columns` is NETWORK_BLOCK.
 static inline ptrdiff_t network_score_room(const Network& network, ptrdiff_t n_parameters, ptrdiff_t n_items) {
     const ptrdiff_t n_blocks = (n_items + NETWORK_BLOCK - 1) / NETWORK_BLOCK;
     return network_room(network) + n_parameters + 2 * NETWORK_COLUMNS +
            n_blocks * NETWORK_BLOCK * network.layers[2].n_out;
 }
 
-// Logits of all items for the queries order[first:last]; what items contribute is computed once a client.
+// Logits of all items for the queries order[first:last]; the items' part is computed once a client.
 template <class T>
 static inline void network_score(const Network& network, const NetworkQueries<T>& queries, ptrdiff_t first,
                                  ptrdiff_t last, T* memory) {

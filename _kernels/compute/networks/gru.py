@@ -1,8 +1,8 @@
 """Clients' steps on two contrastive losses, and codes of sequences (gru.md), in Numba.
 
-The unit itself is in `_recurrence`.  Inputs are trusted.  As in `two_tower`, the gradient of a loss is scaled by minus
-the learning rate where it arises; functions release the GIL and are called from threads, and each client is computed
-by one of them.
+The unit itself is in `_recurrence`.  Inputs are trusted.  The gradient of a loss is scaled by minus the learning rate
+where it arises, like in `two_tower`.  Functions release the GIL and are called from threads, and each client is
+computed by one of them.
 """
 
 import math
@@ -39,7 +39,7 @@ ENCODE_BLOCK = 64  # sequences
 
 @compile_part
 def contrast(anchor, d_anchor, places, rows, d_rows, chances, learning_rate):
-    """The steps of a loss -log(exp(a'b_0) / sum_k exp(a'b_k)), where b_k is row places[k]."""
+    """Compute the steps of a loss -log(exp(a'b_0) / sum_k exp(a'b_k)), where b_k is row places[k]."""
     # a'b_k, and the largest of them: exponents are at most 0, so none overflows.
     highest = -np.inf
     for k in range(len(places)):
@@ -64,7 +64,7 @@ def contrast(anchor, d_anchor, places, rows, d_rows, chances, learning_rate):
 @compile_part
 def step_batch(w, e, slots, items, starts, candidates, batch, room, learning_rate, item_weight, segment_weight,
                lanes, rows):  # fmt: skip
-    """One step of SGD on the mean loss of a batch."""
+    """Take one step of SGD on the mean loss of a batch."""
     width, n, n_candidates = e.shape[1], len(batch), candidates.shape[1]
     weights, each = weights_of(w, width), (len(starts) - 1) // len(candidates)
     chosen = np.empty(n * each, dtype=np.int64)
@@ -154,7 +154,7 @@ def train_clients(
     lanes,
     rows,
 ):
-    """SGD of clients, each on its own; called by every thread with the same arguments but `memory`.
+    """Train clients by SGD, each on its own; called by every thread with the same arguments but `memory`.
 
     An example has a sequence with a strange item, one with a strange segment, the true segment, and other segments; its
     candidates are the true item, and others.
@@ -201,7 +201,7 @@ def encode(
     lanes,
     rows,
 ):
-    """The last state of each sequence, in blocks of similar lengths; called by every thread."""
+    """Compute the last state of each sequence, in blocks of similar lengths; called by every thread."""
     width = out.shape[1]
     n_dense, longest = 7 * width * width + 7 * width, 0
     for s in range(len(starts) - 1):

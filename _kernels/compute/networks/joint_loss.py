@@ -3,10 +3,10 @@
     L = cross-entropy of a batch of examples + weight (loss of the items + loss of the segments of a batch of sequences)
 
 which is equation 11 of Wang et al. 2021, divided by its weight of the first term.  The network and the encoder share
-nothing but the embeddings of items' ids.  So a step is one of `two_tower` and one of `gru` from the same embeddings,
-the latter on a copy of them, and what both have moved is added up: it goes down the gradient of the sum.
+no parameters but the embeddings of items' ids.  A step is therefore one of `two_tower` and one of `gru` from the same
+embeddings, the latter on a copy, and the moves of both are added up: it goes down the gradient of the sum.
 
-Inputs are trusted.  As there, functions release the GIL and are called from threads, each client by one of them.
+Inputs are trusted.  Functions release the GIL and are called from threads, each client by one of them.
 """
 
 import llvmlite.binding
@@ -35,7 +35,7 @@ for _real, _address in zip((types.float32, types.float64), network.step_addresse
 
 
 def step_examples(examples, w, e, slots, user, batch, room):
-    """One step of SGD of the network; this body is what runs without a compiler."""
+    """Take one step of SGD of the network; this body runs without a compiler."""
     network.step_at(examples, w, e, slots, user, batch, room)
 
 
@@ -57,7 +57,7 @@ def _compile_step_examples(examples, w, e, slots, user, batch, room):
 
 @compile_part
 def add_moves(e, after, before):
-    """What the copy has moved."""
+    """Add the moves of the copy to the embeddings."""
     for k in range(len(e)):
         for j in range(e.shape[1]):
             e[k, j] += after[k, j] - before[k, j]
@@ -65,8 +65,8 @@ def add_moves(e, after, before):
 
 @compile_kernel
 def train_clients(
-    parameters,  # IN (n_parameters,) dense weights of the network, those of the encoder, then embeddings
-    examples,  # address of what `two_tower.Examples` holds: examples, features and learning rate
+    parameters,  # IN (n_parameters,) dense weights of the network, then of the encoder, then embeddings
+    examples,  # address of a `two_tower.Examples`: examples, features and learning rate
     n_room,  # numbers that a step on them works in
     n_network,  # dense weights of the network
     users,  # IN (n_clients,) rows of the user table
@@ -77,7 +77,7 @@ def train_clients(
     candidates,  # IN (n_masked, n_candidates) items
     words,  # IN (n_words,) uint64, uniform, two draws each: for the order of examples
     word_starts,  # IN (n_clients + 1,)
-    sequence_words,  # IN (n_sequence_words,) uint64: for that of masked ones
+    sequence_words,  # IN (n_sequence_words,) uint64, for masked sequences
     sequence_word_starts,  # IN (n_clients + 1,)
     row_starts,  # IN (n_clients + 1,) where the touched rows of each client begin
     touched,  # IN (n_touched,)
@@ -96,7 +96,7 @@ def train_clients(
     lanes,
     rows,
 ):
-    """SGD of clients, each on its own; called by every thread with the same arguments but `memory`."""
+    """Train clients by SGD, each on its own; called by every thread with the same arguments but `memory`."""
     n_dense = n_network + 7 * width * (width + 1)
     embeddings = parameters[n_dense:].reshape(-1, width)
     slots = np.zeros(len(embeddings), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""What clients send that learn what to start from, by a gradient through their steps (two-tower.md).
+"""Messages of clients that learn initial parameters, by a gradient through their steps (two-tower.md).
 
 A client takes steps of SGD on its support examples, theta' = theta - rate g(theta), and sends minus the gradient of its
 query loss.  In the second order that is taken by where it started from: the vector goes back through every step,
@@ -55,7 +55,7 @@ def train_clients(
     const floating[::1] parameters,            # IN  (n_parameters,) dense, rates of dense; embeddings, rates of these
     const int64_t[::1] users,                  # IN  (n_clients,) rows of the user table
     const int64_t[::1] starts,                 # IN  (n_clients + 1,) where the examples of each client begin
-    const int64_t[::1] n_support,              # IN  (n_clients,) the first so many are stepped on
+    const int64_t[::1] n_support,              # IN  (n_clients,) number of leading examples to step on
     const uint64_t[::1] words,                 # IN  (n_words,) uniform, two draws each
     const int64_t[::1] word_starts,            # IN  (n_clients + 1,)
     const int64_t[::1] row_starts,             # IN  (n_clients + 1,) where the touched rows of each client begin
@@ -72,7 +72,7 @@ def train_clients(
     Py_ssize_t batch_size,
     int n_threads,
 ):
-    """What each client sends, or where it comes to."""
+    """Compute each client's message, or its new parameters."""
     cdef const Network* network = <const Network*>address
     cdef MetaClients[floating] clients
     cdef Py_ssize_t n_clients = order.shape[0], n_numbers = 0, n_turns = 1, k

@@ -6,10 +6,10 @@ A layer is ``y = relu(W'x + b)``, the loss of a batch its mean binary cross-entr
 
 Each client takes steps of SGD on a copy of its own: the dense weights and the embeddings it touches.  The gradient of
 the logits is scaled by minus the learning rate where it arises, so every product of the backward pass is already the
-step, and is added to the weights where they lie.  Each client is computed by one thread.
+step, and is added to the weights in place.  Each client is computed by one thread.
 
 All products go through the tile of vector registers in `_layers.h`.  Without contexts a client's user is the same in
-all its examples: then the users' tower is run once a step, and what it adds to the first hidden layer is part of its
+all its examples: then the users' tower is run once a step, and its addition to the first hidden layer is part of its
 bias.
 
 In C++, not in Numba, where the same arithmetic took 17 s to compile at the first call of an environment.
@@ -143,9 +143,9 @@ cdef inline void* _on_line(void* memory) noexcept nogil:
 
 
 cdef class Examples:
-    """What a step of a network's clients needs that is the same for all of them.
+    """Inputs of a step that are the same for all clients of a network.
 
-    `address` and `room` are for `step_at`, and for what calls `step_addresses` from other compiled code.
+    `address` and `room` are for `step_at`, and for callers of `step_addresses` in other compiled code.
     """
 
     cdef Network network
@@ -158,7 +158,7 @@ cdef class Examples:
         const float[::1] labels,               # IN (n_examples,)
         const int64_t[::1] contexts,           # IN (n_examples,)
         double learning_rate,
-        Py_ssize_t batch_size,                 # room for so many
+        Py_ssize_t batch_size,                 # capacity in examples
     ):
         self._arrays = tables, items, labels, contexts
         self.network = tables.network
@@ -175,7 +175,7 @@ cdef class Examples:
 
     @property
     def room(self):
-        """Numbers that a step works in; zeros at first, at a cache line."""
+        """Return the size of a step's scratch in numbers; zeros at first, at a cache line."""
         return network_room(self.network)
 
 
@@ -199,7 +199,7 @@ def train_clients(
     Py_ssize_t batch_size,
     int n_threads,
 ):
-    """SGD of clients, each on its own."""
+    """Train clients by SGD, each on its own."""
     cdef Network network = examples.network
     cdef NetworkClients[floating] clients
     cdef Py_ssize_t n_clients = order.shape[0], most_rows = _longest(row_starts), n_turn = max(_longest(starts), 1), k
@@ -269,8 +269,8 @@ def score_items(
     const floating[::1] parameters,            # IN  (n_parameters,)
     const int64_t[::1] users,                  # IN  (n_queries,) rows of the user table
     const int64_t[::1] contexts,               # IN  (n_queries,)
-    const int64_t[::1] clients,                # IN  (n_queries,) whose update is added to the parameters; -1 for none
-    const int64_t[::1] order,                  # IN  (n_queries,) queries, those of a client together
+    const int64_t[::1] clients,                # IN  (n_queries,) the client with the update to add; -1 for none
+    const int64_t[::1] order,                  # IN  (n_queries,) queries, a client's queries consecutive
     const floating[::1] values,                # IN  (starts[-1],) updates
     const int64_t[::1] starts,                 # IN  (n_clients + 1,)
     const int64_t[::1] row_starts,             # IN  (n_clients + 1,)
@@ -278,7 +278,7 @@ def score_items(
     floating[:, ::1] out,                      # OUT (n_queries, n_items) logits
     int n_threads,
 ):
-    """Logits of all items for each query; what items contribute is computed once a client and thread."""
+    """Compute logits of all items for each query; the items' part is computed once a client and thread."""
     cdef Network network = tables.network
     cdef NetworkQueries[floating] queries
     cdef Py_ssize_t n_queries = out.shape[0], n_numbers, t
@@ -335,7 +335,7 @@ cdef void _step_double(
 
 
 def step_addresses():
-    """Of the step in float and in double, for compiled code: the arguments of `step_at`, arrays as addresses."""
+    """Return addresses of the step in float and in double, for compiled code: `step_at` with arrays as addresses."""
     return <uintptr_t>&_step_float, <uintptr_t>&_step_double
 
 
@@ -343,12 +343,12 @@ def step_at(
     uintptr_t address,                         # of `Examples`
     floating[::1] weights,                     # IN/OUT (n_dense,)
     floating[:, ::1] embeddings,               # IN/OUT (n_rows, width)
-    const int32_t[::1] slots,                  # IN (n_embeddings,) where each row of the table lies in `embeddings`
+    const int32_t[::1] slots,                  # IN (n_embeddings,) position of each row of the table in `embeddings`
     int64_t user,
     const int64_t[::1] batch,                  # IN (n,) examples, at least one
     floating[::1] room,                        # scratch
 ):
-    """One step of SGD on a batch."""
+    """Take one step of SGD on a batch."""
     network_step(
         (<const Network*>address)[0], &weights[0], &embeddings[0, 0], &slots[0], user, &batch[0], batch.shape[0],
         &room[0],

@@ -1,4 +1,4 @@
-// Binary response on many values at once; the integers are those of _response_threshold.h.
+// Binary response on many values at once; _response_threshold.h defines the integers.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,13 +1,13 @@
 // Binary response of a real t in [-1, 1] by one 64-bit comparison (docs/explanation/mechanisms/channels/binary-response.md).
 //
 // P(+) = threshold / 2^64 with threshold = 2^63 + offset, offset = t * span rounded toward 0 and clamped to
-// [-span, span]; `span` is T - 2^63 for the channel's largest threshold T.  Whatever rounding error t carries, the
-// threshold stays in [2^64 - T, T], so epsilon = log(T / (2^64 - T)) holds for what runs.  A value that is not finite
+// [-span, span]; `span` is T - 2^63 for the channel's largest threshold T.  For every rounding error of t, the
+// threshold stays in [2^64 - T, T], so epsilon = log(T / (2^64 - T)) holds for this code.  A value that is not finite
 // counts as 0: whether a client answers must not depend on its data.
 //
 // Each operation is exact or rounded once by IEEE rules, so all levels give the same integers.  From AVX2 on they are
-// written for vectors, without a branch: what the compiler made of single values took two to three times as long, and
-// with AVX2, unless told not to, it made branches that nothing predicts.
+// written for vectors, without a branch: the compiler's code for single values took two to three times as long, and
+// with AVX2, unless forbidden, it had branches that cannot be predicted.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ static inline int response(uint64_t word, uint64_t threshold) {
 #if defined(__AVX2__)
     return word < threshold ? 1 : -1;
 #else
-    // The borrow of word - threshold, by hand: a comparison became a branch, and nothing predicts that.
+    // The borrow of word - threshold, by hand: a comparison became a branch that cannot be predicted.
     return 2 * (int)(((~word & threshold) | (~(word ^ threshold) & (word - threshold))) >> 63) - 1;
 #endif
 }
@@ -38,7 +38,7 @@ static inline I64 truncate(F64 values) {
     return (I64)_mm512_cvttpd_epi64((__m512d)values);
 #else
     // No instruction does it here: the significand is shifted by the exponent, and a shift by 64 or more (or less than
-    // 0) leaves nothing.
+    // 0) gives 0.
     const U64 left = ((U64)values >> 52) - 1075, significand = ((U64)values & 0xfffffffffffff) | 0x10000000000000;
     return (I64)_mm256_sllv_epi64((__m256i)significand, (__m256i)left) |
            (I64)_mm256_srlv_epi64((__m256i)significand, (__m256i)-left);
@@ -52,7 +52,7 @@ static inline I64 response_offsets(F64 t, int64_t span) {
     const I64 inside = (I64)(size < 1.0), finite = (I64)(size <= __DBL_MAX__), sign = (I64)t < 0;
     // Inside, |t| <= 1 - 2^-53, so the product is below 2^63 even where span rounds up to that as a double.
     I64 offset = FASTFEDREC_LEVEL::truncate((F64)(inside & (I64)size) * (double)span);
-    // At most span, whatever the double of span rounds to.
+    // At most span, for every rounding of the double of span.
     offset = offset > span ? I64{} + span : offset;
     // |t| >= 1 and finite: offset is span.
     offset |= ~inside & finite & span;
@@ -100,7 +100,7 @@ template <class Real, class Answer>
 static inline void responses(const Real* values, const uint64_t* words, ptrdiff_t n, int64_t span, Answer* answers) {
     U64 word;
     for (; n >= RESPONSES; n -= RESPONSES, values += RESPONSES, words += RESPONSES, answers += RESPONSES) {
-        // Whole vectors, then the last values beside zeros whose answers are not copied.
+        // Whole vectors, then the last values beside zeros; answers of the zeros are not copied.
         __builtin_memcpy(&word, words, sizeof word);
         respond_vector(load_values(values), word, span, answers);
     }

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 
 cdef inline int64_t table_output(const uint64_t* row, Py_ssize_t width, int64_t last, uint64_t word) noexcept nogil:
-    """How many of the row's thresholds are at most the word, and at most `last`."""
+    """Return the number of the row's thresholds that are at most the word, and at most `last`."""
     cdef int64_t y = 0
     cdef Py_ssize_t step = (width + 1) >> 1
     # Binary search in a row of 2^L - 1: y + step - 1 < width at every step.

@@ -25,7 +25,7 @@ cdef enum:
 
 
 cdef inline uint64_t membership_threshold(bint has_item, int64_t span) noexcept nogil:
-    """The threshold of t = +1 or -1."""
+    """Return the threshold of t = +1 or -1."""
     return (<uint64_t>1 << 63) + <uint64_t>(span if has_item else -span)
 
 
@@ -34,7 +34,7 @@ def thresholds(
     uint64_t[::1] out,          # OUT (n,)
     int64_t span,
 ):
-    """The integer threshold of each value: what the proof speaks of, for tests."""
+    """Write the integer threshold of each value, which the proof uses, for tests."""
     if values.shape[0]:
         response_thresholds(&values[0], values.shape[0], span, &out[0])
 
@@ -47,7 +47,7 @@ def respond_values(
     uint32_t round_number,
     int n_threads,
 ):
-    """One answer a value; block b of 65,536 values reads the stream (subkey, round, b)."""
+    """Draw one answer a value; block b of 65,536 values reads the stream (subkey, round, b)."""
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
@@ -78,7 +78,7 @@ def respond_memberships(
     int64_t span,
     int n_threads,
 ):
-    """Every user's answer for every item: t = +1 where the user has the item, else -1."""
+    """Draw every user's answer for every item: t = +1 where the user has the item, else -1."""
     cdef Py_ssize_t n_users = out.shape[0], n_items = out.shape[1], u
     cdef const int32_t* items = NULL
     if indices.shape[0]:
@@ -121,7 +121,7 @@ def sample_memberships(
     Py_ssize_t n_reports,
     int n_threads,
 ):
-    """Each user answers for `n_reports` items drawn uniformly with replacement; answers are added up by item."""
+    """Draw answers of each user for `n_reports` items, uniform with replacement; answers are added up by item."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_items = sums.shape[1], n_chunks = (n_users + CHUNK - 1) // CHUNK
     cdef Py_ssize_t chunk
     cdef int thread
@@ -147,7 +147,7 @@ cdef bint _sample_chunk(
     Py_ssize_t n_items, int64_t* sums, int64_t* counts, uint8_t* marks, const uint32_t* subkey, int64_t span,
     Py_ssize_t n_reports,
 ) noexcept nogil:
-    """False if there is no memory; `marks` (n_items,) are 0 before and after."""
+    """Add one user's answers; False if there is no memory; `marks` (n_items,) are 0 before and after."""
     cdef Streams streams
     cdef const uint64_t* words
     cdef Py_ssize_t u, j, r, item

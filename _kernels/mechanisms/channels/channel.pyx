@@ -24,7 +24,7 @@ def sample_words(
     const int64_t[::1] last,            # IN  (n_inputs,)
     int64_t[::1] out,                   # OUT (n,)
 ):
-    """The output of each value for a given word, for tests at the edges."""
+    """Return the output of each value for a given word, for tests at the edges."""
     cdef Py_ssize_t i, width = thresholds.shape[1]
     for i in range(values.shape[0]):
         out[i] = table_output(&thresholds[values[i], 0], width, last[values[i]], words[i])
@@ -39,7 +39,7 @@ def sample_rows(
     uint32_t round_number,
     int n_threads,
 ):
-    """One word a value; block b of 65,536 values reads the stream (subkey, round, b)."""
+    """Draw one word a value; block b of 65,536 values reads the stream (subkey, round, b)."""
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return

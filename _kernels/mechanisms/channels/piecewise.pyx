@@ -2,12 +2,12 @@
 
 One 64-bit word a value, cut into three parts:
 
-    [0, n_cells * low)            the same cell count for everybody: cell = word // low
-    then window * extra words     a window of `window` cells, wherever t puts it, each `extra` words more likely
+    [0, n_cells * low)            the same cell count for every user: cell = word // low
+    then window * extra words     a window of `window` cells, at the position of t, each `extra` words more likely
     the rest, 2 * half words      binary response: `plus` with half + offset of them, else `minus`
 
 The window begins within cell `start`, `shift` words into it, with (start * extra + shift) proportional to t + 1.  So a
-cell has low words and at most `extra` more, whatever rounding error start and shift carry.  Inputs are trusted.
+cell has low words and at most `extra` more, for every rounding error of start and shift.  Inputs are trusted.
 """
 from cython.parallel cimport prange
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -36,7 +36,7 @@ cdef struct Plan:
 
 
 cdef inline uint64_t _share(double part, uint64_t whole) noexcept nogil:
-    """part * whole rounded toward 0 and at most `whole`, for a part in [0, 1]."""
+    """Return part * whole rounded toward 0 and at most `whole`, for a part in [0, 1]."""
     # <double>whole may be above `whole`: where the product is as large, it is cut off before it is converted.
     cdef double product = part * <double>whole
     return whole if product >= <double>whole else min(<uint64_t>product, whole)
@@ -45,7 +45,7 @@ cdef inline uint64_t _share(double part, uint64_t whole) noexcept nogil:
 cdef inline void _place(
     double t, const Plan* plan, uint64_t* start, uint64_t* shift, uint64_t* positive
 ) noexcept nogil:
-    """Where the window begins, and how many of the words left mean `plus`."""
+    """Compute where the window begins, and the number of the remaining words that mean `plus`."""
     cdef double cells
     cdef uint64_t free_cells = plan.n_cells - plan.window
     if t - t != 0.0:          # NaN or infinite
@@ -87,7 +87,7 @@ def placements(
     const uint64_t[::1] numbers,   # IN  (8,), as in Plan
     uint64_t[:, ::1] out,          # OUT (n, 3): start, shift, positive
 ):
-    """What the proof speaks of, for tests and for exact tables."""
+    """Write the integers that the proof uses, for tests and for exact tables."""
     cdef Plan plan = _plan(numbers)
     cdef Py_ssize_t i
     for i in range(values.shape[0]):
@@ -100,7 +100,7 @@ def report_words(
     const uint64_t[::1] numbers,   # IN  (8,), as in Plan
     uint16_t[::1] out,             # OUT (n,)
 ):
-    """The report of each value for a given word, for tests at the edges."""
+    """Return the report of each value for a given word, for tests at the edges."""
     cdef Plan plan = _plan(numbers)
     cdef Py_ssize_t i
     for i in range(values.shape[0]):
@@ -115,7 +115,7 @@ def report_values(
     uint32_t round_number,
     int n_threads,
 ):
-    """One word a value; block b of 65,536 values reads the stream (subkey, round, b)."""
+    """Draw one word a value; block b of 65,536 values reads the stream (subkey, round, b)."""
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     cdef Plan plan = _plan(numbers)
     if n == 0:

@@ -1,7 +1,7 @@
 """Reports of the frequency oracles GRR and OUE (grr.md and oue.md).  Inputs are trusted.
 
-GRR: the first `extra` words report the value itself, the others are dealt out `low` words a value, so the own value
-has low + extra of 2^64 words and each other one low.  OUE: one word a bit, 2^63 of which set the own bit and `low` any
+GRR: the first `extra` words report the value itself, every value also gets `low` of the other words, so the own value
+has low + extra of 2^64 words and each other one low.  OUE: one word a bit. 2^63 words set the own bit and `low` any
 other.
 """
 from cython.parallel cimport parallel, prange, threadid
@@ -25,7 +25,7 @@ def report_values(
     uint32_t round_number,
     int n_threads,
 ):
-    """GRR: one word a value; block b of 65,536 values reads the stream (subkey, round, b)."""
+    """Draw GRR reports: one word a value; block b of 65,536 values reads the stream (subkey, round, b)."""
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
@@ -56,7 +56,7 @@ def report_bits(
     uint32_t round_number,
     int n_threads,
 ):
-    """OUE: one word a bit, row by row; block b of 65,536 bits reads the stream (subkey, round, b)."""
+    """Draw OUE reports: one word a bit, row by row; block b of 65,536 bits reads the stream (subkey, round, b)."""
     cdef Py_ssize_t n_values = out.shape[1], n = out.shape[0] * n_values, n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
@@ -75,7 +75,7 @@ def add_bits(
     uint32_t round_number,
     int n_threads,
 ):
-    """OUE: the bits of `report_bits`, added up and never stored."""
+    """Add up the OUE bits of `report_bits` without storing them."""
     cdef Py_ssize_t n_values = sums.shape[1], n = values.shape[0] * n_values, n_blocks = (n + BLOCK - 1) // BLOCK, b
     cdef int thread
     if n == 0:

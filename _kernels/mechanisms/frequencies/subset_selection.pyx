@@ -1,7 +1,7 @@
 """Reports of subset selection (docs/explanation/mechanisms/frequencies/subset-selection.md).  Inputs are trusted.
 
 A first word below `p_count` takes the own value into the report.  The rest of the report is a uniform subset of the
-other values (`mark_unbiased_subset`), whose ranks are the values themselves, but for the own one's: it stands for the
+other values (`mark_unbiased_subset`), with ranks equal to the values, except that the rank of the own value denotes the
 last value.
 """
 from cython.parallel cimport parallel, prange, threadid
@@ -28,7 +28,7 @@ def report_subsets(
     uint32_t round_number,
     int n_threads,
 ):
-    """One subset a value; block b of 1,024 reports reads the stream (subkey, round, b), one report after another."""
+    """Draw one subset a value; block b of 1,024 reports reads the stream (subkey, round, b), report after report."""
     cdef Py_ssize_t n = values.shape[0], size = out.shape[1], n_blocks = (n + BLOCK - 1) // BLOCK, b
     cdef uint64_t* marked
     if n == 0:
@@ -61,7 +61,7 @@ cdef void _subsets_block(
         with_own = stream_next(&stream) < p_count  # with probability p_count / 2^64
         # Ranks 0 to n_values - 2 of the values but the own one.
         mark_unbiased_subset(&stream, last, size - with_own, marked)
-        # A mark at the own value stands for the last value, which no rank stands for.
+        # A mark at the own value denotes the last value, which no rank denotes.
         if (marked[own >> 6] >> (own & 63)) & 1:
             marked[own >> 6] ^= <uint64_t>1 << (own & 63)
             marked[last >> 6] |= <uint64_t>1 << (last & 63)

@@ -38,7 +38,7 @@ inline uint128 below(uint128 bound, Words& words) {
         number = words.next();
         if (high) number = number << 64 | words.next();
         number >>= surplus;
-    } while (number > last);  // what is above is drawn again, so the rest is uniform without bias
+    } while (number > last);  // a number above `last` is drawn again, so the result is uniform without bias
     return number;
 }
 
@@ -91,7 +91,7 @@ struct Gaussian {
         for (;;) {
             const int64_t draw = proposal.draw(words);
             const uint128 place = (uint128)(draw < 0 ? -draw : draw) * step;
-            // The product may wrap, which a step of more than 64 bits tells; `gap` is |place - shift|.
+            // The product may wrap, which a step of more than 64 bits detects; `gap` is |place - shift|.
             const uint128 gap = place > shift ? place - shift : shift - place;
             if ((step | gap) >> 64) throw TOO_LARGE;  // a product that wrapped has such a step
             if (toss_exp(gap * gap, denominator, words)) return draw;  // gap < 2^64: its square does not wrap

@@ -1,8 +1,8 @@
-"""Exact discrete Laplace and Gaussian draws, bit for bit those of mechanisms.noise.exact_sampling
+"""Exact discrete Laplace and Gaussian draws, equal bit for bit to mechanisms.noise.exact_sampling
 (docs/explanation/mechanisms/noise/discrete-laplace.md).  Inputs are trusted.
 
 Each function draws until `out` is full or the words do not last for another draw, and returns how many draws it made
-and how many words they took.  -1 draws say that one needs numbers that are too large: nothing in `out` counts then.
+and how many words they took.  -1 draws mean that one needs numbers that are too large: `out` is invalid then.
 """
 from libc.stdint cimport int64_t, uint64_t
 
@@ -32,7 +32,7 @@ def gaussian(
     const uint64_t[::1] words,        # IN  (n_words,) uniform
     int64_t[::1] out,                 # OUT (n,)
 ):
-    """Laplace draws x, each kept with probability exp(-(|x| step - shift)^2 / denominator)."""
+    """Draw Laplace numbers x, each kept with probability exp(-(|x| step - shift)^2 / denominator)."""
     cdef int64_t n_drawn, n_read = 0
     with nogil:
         n_drawn = fill_gaussian(&numbers[0, 0], &words[0], words.shape[0], &out[0], out.shape[0], n_read)

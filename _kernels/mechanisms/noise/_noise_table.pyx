@@ -1,4 +1,4 @@
-"""Weights and thresholds of noise tables, in whole numbers: what mechanisms.noise.noise_table says, to the last bit.
+"""Weights and thresholds of noise tables, in whole numbers, equal to mechanisms.noise.noise_table to the last bit.
 
 Rows of words are whole numbers, the lowest 64 bits first.  Inputs are trusted.
 """
@@ -31,12 +31,12 @@ def fill_weights(
     const uint64_t[::1] ratio_of_ratios,   # IN  (4,) or (0,) where all ratios are equal
     uint64_t[:, ::1] out,                  # OUT (n, 5) weights from 2^256 down to the first one below 2^128
 ):
-    """How many weights were written."""
+    """Fill the weights; return how many were written."""
     cdef Weight* weights = <Weight*>&out[0, 0]
     cdef Ratio current = (<const Ratio*>&ratio[0])[0]
     cdef const Ratio* step = <const Ratio*>&ratio_of_ratios[0] if ratio_of_ratios.shape[0] else NULL
     cdef Py_ssize_t n = 1
-    # The first weight is 1, so 2^256: 256 bits stand after the point.
+    # The first weight is 1, so 2^256: 256 bits are after the point.
     out[0, :4] = 0
     out[0, 4] = 1
     # Words 2 to 4 are 0 below 2^128.
@@ -53,7 +53,7 @@ def integrate_cells(
     uint64_t[:, ::1] weights,              # IN/OUT (n, 5) of x = 0, 1, ...
     int bits,
 ):
-    """Multiply each weight by a polynomial of its place."""
+    """Multiply each weight by a polynomial of its index."""
     cdef Weight* out = <Weight*>&weights[0, 0]
     cdef const Coefficient* series = <const Coefficient*>&coefficients[0, 0]
     cdef int n = <int>coefficients.shape[0]
@@ -69,7 +69,7 @@ def fill_thresholds(
     uint64_t[::1] high,                    # OUT (2 reach,)
     uint64_t[::1] low,                     # OUT (2 reach,)
 ):
-    """Of all values but the last: the sum of the weights so far, over their total, in units of 2^-128, rounded down."""
+    """Compute for all values but the last the cumulative weights over their total, in units of 2^-128, rounded down."""
     cdef const Weight* terms = <const Weight*>&weights[0, 0]
     cdef const Weight* whole = <const Weight*>&total[0]
     cdef Py_ssize_t reach = weights.shape[0] - 1, k

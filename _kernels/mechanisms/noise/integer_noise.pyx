@@ -1,7 +1,7 @@
 """Symmetric integer noise by inverse tables (docs/explanation/mechanisms/noise/noise-tables.md).  Inputs are trusted.
 
 The draw is the number of thresholds (128 bits each) at or below a uniform 128-bit number, less `reach`.  The low half
-of that number is only drawn where the high half equals that of a threshold, which hardly ever happens.
+of that number is only drawn where the high half equals the high half of a threshold, which hardly ever happens.
 """
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
@@ -27,7 +27,7 @@ cdef struct Table:
 cdef inline Py_ssize_t find(
     const uint64_t* high, const int32_t* guide, int shift, uint64_t word
 ) noexcept nogil:
-    """How many thresholds have a smaller high half than `word`; the sentinel after the last ends the search."""
+    """Count the thresholds with a smaller high half than `word`; the sentinel after the last ends the search."""
     cdef Py_ssize_t i = guide[word >> shift]
     # guide[cell] <= the answer, and the sentinel 2^64 - 1 is below no word: the loop ends within the table.
     while high[i] < word:
@@ -38,7 +38,7 @@ cdef inline Py_ssize_t find(
 cdef inline Py_ssize_t find_tied(
     const uint64_t* high, const uint64_t* low, Py_ssize_t n, Py_ssize_t i, uint64_t word, uint64_t second
 ) noexcept nogil:
-    """The same after a tie of the high halves, from there on by the low halves."""
+    """Do the same after a tie of the high halves, from there on by the low halves."""
     while i < n and high[i] == word and low[i] <= second:
         i += 1
     return i
@@ -52,7 +52,7 @@ def lookup(
     const int32_t[::1] guide,       # IN  (n_cells,)
     int shift,
 ):
-    """The draws of given 128-bit numbers."""
+    """Return the draws of given 128-bit numbers."""
     cdef Py_ssize_t n = high.shape[0] - 1, i, found
     for i in range(words.shape[0]):
         found = find(&high[0], &guide[0], shift, words[i, 0])
@@ -130,7 +130,7 @@ cdef void _add_block(
     for layer in range(n_layers):
         # Layers have subkeys, so streams, of their own.
         stream_open(&streams[layer], subkeys + 8 * layer, round_number, block)
-        # What is to be taken from a sum of counts to make it a sum of draws.
+        # Subtracted from a sum of counts to make it a sum of draws.
         reach = base * reach + (below.n if layer else top.n) // 2
     while first < n:
         size = min(<Py_ssize_t>BATCH, n - first)
@@ -144,7 +144,7 @@ cdef void _add_block(
 
 
 cdef void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize_t n) noexcept nogil:
-    """How many thresholds are at or below the next number of a stream, n times."""
+    """Count the thresholds at or below the next number of a stream, n times."""
     cdef Py_ssize_t i = 0, n_words, n_found
     cdef uint64_t word
     while i < n:
@@ -168,7 +168,7 @@ cdef void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize
 cdef inline Py_ssize_t find_all(
     const uint64_t* high, const int32_t* guide, int shift, const uint64_t* words, Py_ssize_t n, int64_t* found
 ) noexcept nogil:
-    """`find` for each of at most BATCH words, up to the first that ties; returns its number, or n.
+    """Run `find` for each of at most BATCH words, up to the first that ties; return its number, or n.
 
     The few searches that take more than one step are listed, without a branch that cannot be predicted, and ended last.
     """

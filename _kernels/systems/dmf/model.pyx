@@ -5,10 +5,10 @@ Learner u keeps x, and of each item j a global factor p_j and a local one q_j.  
 weight w has the error ``e = w (x'(p_j + q_j) - r)``, and the step is, with all numbers as they were before it,
 
     x   <- x   - a (e (p_j + q_j) + l x)
-    p_j <- p_j - a g,   g = e x + b p_j          g is what the learner's neighbours receive
+    p_j <- p_j - a g,   g = e x + b p_j          the learner's neighbours receive g
     q_j <- q_j - a (e x + c q_j)
 
-A round is all learners' steps, and then what they hear: ``p_j <- p_j - a m g`` with m the weight of the sender.  Each
+A round is all learners' steps, and then the messages: ``p_j <- p_j - a m g`` with m the weight of the sender.  Each
 learner writes to its own rows alone, in an order of its own, so no bit depends on the number of threads.
 
 An example is item << 1 | label.  Inputs are trusted.
@@ -22,7 +22,7 @@ include "_kernels/core/_level.pxi"
 
 
 cdef inline int64_t _unseen(const int32_t* seen, Py_ssize_t n_seen, int64_t rank) noexcept nogil:
-    """The item that `rank` items which are not seen stand before; `seen` ascends."""
+    """Return the unseen item with `rank` unseen items before it; `seen` ascends."""
     cdef Py_ssize_t low = 0, high = n_seen, middle
     while low < high:
         middle = (low + high) // 2
@@ -37,7 +37,7 @@ cdef void _draw(
     const int32_t* seen, Py_ssize_t n_seen, Py_ssize_t n_items, Py_ssize_t n_negatives, const uint32_t* subkey,
     uint32_t round_number, uint64_t user, uint32_t* out
 ) noexcept nogil:
-    """All that is seen, and for each so many others, in random order."""
+    """Write all seen items, and `n_negatives` unseen ones for each, in random order."""
     cdef Py_ssize_t n = 0, k, _j
     cdef uint64_t other
     cdef uint32_t moved
@@ -60,7 +60,7 @@ cdef void _step(
     float* x, float* rows, uint32_t example, float weight, Py_ssize_t n_factors, float rate, float of_users,
     float of_global, float of_local, float* sent
 ) noexcept nogil:
-    """One example of one learner; `rows` begins with p_j, then q_j."""
+    """Take one step on one example of one learner; `rows` begins with p_j, then q_j."""
     cdef Py_ssize_t f
     cdef float product = 0, error, own, item
     cdef float* p = rows + (example >> 1) * 2 * n_factors
@@ -79,7 +79,7 @@ cdef void _step(
 cdef void _hear(
     const uint32_t* examples, const float* sent, Py_ssize_t n, Py_ssize_t n_factors, float step, float* rows
 ) noexcept nogil:
-    """What one sender sent, to one learner."""
+    """Apply one sender's message to one learner."""
     cdef Py_ssize_t k, f
     cdef float* p
     for k in range(n):
@@ -106,7 +106,7 @@ def learn(
     float of_local,
     int n_threads,
 ):
-    """Each learner's own examples of a round, and a step for each."""
+    """Draw each learner's own examples of a round, and take a step for each."""
     cdef Py_ssize_t n_users = users.shape[0], n_items = item_factors.shape[1], n_factors = item_factors.shape[3], u, k
     cdef float weight = <float>(1.0 / n_negatives) if n_negatives else 0
     for u in prange(
@@ -135,7 +135,7 @@ def hear(
     float rate,
     int n_threads,
 ):
-    """Each learner's global factors after what it received, sender by sender."""
+    """Update each learner's global factors by the messages that it received, sender by sender."""
     cdef Py_ssize_t n_users = item_factors.shape[0], n_factors = item_factors.shape[3], u, k, first
     for u in prange(
         n_users, nogil=True, schedule="dynamic", chunksize=8, num_threads=n_threads, use_threads_if=n_threads > 1

@@ -1,6 +1,6 @@
 """Sums of DP-ALS by item: over the users who keep an item, of their factors and of products of two of them.
 
-With x_u the whole numbers of user u, item i gets sum_u x_u and, where that is asked for, sum_u x_uf x_ug for all
+With x_u the whole numbers of user u, item i gets sum_u x_u and, if requested, sum_u x_uf x_ug for all
 f <= g, row after row of the triangle.  With weights w_ui of scale S, it gets sum_u w_ui x_u and sum_u y_uf x_ug, where
 y_uf is w_ui x_uf / S cut towards zero, so that no product has a larger absolute value than the exact one.  Whole
 numbers, so in any order.  Inputs are trusted.
@@ -23,7 +23,7 @@ def sum_by_item(
     int64_t scale,                 # of weights, above 0
     int n_threads,
 ):
-    """Each item belongs to one thread."""
+    """Add up users by item; each item belongs to one thread."""
     cdef Py_ssize_t item
     for item in prange(sums.shape[0], nogil=True, schedule="dynamic", chunksize=4, num_threads=n_threads):
         if weights.shape[0]:
@@ -103,7 +103,7 @@ def mark_lowest(
                 for p in range(indptr[user], indptr[user + 1]):
                     marks[p] = 1
             else:
-                # Ranks are all different: as many as n are at most the n-th lowest.
+                # Ranks are all different: n of them are at most the n-th lowest.
                 for p in range(length):
                     own[p] = ranks[items[indptr[user] + p]]
                 nth_element(own, own + n - 1, own + length)

@@ -5,7 +5,7 @@ A client's graph is a star: the user, its items, and anonymous neighbours.  Of n
 
     z_x = W e_x,   l_xy = leaky_relu(a_1 . z_x + a_2 . z_y),   h_x = sum_y softmax_y(l_xy) z_y,
 
-where y runs over x and the nodes that it is joined with.  An item is predicted as h_u . h_i from a graph whose user is
+where y runs over x and its neighbouring nodes.  An item is predicted as h_u . h_i from a graph whose user is
 not joined with it, while h_i, as for every item that is ever scored, is joined with the user.  The loss is the mean
 square over the items that are predicted.  The user's embedding is found by steps from 0 in which the two parts of its
 items change places; then, with that embedding, come the gradients of everything else.  Neighbours are fixed.
@@ -18,7 +18,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
 cdef enum:
-    JOINED = 0                # kinds of entries: of the user's items, those of its graph,
+    JOINED = 0                # kinds of entries: the user's items, the items of its graph,
     HIDDEN = 1                # those that are predicted from it, which change places in every other step,
     OTHER = 2                 # and no item of the user: always predicted
 
@@ -43,7 +43,7 @@ cdef struct Graph:
     double* t                 # (m,), a_2 . z
     double* ds                # (m,)
     double* dt                # (m,)
-    double* alpha             # (m,), 0 for what the user is not joined with
+    double* alpha             # (m,), 0 for nodes that are not joined with the user
     double* h                 # (d,), of the user
     double* dh                # (d,)
 
@@ -82,7 +82,7 @@ cdef inline double sigmoid(double x) noexcept nogil:
 
 
 cdef void project(const Model* model, Graph* g, Py_ssize_t node) noexcept nogil:
-    """z, s and t of a node, from its embedding."""
+    """Compute z, s and t of a node, from its embedding."""
     cdef Py_ssize_t d = model.d, a
     for a in range(d):
         g.z[node * d + a] = dot(model.weights + a * d, g.e + node * d, d)
@@ -97,7 +97,7 @@ cdef inline bint is_joined(const Graph* g, Py_ssize_t node, int kind) noexcept n
 
 
 cdef void attend(const Model* model, Graph* g, int kind) noexcept nogil:
-    """The user's attention over itself, its neighbours, and its items of one kind (of both, where it is OTHER)."""
+    """Compute the user's attention over itself, its neighbours, and its items of one kind (of both for OTHER)."""
     cdef Py_ssize_t j
     cdef double largest = bend(g.s[0] + g.t[0]), total = 0
     for j in range(1, g.m):
@@ -115,7 +115,7 @@ cdef void attend(const Model* model, Graph* g, int kind) noexcept nogil:
 
 
 cdef double differentiate(const Model* model, Graph* g, int kind, bint whole) noexcept nogil:
-    """The loss where the user is joined with its items of one kind; its gradient by z of the user, or of all nodes."""
+    """Compute the loss of a user joined with its items of one kind, and its gradient by z of the user or of all."""
     cdef Py_ssize_t d = model.d, j, n_wanted = 0
     cdef double by_h, by_user = 0, beta, hz, hu, error, c, both, own, other, inner, loss = 0
     attend(model, g, kind)
@@ -176,7 +176,7 @@ cdef bint open_graph(
     const Model* model, Graph* g, const double* embeddings, const double* projected, const int32_t* items,
     const double* wanted, const uint8_t* kinds, Py_ssize_t n, const double* neighbors, Py_ssize_t n_neighbors,
 ) noexcept nogil:
-    """Everything but the user, whose embedding is 0; False where there is no memory."""
+    """Build the graph except for the user, with a user embedding of 0; False where there is no memory."""
     cdef Py_ssize_t d = model.d, m = 1 + n + n_neighbors, j, k
     cdef double* memory = <double*>calloc(m * (3 * d + 5) + 2 * d, sizeof(double))
     g.e = memory
@@ -205,8 +205,8 @@ cdef bint open_graph(
 
 
 cdef void tune(const Model* model, Graph* g, double* user, double rate, int n_steps) noexcept nogil:
-    """Steps of the user's embedding from 0, none longer than `rate`; the last one predicts what the gradients of the
-    model do not."""
+    """Fit the user's embedding by steps from 0, none longer than `rate`; the last one predicts what the gradients of
+    the model do not."""
     cdef Py_ssize_t d = model.d, k
     cdef int step
     cdef double factor
@@ -224,7 +224,7 @@ cdef void tune(const Model* model, Graph* g, double* user, double rate, int n_st
 def client_gradients(
     const int64_t[::1] indptr,          # IN  (n_clients + 1,), where each client's entries begin
     const int32_t[::1] items,           # IN  (n_entries,)
-    const double[::1] wanted,           # IN  (n_entries,), what an entry is to be predicted as
+    const double[::1] wanted,           # IN  (n_entries,), the target of each prediction
     const uint8_t[::1] kinds,           # IN  (n_entries,)
     const double[:, :, ::1] neighbors,  # IN  (n_clients, n_neighbors, d), an empty place all zeros
     const double[:, ::1] embeddings,    # IN  (n_items, d)
@@ -240,7 +240,7 @@ def client_gradients(
     int n_steps,
     int n_threads,
 ):
-    """What every client computes for the server; a client's numbers are one thread's."""
+    """Compute every client's message to the server; a client's numbers are one thread's."""
     cdef Model model = Model(&weights[0, 0], &attention[0, 0], weights.shape[0])
     cdef Py_ssize_t n_clients = indptr.shape[0] - 1, c
     for c in prange(n_clients, nogil=True, schedule="dynamic", chunksize=1, num_threads=n_threads):
@@ -301,7 +301,7 @@ def client_states(
     int n_steps,
     int n_threads,
 ):
-    """What a device scores with; a client's numbers are one thread's."""
+    """Compute the embeddings that a device scores with; a client's numbers are one thread's."""
     cdef Model model = Model(&weights[0, 0], &attention[0, 0], weights.shape[0])
     cdef Py_ssize_t n_clients = indptr.shape[0] - 1, c
     for c in prange(n_clients, nogil=True, schedule="dynamic", chunksize=1, num_threads=n_threads):

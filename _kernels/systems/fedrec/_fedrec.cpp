@@ -1,4 +1,4 @@
-// See _fedrec.h; compiled once for each level.  Products and sums are rounded one by one and in the same order on every
+// See _fedrec.h; compiled once for each level.  Products and sums are rounded separately and in the same order on every
 // level, so all levels send the same integers.
 #include "_kernels/systems/fedrec/_fedrec.h"
 
@@ -12,7 +12,7 @@ typedef Vector<double, FEDREC_LANES>::Type D8;
 typedef Vector<uint64_t, FEDREC_LANES>::Type W8;
 typedef Vector<int64_t, FEDREC_LANES>::Type I8;
 
-// Runs `body` with the number of vectors of a row as a constant, where it is small: 0 stands for any other.
+// Runs `body` with the number of vectors of a row as a constant, where it is small: 0 means any other.
 template <template <int> class Body, class... Arguments>
 FASTFEDREC_INLINE void for_width(const FedRecPlan& plan, Arguments... arguments) {
     switch (plan.width / FEDREC_LANES) {
@@ -45,7 +45,7 @@ struct Step {
                     double* x) {
         const ptrdiff_t n_vectors = vectors_of<N>(plan), width = n_vectors * FEDREC_LANES;
         for (ptrdiff_t v = 0; v < n_vectors; ++v) store(gradient + v * FEDREC_LANES, D8{});
-        // (x'v - r) v added over the rated items, four at a time; rows beyond n are zeros and add nothing.
+        // (x'v - r) v added over the rated items, four at a time; rows beyond n are zeros and add 0.
         for (ptrdiff_t j = 0; j < n; j += FEDREC_ROWS) {
             const double* const rows = rated + j * width;
             D4 quarters[FEDREC_ROWS];

@@ -1,4 +1,4 @@
-// The arithmetic of a FedRec round over rows of factors (model.pyx says what is computed).
+// The arithmetic of a FedRec round over rows of factors (model.pyx defines it).
 //
 // Rows of factors, words and sums are `width` numbers apart: the number of factors and one, rounded up to eight.
 // Factors end in zeros, so that products need no special end, and the word after the factors counts the user.
@@ -12,7 +12,7 @@ namespace fastfedrec {
 
 enum { FEDREC_LANES = 8, FEDREC_ROWS = 4 };  // a width is a multiple of the first, `n_rated` is padded to the second
 
-// What all users of a round share.
+// Inputs that all users of a round share.
 struct FedRecPlan {
     const double* factors;  // (n_items, width)
     ptrdiff_t n_factors, width;

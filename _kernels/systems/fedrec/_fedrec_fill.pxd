@@ -1,6 +1,6 @@
-"""Which unrated items each user of FedRec speaks of as well: marks among the ranks of a user's unrated items.
+"""Unrated items that each user of FedRec reports as well: marks among the ranks of a user's unrated items.
 
-The rank of an unrated item is the number of unrated items before it, so the marks say nothing twice and every way of
+The rank of an unrated item is the number of unrated items before it, so marks have no duplicates and every way of
 drawing them is a draw from 0 .. n_unrated - 1.
 """
 from libc.math cimport HUGE_VAL, log
@@ -15,7 +15,7 @@ cdef extern from "<algorithm>" namespace "std" nogil:
 cdef enum:
     RATED = 0
     VIRTUAL = 1
-    WITHHELD = 2              # rated, and not spoken of
+    WITHHELD = 2              # rated, and not reported
 
 
 cdef inline void set_mark(uint64_t* marked, Py_ssize_t rank) noexcept nogil:
@@ -26,7 +26,7 @@ cdef inline void mark_uniformly(
     uint64_t* marked, const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t n_unrated,
     Py_ssize_t size,
 ) noexcept nogil:
-    """Every subset of `size` is equally likely."""
+    """Mark a random subset: every subset of `size` is equally likely."""
     cdef Stream stream
     stream_open(&stream, subkey, round_number, user)
     mark_subset(&stream, n_unrated, size, marked)
@@ -36,7 +36,7 @@ cdef inline void mark_by_weight(
     uint64_t* marked, double* races, const double* weights, const int32_t* rated, Py_ssize_t n_rated,
     Py_ssize_t n_items, const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t size,
 ) noexcept nogil:
-    """One by one without replacement, each with a chance in proportion to its weight: the first to arrive of
+    """Draw without replacement, with chances in proportion to the remaining weights: the first to arrive of
     exponential races (Efraimidis and Spirakis 2006)."""
     cdef Stream stream
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0, n_unrated = n_items - n_rated
@@ -54,7 +54,7 @@ cdef inline void mark_by_weight(
     if 0 < size < n_unrated:
         nth_element(races + n_unrated, races + n_unrated + size - 1, races + 2 * n_unrated)
         last = races[n_unrated + size - 1]
-    # In ascending order of ranks; of equal numbers no more than `size` are taken.
+    # In ascending order of ranks; of equal numbers at most `size` are taken in total.
     for rank in range(n_unrated):
         if races[rank] <= last and n < size:
             set_mark(marked, rank)
@@ -68,7 +68,7 @@ cdef inline Py_ssize_t mark_by_response(
 ) noexcept nogil:
     """Answer for each item with one word: a rated one is kept below `keep`, another is added below `add`.
 
-    With `later`, of each round, what was so answered is answered anew: yes below `show` where it was yes, and below
+    With `later`, each round answers anew by the first answer: yes below `show` where it was yes, and below
     `show_other` where it was no."""
     cdef Stream stream, second
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0
@@ -97,7 +97,7 @@ cdef inline void write_spoken(
     uint64_t* marked, const uint8_t* kept, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
     int32_t* items, uint8_t* kinds,
 ) noexcept nogil:
-    """The rated and the marked items in ascending order, so that their order tells nothing; marks are cleared."""
+    """Write rated and marked items in ascending order, which does not depend on which are rated; clear the marks."""
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0
     # Both ascend: `rank` counts the items that are not rated.
     for item in range(n_items):

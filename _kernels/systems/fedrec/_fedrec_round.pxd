@@ -1,4 +1,4 @@
-"""One user's round of FedRec (model.pyx says what is computed): train, then send integers.
+"""One user's round of FedRec (model.pyx defines it): train, then send integers.
 
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """
@@ -41,14 +41,14 @@ cdef extern from "_kernels/systems/fedrec/_fedrec.h" namespace "fastfedrec" nogi
     ) noexcept
 
 cdef enum:
-    PLAIN = 0                 # what `sharing` may be: everything to the server
+    PLAIN = 0                 # values of `sharing`: everything to the server
     PUBLISHED = 1             # and the virtual part to a denoiser
     ADDITIVE = 2              # shares, to the server and to a denoiser
     BLOCK = 32                # vectors that are made together and then added up
     ALIGNMENT = 64
 
 cdef struct Round:
-    # What is the same for all users.
+    # Inputs that all users share.
     FedRecPlan plan
     Py_ssize_t n_items
     double scale
@@ -86,15 +86,15 @@ cdef struct Scratch:
     uint64_t* words                # (BLOCK, width)
     uint64_t* masks                # (BLOCK, width)
     double* ratings                # (longest,), of rated items
-    double* targets                # (longest,), what predictions are compared with
+    double* targets                # (longest,), targets of predictions
     double* errors                 # (longest,)
-    const double** xs              # (longest,), whose factors predict: x or the local copy's
+    const double** xs              # (longest,), factors that predict: x or the local copy's
 
 
 cdef inline bint allocate(
     Scratch* s, Py_ssize_t n_items, Py_ssize_t width, Py_ssize_t longest, bint has_factors
 ) noexcept nogil:
-    """One thread's memory, all zeros; False if there is none."""
+    """Allocate one thread's memory, all zeros; False if there is none."""
     cdef Py_ssize_t n_sums = n_items * width, n_factors = n_sums * has_factors
     cdef Py_ssize_t size = 2 * n_sums + n_factors + (longest + 4 + 2 * BLOCK) * width + 4 * longest
     cdef double* start
@@ -116,12 +116,12 @@ cdef inline bint allocate(
 
 
 cdef inline void train(const Round* plan, const User* user, Scratch* s) noexcept nogil:
-    """Move the user's factors, and write the error of every item that it speaks of, by the old ones."""
+    """Move the user's factors, and write the error of every item that it reports, by the old ones."""
     cdef Py_ssize_t width = plan.plan.width, n = user.n_rated, at = 0, j, f
     cdef double mean = 0.0
     cdef int _step_number
     memcpy(s.x, s.old, width * sizeof(double))
-    memcpy(s.copy, s.old, width * sizeof(double))  # with nothing to train on it predicts a rating of 0
+    memcpy(s.copy, s.old, width * sizeof(double))  # without training ratings it predicts a rating of 0
     if n:
         # x <- x - rate (mean of e v + reg x) (Liang et al. 2021, equation 7).
         fedrec_step(plan.plan, s.rated, s.ratings, n, s.gradient, s.x)
@@ -166,13 +166,13 @@ cdef inline void draw_errors(const Round* plan, const User* user, Scratch* s) no
 
 
 cdef inline double shrinkage_of(const Round* plan, const User* user, const Scratch* s) noexcept nogil:
-    """What to multiply a clipped user's gradients by: over all items that count, their norm is then in the bound."""
+    """Return the factor for a clipped user's gradients: over all items that count, their norm is then in the bound."""
     cdef Py_ssize_t d = plan.plan.n_factors, j, f
     cdef double total = 0.0, g, slack = <double>(user.n * d + 8) * 2.220446049250313e-16  # of that many roundings
     cdef const double* v
     # |scale g|^2 over all g that count: equation 3 at each item.
     for j in range(user.n):
-        # What a denoiser takes away again does not count.
+        # Items that a denoiser subtracts do not count.
         if user.kinds[j] == RATED or (user.kinds[j] == VIRTUAL and plan.sharing == PLAIN):
             v = plan.plan.factors + user.items[j] * plan.plan.width
             for f in range(d):
@@ -186,7 +186,7 @@ cdef inline double shrinkage_of(const Round* plan, const User* user, const Scrat
 cdef inline void add_noise(
     const Round* plan, const uint8_t* kinds, Py_ssize_t n, Stream* streams, uint64_t* words
 ) noexcept nogil:
-    """Add noise in whole steps to what is sent, and cut it off at the limit again; no claim of privacy rests on it."""
+    """Add noise in whole steps to the message, and clip it at the limit again; no claim of privacy depends on it."""
     cdef Py_ssize_t j, f
     cdef double x, limit = plan.plan.limit
     for j in range(n):
@@ -200,14 +200,14 @@ cdef inline void add_noise(
 
 
 cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept nogil:
-    """Add a user's integers to what the server and the denoisers have, as the way of sharing says."""
+    """Add a user's integers to the sums of the server and the denoisers, according to the way of sharing."""
     cdef Py_ssize_t d = plan.plan.n_factors, width = plan.plan.width, first = 0, n, j, f
     cdef double scale = plan.scale, size = 0.0
     cdef uint64_t[BLOCK] to_server
     cdef uint64_t[BLOCK] to_denoiser
     cdef const uint64_t* masks = NULL
     cdef Stream stream
-    cdef Stream[2] noises  # a stream for each kind: rated items' noise is the same whatever else is spoken of
+    cdef Stream[2] noises  # a stream for each kind: rated items' noise does not depend on the other reported items
     for f in range(d):
         size += s.old[f] * s.old[f]
     if plan.clip_norm > 0.0:
@@ -230,7 +230,7 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
         for j in range(n):
             address(plan, user, user.kinds[first + j], &to_server[j], &to_denoiser[j])
         if plan.sharing == ADDITIVE:
-            # A mask for each word of what is sent; where a rated item is withheld, nothing is.
+            # A mask for each word of the message; where a rated item is withheld, no mask is sent.
             for j in range(n):
                 if user.kinds[first + j] != WITHHELD:
                     stream_read(&stream, s.masks + j * width, d + 1)
@@ -251,7 +251,7 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
 cdef inline void address(
     const Round* plan, const User* user, uint8_t kind, uint64_t* to_server, uint64_t* to_denoiser
 ) noexcept nogil:
-    """Who gets a vector: all ones or zeros. With masks both get something, and this is what they get besides."""
+    """Select the recipients of a vector: all ones or zeros. With ADDITIVE each also receives a mask."""
     cdef uint64_t everything = <uint64_t>0 - <uint64_t>1
     to_server[0] = to_denoiser[0] = 0
     if kind != WITHHELD:
@@ -266,7 +266,7 @@ cdef inline void address(
 cdef inline void record(
     const Round* plan, const Scratch* s, const uint64_t* kept, Py_ssize_t n, uint64_t* messages
 ) noexcept nogil:
-    """What `fedrec_add` has just added."""
+    """Record the words that `fedrec_add` has just added."""
     cdef Py_ssize_t d = plan.plan.n_factors, width = plan.plan.width, j, f
     for j in range(n):
         for f in range(d + 1):

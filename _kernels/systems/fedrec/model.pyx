@@ -1,12 +1,12 @@
-"""FedRec and FedRec++: whom each user speaks of, and one round of gradients in fixed point.
+"""FedRec and FedRec++: the items that each user reports, and one round of gradients in fixed point.
 
 Liang, Pan, Ming 2021, equations (1) to (9), as corrected in fedrec.md.  With the user's old
 factors x, the error e_i = x'v_i - r_i of a rated item and x'v_i - r'_i of a virtual one, a user's round is
 
-    g_i = e_i x + reg v_i  for every item i it speaks of,      x <- x - rate (mean of e_i v_i over rated items + reg x)
+    g_i = e_i x + reg v_i  for every item i it reports,        x <- x - rate (mean of e_i v_i over rated items + reg x)
 
 g_i leaves the device as integers, round(scale g_i) cut off at +-limit, beside a 1 that counts the user.  Integers are
-added modulo 2^64, so no order of adding matters and what is added and subtracted again is gone.  Masks come from the
+added modulo 2^64, so no order of adding matters, and addition and subtraction cancel exactly.  Masks come from the
 stream (subkey, round, global user id).  Inputs are trusted.
 
 In SDCF (equation 10) a virtual item has no rating: its error is one of the user's own errors, drawn uniformly; and
@@ -49,7 +49,7 @@ def fill(
     uint32_t round_number,
     int n_threads,
 ):
-    """Draw each user's virtual items, as many as there is room for, uniformly or by weight."""
+    """Draw each user's virtual items up to its capacity, uniformly or by weight."""
     cdef Py_ssize_t n_users = users.shape[0], u, n_rated, size
     cdef uint64_t* marked
     cdef double* races
@@ -101,9 +101,9 @@ def respond(
     Py_ssize_t n_items,
     int n_threads,
 ):
-    """Randomized response, in one stage or two, for every user and item.
+    """Draw randomized responses, in one stage or two, for every user and item.
 
-    A user whose items do not fit into its room is counted, and nothing of it is written.
+    A user with more items than its capacity is counted, and none of its items is written.
     """
     cdef const uint32_t* second = &later[0] if later.shape[0] else NULL
     cdef Py_ssize_t n_users = users.shape[0], u, n_rated
@@ -142,12 +142,12 @@ def count_spoken(
     const int64_t[::1] indptr,         # IN  (n_users + 1,)
     const int32_t[::1] items,          # IN  (n_spoken,)
     const uint8_t[::1] kinds,          # IN  (n_spoken,), RATED, VIRTUAL or WITHHELD
-    const int64_t[::1] groups,         # IN  (n_users,), whom each user's vectors reach
-    const uint8_t[:, ::1] heard,       # IN  (n_users, 3), of each kind, whether the group hears of it
+    const int64_t[::1] groups,         # IN  (n_users,), the group that each user's vectors reach
+    const uint8_t[:, ::1] heard,       # IN  (n_users, 3), of each kind, whether the group receives it
     int64_t[:, ::1] counts,            # OUT (n_users, 3), of each kind
-    uint8_t[:, ::1] cells,             # OUT (n_groups, n_items), set to 1 where a group hears of an item
+    uint8_t[:, ::1] cells,             # OUT (n_groups, n_items), set to 1 where a group receives an item
 ):
-    """How many items of each kind each user holds, and of which items each group hears."""
+    """Count each user's items of each kind, and mark the items that each group receives."""
     cdef Py_ssize_t u, j
     with nogil:
         for u in range(groups.shape[0]):
@@ -174,7 +174,7 @@ def add_gradients(
     const double[:, ::1] item_factors,   # IN  (n_items, n_factors)
     double[:, ::1] user_factors,         # IN/OUT (n_users, n_factors)
     uint64_t[:, :, ::1] sums,            # OUT (1 or 2, n_items, n_factors + 1), zeros: server, denoisers
-    uint64_t[:, :, ::1] messages,        # OUT (2 or 0, n_spoken, n_factors + 1), zeros: what each of them is sent
+    uint64_t[:, :, ::1] messages,        # OUT (2 or 0, n_spoken, n_factors + 1), zeros: the message to each of them
     int64_t[::1] failed,                 # OUT (n_threads,), zeros; 1 where a thread had no memory
     const uint32_t[::1] subkey,          # IN  (8,), of the masks
     const uint32_t[:, ::1] langevin,     # IN  (3, 8), of noise on rated items, on virtual ones, and of their errors; or
@@ -190,7 +190,7 @@ def add_gradients(
     uint32_t round_number,
     int n_threads,
 ):
-    """One round of all users of a shard: their factors move, and their gradients are added up."""
+    """Run one round of all users of a shard: their factors move, and their gradients are added up."""
     cdef Py_ssize_t n_users = users.shape[0], n_items = item_factors.shape[0], d = item_factors.shape[1]
     cdef Py_ssize_t width = (d + FEDREC_LANES) // FEDREC_LANES * FEDREC_LANES  # room for d + 1
     cdef Py_ssize_t n_chunks = (n_users + CHUNK - 1) // CHUNK, longest = FEDREC_ROWS, chunk, u, i
@@ -240,7 +240,7 @@ def add_gradients(
 cdef void _add_sums(
     uint64_t* sums, const uint64_t* own, Py_ssize_t n_items, Py_ssize_t n_columns, Py_ssize_t width
 ) noexcept nogil:
-    """Add one thread's sums to those of all, without the columns that fill up a row."""
+    """Add one thread's sums to the total, without the padding columns of a row."""
     cdef Py_ssize_t i, f
     for i in range(n_items):
         for f in range(n_columns):

@@ -1,6 +1,6 @@
 // See _fmf_ldp.h; compiled once for each level.
 //
-// No fused multiply-add, and sums in one fixed order whatever the level: so not only the integers, but the solved
+// No fused multiply-add, and sums in one fixed order on every level: so not only the integers, but the solved
 // factors and with them every report are the same on all of them.
 #include "_kernels/systems/fmf/_fmf_ldp.h"
 
@@ -51,7 +51,7 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
             for (int c = 0; c < PER_CHUNK; ++c) sums[s][c] += load(rows + item * width + LANES * c);
             marks[item] = mark;
         }
-        // Always ((0 + 1) + (2 + 3)), whatever the level.
+        // Always ((0 + 1) + (2 + 3)), on every level.
         for (int c = 0; c < PER_CHUNK; ++c) sums[0][c] = (sums[0][c] + sums[1][c]) + (sums[2][c] + sums[3][c]);
         __builtin_memcpy(scratch + chunk, sums[0], sizeof sums[0]);
     }
@@ -61,7 +61,7 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
 }
 
 // Coordinates of 8 reports: the high half of word x (n_items n_factors), as item and factor without a division.  The
-// high half of word x n_items is the item, and that of (its low half) x n_factors the factor: both products are exact.
+// high half of word x n_items is the item, the high half of (its low half) x n_factors the factor: both are exact.
 static inline void draw_coordinates(ptrdiff_t n_rows, ptrdiff_t n_columns, const uint64_t* words, uint64_t* item,
                                     uint64_t* factor, int64_t* coordinates, uint64_t* answer_words) {
     const U64 n_items = U64{} + (uint64_t)n_rows, n_factors = U64{} + (uint64_t)n_columns;
@@ -137,12 +137,12 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
     int64_t clipped = 0;
     for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
         const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
-        // Up to 7 places beyond n: TILE is a multiple of 8, and the callers' arrays have room.
+        // Up to 7 entries past n: TILE is a multiple of 8, and the callers' arrays have the capacity.
         for (int r = 0; r < n; r += 8)
             draw_coordinates(round.n_items, round.n_factors, words + 2 * (start + r), item + r, factor + r,
                              coordinates + start + r, answer_words + r);
         for (int r = 0; r < n; ++r) {
-            is_own[r] = marks[item[r]] == mark;  // an integer: as a double it became a branch that nothing predicts
+            is_own[r] = marks[item[r]] == mark;  // an integer: as a double it became a branch that cannot be predicted
             x_factor[r] = x[factor[r]];
         }
         for (int r = 0; r < n; ++r) confidence[r] = 1.0;
@@ -167,7 +167,7 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
 
 double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* residual) {
     enum { WIDE = 16 };
-    double squares[WIDE] = {}, x_square = 0.0;  // in a fixed number of sums, whatever the level
+    double squares[WIDE] = {}, x_square = 0.0;  // in a fixed number of sums, on every level
     for (ptrdiff_t start = 0; start < normal.length; start += WIDE) {
         float y[WIDE] = {};
         // x_u'v_i in float, f ascending.
@@ -237,7 +237,7 @@ void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFU
     double x_square = 0.0;
     for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
     const double x_norm = __builtin_sqrt(x_square);
-    // The room is far beyond the rounding errors of the norms, so that no vector is longer than it should be.
+    // The margin is far above the rounding errors of the norms, so that no vector is longer than it should be.
     const double room = 1.0 - 1.0 / (1 << 30);
     const double of_row = normal.scale * room * inverse * x_norm, of_x = normal.scale * room / x_norm;
     // Norms are at most normal.scale < 2^31, so neither conversion overflows.

@@ -1,4 +1,4 @@
-// One user's part of an FMF-LDP round (fmf_ldp.pyx says what is computed).
+// One user's part of an FMF-LDP round (fmf_ldp.pyx defines it).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace fastfedrec {
 
-// What all users of a round share.  Rows of factors are padded with zeros to `width`, a multiple of 8.
+// Inputs that all users of a round share.  Rows of factors are padded with zeros to `width`, a multiple of 8.
 struct FMFRound {
     const double* rows;      // (n_items, width), V
     const double* columns;   // (n_factors, width), columns of M with M'M = (V'V + reg I)^-1; where the weight is 0
@@ -17,8 +17,8 @@ struct FMFRound {
     int64_t span;
 };
 
-// What users share besides where they send bits about their normalised gradients.  Of `length` floats a row, a multiple
-// of 16, only the first n_items stand for items; where n_passes is not 0, length is 2^n_passes.
+// Further shared inputs where users send bits about their normalised gradients.  Of `length` floats a row, a multiple
+// of 16, only the first n_items denote items; where n_passes is not 0, length is 2^n_passes.
 struct FMFNormal {
     const float* rows;       // (n_factors, length), V transposed; zeros beyond the items
     const float* signs;      // (n_factors, length), the rotation's +1 and -1; 1 where there is none
@@ -57,15 +57,15 @@ static inline void fmf_solve(const FMFRound& round, const int32_t* items, ptrdif
     FASTFEDREC_CALL(fmf_solve, round, items, n, mark, marks, scratch, x);
 }
 
-// Writes coordinates and answers, +1 or -1, (n_reports,) each, with room for a multiple of 8, from words
+// Writes coordinates and answers, +1 or -1, (n_reports,) each, with a capacity of a multiple of 8, from words
 // (2 n_reports rounded up to 16,); returns how many values were clipped.
 static inline int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* words,
                                   int64_t* coordinates, int64_t* answers) {
     return FASTFEDREC_CALL(fmf_reports, round, user, words, coordinates, answers);
 }
 
-// Writes c_i (x'v_i - p_i) (length,), whose outer product with x is half the gradient, and returns 1 / (its norm times
-// that of x); 0 where that is not finite.
+// Writes c_i (x'v_i - p_i) (length,); its outer product with x is half the gradient. Returns 1 / (its norm times
+// the norm of x); 0 where that is not finite.
 static inline double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user,
                                   float* residual) {
     return FASTFEDREC_CALL(fmf_residual, round, normal, user, residual);
@@ -79,7 +79,7 @@ static inline int64_t fmf_normalized_reports(const FMFRound& round, const FMFNor
 }
 
 // Adds the gradient of norm 1 to sums (n_factors, length), in whole numbers: the outer product of two vectors cut toward
-// zero to whole numbers whose norms are at most normal.scale, below 2^31; scratch (2, length).
+// zero to whole numbers with norms of at most normal.scale, below 2^31; scratch (2, length).
 static inline void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch,
                                     int64_t* sums) {
     FASTFEDREC_CALL(fmf_add_gradient, round, normal, user, scratch, sums);

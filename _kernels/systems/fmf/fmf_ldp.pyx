@@ -123,9 +123,9 @@ cdef void _solve_and_mark(
     Scratch* s, const FMFRound* plan, const int32_t* items, const floating* values, Py_ssize_t start, Py_ssize_t n,
     const floating* item_factors, const double* gram, double weight,
 ) noexcept nogil:
-    """The user's factors into `x`, its items into `marks`, and where the weight is not 0 their confidence."""
+    """Write the user's factors to `x`, its items to `marks`, and their confidence where the weight is not 0."""
     cdef Py_ssize_t j
-    # A mark tells this user's items from those of earlier users; 0 is no user's.
+    # A mark distinguishes this user's items from earlier users'; 0 is no user's.
     s.mark += 1
     if s.mark == 0:           # the marks of earlier users are wiped out once in 255 users, not after each
         memset(s.marks, 0, plan.n_items)
@@ -133,8 +133,8 @@ cdef void _solve_and_mark(
     if weight == 0.0:
         fmf_solve(plan[0], items, n, s.mark, s.marks, s.solve, s.x)
         return
-    # A system that this user's data make singular counts as no data: whether a client answers must not depend on what
-    # it has. The caller has refused item factors that are singular for everybody.
+    # A system that this user's data make singular counts as no data: whether a client answers must not depend on its
+    # data. The caller has refused item factors that are singular for every user.
     if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, 0.0, s.solve, s.x):
         memset(s.x, 0, plan.n_factors * sizeof(double))
     for j in range(n):
@@ -146,7 +146,7 @@ cdef void _solve_and_mark(
 cdef int64_t _report(
     Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, bint is_weighted,
 ) noexcept nogil:
-    """The next user's coordinates and answers; returns how many values were clipped."""
+    """Draw the next user's coordinates and answers; return the number of clipped values."""
     cdef FMFUser user
     user.x = s.x
     user.items = items
@@ -167,7 +167,7 @@ cdef int64_t _report(
 cdef void _pad_rows(
     const floating* item_factors, const double* inverse, double* rows, FMFRound* plan
 ) noexcept nogil:
-    """Everything that all users read, in rows of `width` doubles."""
+    """Arrays that all users read, in rows of `width` doubles."""
     # V, then the columns of M = R^-T, then its rows; zeros up to `width`.
     cdef Py_ssize_t width = plan.width, n_factors = plan.n_factors, item, f, g
     cdef double* columns = rows + plan.n_items * width
@@ -207,7 +207,7 @@ def private_round(
     uint32_t round_number,
     int n_threads,
 ):
-    """All reports of a shard, added up by coordinate (integers, so in any order) or written out one by one."""
+    """Compute all reports of a shard, added up by coordinate (integers, so in any order) or written out singly."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_chunks = (n_users + CHUNK - 1) // CHUNK, chunk
     cdef const floating* data = NULL
     cdef const int32_t* items = NULL
@@ -296,7 +296,7 @@ cdef int64_t _report_chunk(
     Py_ssize_t start,
     Py_ssize_t stop,
 ) noexcept nogil:
-    """Solve, report and add up for some users; returns how many values were clipped."""
+    """Solve, report and add up for some users; return the number of clipped values."""
     cdef Py_ssize_t k = plan.n_reports, u, r
     cdef int64_t clipped = 0
     streams_open(&s.streams, subkey, round_number, users + start, stop - start)
@@ -305,7 +305,7 @@ cdef int64_t _report_chunk(
             s, plan, items + indptr[u], values, indptr[u], indptr[u + 1] - indptr[u], item_factors, gram, weight
         )
         clipped += _report(s, plan, normal, items + indptr[u], indptr[u + 1] - indptr[u], weight != 0.0)
-        # Coordinates are below n_items n_factors (or n_rows n_columns), as many as `sums` has.
+        # Coordinates are below n_items n_factors (or n_rows n_columns), the size of `sums`.
         if coordinates == NULL:
             for r in range(k):
                 sums[s.coordinates[r]] += s.answers[r]
@@ -397,7 +397,7 @@ def interaction_gradient(
     double confidence_weight,
     int n_threads,
 ):
-    """The interactions' part of the summed half gradient, by user block: sum_u ((c-1) x_u'v_i - c) x_u.
+    """Compute the interactions' part of the summed half gradient, by user block: sum_u ((c-1) x_u'v_i - c) x_u.
 
     The other part, sum_u (x_u'v_i) x_u over all items, is (X'X) v_i, which the caller adds.
     """

@@ -30,7 +30,7 @@ inline uint64_t pair_weight(uint64_t unit, const Moments& m) {
 }
 
 // The largest w such that the whole matrix w z z', diagonal included, has a squared norm of at most 2 unit^2; 0 where
-// z is 0.  Its entries i < j have a norm of at most `unit`, and those of two users are at most sqrt(2) unit apart.
+// z is 0.  Its entries i < j have a norm of at most `unit`, and two users' entries are at most sqrt(2) unit apart.
 inline uint64_t full_weight(uint64_t unit, const Moments& m) {
     uint128 square = m.second * m.second;
     return square ? floor_sqrt((uint128)unit * unit * 2 / square) : 0;

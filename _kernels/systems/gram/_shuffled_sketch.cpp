@@ -93,7 +93,7 @@ static inline void respond(const SketchPlan& plan, const int16_t* __restrict__ s
     for (ptrdiff_t report = 0; report < plan.n_reports; ++report, words += n_words) {
         const uint64_t coin = words[n_words - 1];
         uint64_t best = 0;
-        // (|value|, candidates after it, its sign): the largest is that of the first among the largest entries.
+        // (|value|, candidates after it, its sign): the largest belongs to the first among the largest entries.
 #pragma GCC unroll 8
         for (ptrdiff_t c = 0; c < n_candidates; ++c) {
             const uint32_t place = (uint32_t)(words[c >> 1] >> 32 * (c & 1));
@@ -103,7 +103,7 @@ static inline void respond(const SketchPlan& plan, const int16_t* __restrict__ s
             const uint64_t found = size << 33 | (uint64_t)(n_candidates - 1 - c) << 1 | (value > 0);
             best = found > best ? found : best;
         }
-        // A clone is about the first candidate, which nothing has chosen; an entry of 0 is answered by a coin as well.
+        // A clone is about the first candidate, which no data have chosen; an entry of 0 is answered by a coin as well.
         const uint32_t last = (uint32_t)(best >> 1);
         const ptrdiff_t chosen = coin < plan.clones ? 0 : n_candidates - 1 - (ptrdiff_t)last;
         places[report] = (uint32_t)(words[chosen >> 1] >> 32 * (chosen & 1));

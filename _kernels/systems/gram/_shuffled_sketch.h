@@ -1,4 +1,4 @@
-// One user's reports of a shuffled sketch (shuffled_sketch.pyx says what is computed).
+// One user's reports of a shuffled sketch (shuffled_sketch.pyx defines them).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace fastfedrec {
 
-// What all users share.
+// Inputs that all users share.
 struct SketchPlan {
     const int16_t* signs;   // (n_rotations, n_sides, 2^n_passes), +1 or -1
     ptrdiff_t n_rotations, n_reports, n_candidates;
-    uint64_t clones;        // even; words below it tell nothing of the user
+    uint64_t clones;        // even; words below it make a report that is independent of the user's items
     int n_passes;
     int n_sides;            // 2 for pairs of items, 1 for single items
 };
@@ -22,7 +22,7 @@ FASTFEDREC_EACH_LEVEL(
                         int16_t* sketches, uint32_t* places, uint8_t* bits);
 )
 
-// Writes the cells (n,) that places (n,) stand for.
+// Writes the cells (n,) of places (n,).
 static inline void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells) {
     FASTFEDREC_CALL(sketch_cells, plan, places, n, cells);
 }

@@ -58,7 +58,7 @@ def weigh_users(
         # Moments of a user without items: z = -mean everywhere.
         for i in range(mean.shape[0]):
             nobody.add(mean[i])
-    # Each user has places of its own in `shares` and `weights`.
+    # Each user has its own entries in `shares` and `weights`.
     for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
         shares[u] = 0
         weights[u] = 0
@@ -82,7 +82,7 @@ cdef inline uint64_t weigh(
 
 def add_pairs(
     const int64_t[::1] indptr,     # IN  (n_users + 1,), of a block of users
-    const int32_t[::1] indices,    # IN  all interactions, of which `indptr` names the block's
+    const int32_t[::1] indices,    # IN  all interactions; `indptr` bounds the block's
     const int64_t[::1] shares,     # IN  (n_users,)
     const uint64_t[::1] weights,   # IN  (n_users,)
     int64_t[::1] starts,           # SCRATCH (n_items + 1,)
@@ -119,7 +119,7 @@ def add_pairs(
 
 
 cdef inline Py_ssize_t row_start(Py_ssize_t i, Py_ssize_t n_items) noexcept nogil:
-    """Where the pairs of item i with later items begin."""
+    """Return where the pairs of item i with later items begin."""
     return i * n_items - i * (i + 1) // 2
 
 

@@ -1,14 +1,14 @@
 """Reports of a shuffled sketch: which of some random entries of a rotated row, or of a product of two, is the largest.
 
 For a user with items S, public signs D and the Hadamard matrix H of a power of two, let a = H D 1_S and b = H D'
-1_S be the two sides of a rotation.  A place is 32 bits, whose high bits choose a rotation and whose low bits an entry
+1_S be the two sides of a rotation.  A place is 32 bits: high bits choose a rotation and low bits an entry
 of it (one side), or an entry of each side: its cell.  A report draws places, its candidates, and is about that one
-whose entry a_j, or a_j b_l, is the largest in absolute value (the first of such), with its sign; or, where a word is
+with the largest entry a_j, or a_j b_l, in absolute value (the first of such), with its sign; or, where a word is
 below `clones`, about the first candidate, with a fair coin.  An entry of 0 is answered by a coin.  Each user reads the
 stream (subkey, round, global user id): for each report its candidates, two in a word, the low half first, and one word,
-whose lowest bit is the coin.
+with the coin as its lowest bit.
 
-Cells are as many as the square of the items, and places spread over all of them, so adding up one by one would wait for
+The number of cells is the square of the number of items, so direct additions to random cells would wait for
 memory.  Answers are put in order first: each chunk of users writes its own by bucket, a run of neighbouring cells, and
 then each bucket, which fits a processor's own cache, is added up from all chunks by one thread.  Inputs are trusted.
 """
@@ -83,14 +83,14 @@ def private_round(
     int64_t[::1] failed,             # OUT (n_threads,), zeros; 1 where a thread had no memory
     int n_passes,
     Py_ssize_t n_candidates,
-    uint64_t clones,                 # even; a word below it makes a report that tells nothing
+    uint64_t clones,                 # even; a word below it makes a report independent of the user's items
     Py_ssize_t n_reports,
     Py_ssize_t chunk,                # users a thread takes at a time
     int shift,                       # a bucket has 2^shift cells
     uint32_t round_number,
     int n_threads,
 ):
-    """All reports of a shard: their answers in order for `add_answers`, or written out one by one."""
+    """Draw all reports of a shard: their answers in order for `add_answers`, or written out singly."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_chunks = (n_users + chunk - 1) // chunk, start, stop, c, u
     cdef const int32_t* items = NULL
     cdef uint32_t* places = NULL
@@ -206,7 +206,7 @@ def decode_pairs(
     const int16_t[:, ::1] signs,     # IN  (2, 2^n_passes), of its two sides
     int64_t[:, ::1] half,            # SCRATCH (2^n_passes, n_items)
     int64_t[:, ::1] scratch,         # SCRATCH (n_threads, `n_scratch`)
-    int64_t[:, ::1] decoded,         # IN/OUT (n_items, n_items), whose rows are the columns of sums
+    int64_t[:, ::1] decoded,         # IN/OUT (n_items, n_items), with the columns of sums as rows
     int n_passes,
     int n_threads,
 ):
@@ -224,14 +224,14 @@ def decode_pairs(
 
 
 def n_scratch(int n_passes):
-    """Numbers a thread of `decode_pairs` needs."""
+    """Return the size of the scratch of a thread of `decode_pairs`, in numbers."""
     return <Py_ssize_t>(COLUMNS + 1) << n_passes
 
 
 cdef void _turn_row(
     const int64_t* row, const int16_t* signs, int64_t* scratch, Py_ssize_t n_items, int n_passes, int64_t* out,
 ) noexcept nogil:
-    """H and the signs of the items, for one row of the sums."""
+    """Apply H and the signs of the items to one row of the sums."""
     cdef Py_ssize_t i
     # H row, then the signs of the items; places beyond n_items are dropped.
     memcpy(scratch, row, sizeof(int64_t) << n_passes)
@@ -244,7 +244,7 @@ cdef void _turn_columns(
     const int64_t[:, ::1] half, const int16_t* signs, int64_t* scratch, Py_ssize_t first, int n_passes,
     int64_t[:, ::1] decoded,
 ) noexcept nogil:
-    """H and the signs of the items, for some columns next to each other."""
+    """Apply H and the signs of the items to some neighbouring columns."""
     cdef Py_ssize_t length = <Py_ssize_t>1 << n_passes, n_items = decoded.shape[0], i, c
     cdef Py_ssize_t n_columns = min(COLUMNS, n_items - first)
     cdef int64_t* column

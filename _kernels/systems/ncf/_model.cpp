@@ -8,8 +8,8 @@ namespace FASTFEDREC_LEVEL {
 
 // Kingma and Ba's.
 static const double FIRST = 0.9, SECOND = 0.999, LEAST = 1e-8;
-// Steps without a gradient after which what is left of their mean moves nothing: each moves (.9 / root of .999) times
-// what the one before did, so those left out come to 2e-8 of the first.
+// Steps without a gradient after which the remaining mean moves no parameter: each moves (.9 / root of .999) times
+// the distance of the one before, so the omitted steps come to 2e-8 of the first.
 enum { FADED = 192 };
 
 FASTFEDREC_INLINE float root(float x) { return __builtin_sqrtf(x); }
@@ -80,7 +80,7 @@ static void catch_up(const NcfShape& shape, const NcfState<T>& state, ptrdiff_t 
 
 // ---- a batch -------------------------------------------------------------------------------------------------------
 
-// What the layers work in: inputs of all of them, one example a column, and their gradients.
+// Scratch of the layers: inputs of all of them, one example a column, and their gradients.
 template <class T>
 struct Columns {
     const NcfShape& shape;
@@ -130,7 +130,7 @@ static void add_last(const NcfShape& shape, const T* weights, const Columns<T>& 
     }
 }
 
-// From the output's gradients: those of its weights, of the last layer's outputs, and back through all layers.
+// From the output's gradients: gradients of its weights, of the last layer's outputs, and back through all layers.
 template <class T>
 static void run_back(const NcfShape& shape, T* dense, T* gradient, const Columns<T>& columns, ptrdiff_t n) {
     typedef NativeVector<T> V;
@@ -215,7 +215,7 @@ static double train_batch(const NcfShape& shape, const NcfState<T>& state, const
     }
     for (ptrdiff_t j = n; j < n_columns; ++j) output[j] = 0;
     if (tower) {
-        // Columns up to whole vectors are zeros: what an earlier batch left there need not be finite.
+        // Columns up to whole vectors are zeros: numbers of an earlier batch there need not be finite.
         __builtin_memset(columns.by_example + n * 2 * tower, 0, (n_columns - n) * 2 * tower * sizeof(T));
         transpose_block(columns.by_example, 2 * tower, n_columns, 2 * tower, columns.inputs, columns.stride);
         for (ptrdiff_t k = 0; k < shape.n_layers; ++k)
@@ -233,7 +233,7 @@ static double train_batch(const NcfShape& shape, const NcfState<T>& state, const
         output[j] = (T)(((z >= 0 ? 1 : small) / (1 + small) - label) / n);
         *of_bias += output[j];
     }
-    for (ptrdiff_t j = n; j < n_columns; ++j) output[j] = 0;  // columns beyond the last example count for nothing
+    for (ptrdiff_t j = n; j < n_columns; ++j) output[j] = 0;  // columns past the last example add 0
 
     if (tower) {
         run_back(shape, state.dense, gradient, columns, n);
@@ -290,7 +290,7 @@ static double train(const NcfShape& shape, const NcfState<T>& state, const uint6
 
 // ---- scores --------------------------------------------------------------------------------------------------------
 
-// The first layer is W'[p; q] + b: what q adds is the same for every user.
+// The first layer is W'[p; q] + b: the contribution of q is the same for every user.
 template <class T>
 static Layer<T> part_of_first(const NcfShape& shape, T* dense, ptrdiff_t side) {
     const Layer<T> first = layer_of(shape, dense, 0);
@@ -328,7 +328,7 @@ static void score(const NcfShape& shape, const T* table, T* dense, const T* from
                 bias + weighted_product(h, p, table + (shape.n_users + at + j) * width, product);
         for (ptrdiff_t j = n; j < NCF_BLOCK; ++j) columns.output[j] = 0;
         if (tower) {
-            // relu of what the user and the items add to the first layer, then the layers above it
+            // relu of the user's and the items' contributions to the first layer, then the layers above it
             const ptrdiff_t n_out = shape.widths[1];
             T* y = columns.inputs_of(1);
             for (ptrdiff_t o = 0; o < n_out; ++o) {

@@ -1,6 +1,6 @@
 // Vector code of NCF: mini-batches of Adam or SGD on embeddings of users and items and the layers above, and scores.
 //
-// All widths are multiples of 16: what a narrower one is filled up with is zero, has a gradient of zero, and stays zero.
+// All widths are multiples of 16: the padding of a narrower one is zero, has a gradient of zero, and stays zero.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace fastfedrec {
 
 enum { NCF_COLUMNS = 16, NCF_BLOCK = 64 };  // a multiple of every level's lanes; items scored at once
 
-// A row of the table is the embedding of the product, then that of the layers; either may have width 0.
+// A row of the table is the embedding of the product, then of the layers; either may have width 0.
 struct NcfShape {
     ptrdiff_t product, tower;  // widths of both
     ptrdiff_t n_layers;
     const int64_t* widths;  // (n_layers + 1,): the inputs of the first layer, 2 tower, then each one's outputs
-    ptrdiff_t n_users;      // rows of the table before those of items
+    ptrdiff_t n_users;      // rows of the table before the rows of items
 };
 
-// Parameters, and what Adam keeps of each: means of gradients and of their squares.
+// Parameters, and Adam's state of each: means of gradients and of their squares.
 template <class T>
 struct NcfState {
     T *table, *table_means, *table_squares;  // (n_users + n_items, product + tower)
@@ -30,7 +30,7 @@ struct NcfState {
     const T *rates, *roots;
     ptrdiff_t n_rates;
     T regularization;
-    bool adam;  // otherwise SGD, whose rates are the first of them
+    bool adam;  // otherwise SGD, with the first of the rates
 };
 
 static inline ptrdiff_t ncf_width(const NcfShape& shape) { return shape.product + shape.tower; }
@@ -50,7 +50,7 @@ static inline ptrdiff_t ncf_widest(const NcfShape& shape) {
 
 static inline ptrdiff_t ncf_columns(ptrdiff_t n) { return (n + NCF_COLUMNS - 1) / NCF_COLUMNS * NCF_COLUMNS; }
 
-// Numbers that the layers work in, with so many columns.
+// Size of the layers' scratch in numbers, for n_columns columns.
 static inline ptrdiff_t ncf_layers_room(const NcfShape& shape, ptrdiff_t n_columns) {
     ptrdiff_t inputs = 0;
     for (ptrdiff_t k = 0; k <= shape.n_layers; ++k) inputs += shape.widths[k];
@@ -68,7 +68,7 @@ static inline ptrdiff_t ncf_score_room(const NcfShape& shape) {
     return ncf_layers_room(shape, NCF_BLOCK) + ncf_widest(shape) + shape.product;
 }
 
-// Numbers of what items add to the first layer.
+// Size of the items' contribution to the first layer, in numbers.
 static inline ptrdiff_t ncf_items_size(const NcfShape& shape, ptrdiff_t n_items) {
     return shape.n_layers ? (n_items + NCF_BLOCK - 1) / NCF_BLOCK * NCF_BLOCK * shape.widths[1] : 0;
 }
@@ -99,14 +99,14 @@ static inline void ncf_catch_up(const NcfShape& shape, const NcfState<T>& state,
     FASTFEDREC_CALL(ncf_catch_up, shape, state, row, step, memory);
 }
 
-// What n items, NCF_BLOCK or fewer, add to the first layer: (n_out, NCF_BLOCK).
+// The contribution of n items, NCF_BLOCK or fewer, to the first layer: (n_out, NCF_BLOCK).
 template <class T>
 static inline void ncf_items(const NcfShape& shape, const T* table, const T* dense, ptrdiff_t first, ptrdiff_t n,
                              T* out, T* memory) {
     FASTFEDREC_CALL(ncf_items, shape, table, dense, first, n, out, memory);
 }
 
-// Logits of a user for all items, with what `ncf_items` found of every block.
+// Logits of a user for all items, from the results of `ncf_items` for every block.
 template <class T>
 static inline void ncf_score(const NcfShape& shape, const T* table, const T* dense, const T* from_items,
                              ptrdiff_t n_items, int64_t user, double* out, T* memory) {

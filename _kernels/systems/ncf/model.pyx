@@ -6,7 +6,7 @@ and the loss of an example with label y is log(1 + e^z) - y z.  With regularizat
 squared length of all that z is made of, which no figure has.  Either half of z may be missing: then it is MLP or GMF.
 
 Adam is that of all parameters, in every step, but a row of embeddings without a gradient takes its steps when it is
-next asked for (`_model.cpp`): they are then few or have faded, and nobody passes over all rows for each batch.
+next read (`_model.cpp`): they are then few or have faded, and no batch requires a pass over all rows.
 
 An example is user << 32 | item << 1 | label.  Inputs are trusted.
 """
@@ -66,7 +66,7 @@ cdef extern from "_kernels/systems/ncf/_model.h" namespace "fastfedrec" nogil:
 
 
 cdef class Shape:
-    """Widths, all multiples of 16: of the product's embedding, the layers' embedding, and inputs and outputs of layers.
+    """Widths of the network, all multiples of 16: of both embeddings (product, layers), inputs and outputs of layers.
     """
 
     cdef NcfShape shape
@@ -85,7 +85,7 @@ cdef class Shape:
 
     @property
     def n_dense(self):
-        """Numbers of the layers and the output."""
+        """Return the number of weights of the layers and the output."""
         return ncf_n_dense(self.shape)
 
 
@@ -105,7 +105,7 @@ def draw_examples(
     Py_ssize_t n_negatives,
     uint32_t round_number,
 ):
-    """Every positive and so many items drawn for it, uniformly of those not seen, in random order; how many examples.
+    """Write every positive and the items drawn for it, uniform among the unseen, in random order; return their number.
 
     Users who have seen everything have no negatives.
     """
@@ -128,7 +128,7 @@ def draw_examples(
             n_unseen = n_items - n_seen
             for k in range(seen_starts[u], seen_starts[u + 1]):
                 marks[seen[k]] = 1
-            # Where most are seen, the list of the others is no longer than what was marked, and no draw is in vain.
+            # Where most are seen, a list of the others is at most as long as the marks, and no draw is rejected.
             lists = n_seen > n_unseen
             if lists:
                 j = 0
@@ -182,7 +182,7 @@ cdef NcfState[floating] _state(
 def train(
     Shape shape,
     floating[:, ::1] table,                    # IN/OUT (n_users + n_items, product + tower)
-    floating[:, ::1] table_means,              # IN/OUT the same, what Adam keeps
+    floating[:, ::1] table_means,              # IN/OUT the same, Adam's means
     floating[:, ::1] table_squares,            # IN/OUT the same
     int64_t[::1] last,                         # IN/OUT (n_users + n_items,) the step that each row is at
     int32_t[::1] slots,                        # scratch (n_users + n_items,)
@@ -197,7 +197,7 @@ def train(
     double regularization,
     bint adam,
 ):
-    """A step for each batch; the sum of the examples' losses, each before its step."""
+    """Take a step for each batch; return the sum of the examples' losses, each before its step."""
     cdef NcfState[floating] state = _state(
         table, table_means, table_squares, last, slots, dense, dense_means, dense_squares, rates, roots,
         <floating>regularization, adam,
@@ -232,7 +232,7 @@ def catch_up(
     const floating[::1] roots,
     int64_t step,
 ):
-    """All rows as they are after so many steps of Adam."""
+    """Advance all rows by the steps of Adam that they lack."""
     cdef NcfState[floating] state = _state(
         table, table_means, table_squares, last, slots, dense, dense_means, dense_squares, rates, roots,
         <floating>0, True,
@@ -258,7 +258,7 @@ def score_items(
     double[:, ::1] out,                        # OUT (n_queries, n_items) logits
     int n_threads,
 ):
-    """Logits of all items for each user."""
+    """Compute logits of all items for each user."""
     cdef Py_ssize_t n_queries = out.shape[0], n_items = out.shape[1], n_blocks, block, t, k
     cdef size_t n_bytes = ncf_score_room(shape.shape) * sizeof(floating)
     cdef floating* from_items

@@ -40,7 +40,7 @@ def grid_distances(
     double levels_per_unit,
     int n_threads,
 ):
-    """Squared distances to the nearest level, at most LARGEST whatever the points are."""
+    """Compute squared distances to the nearest level, at most LARGEST for every value of the points."""
     cdef Py_ssize_t n_users = points.shape[0], p = points.shape[1], u, i, f
     cdef double total, difference
     for u in prange(
@@ -109,9 +109,9 @@ def swap_sums(
     int64_t[:, :, ::1] lost,           # IN/OUT (n_threads, n_clusters, n_candidates)
     int n_threads,
 ):
-    """Add all users' min(distance, nearest) for every candidate, nearest being that of the chosen ones.
+    """Add all users' min(distance, nearest) for every candidate, with the distance to the nearest chosen one.
 
-    And of each cluster's users, for every candidate, what min(distance, second) is more than that.
+    Also add, for each cluster's users and every candidate, the excess of min(distance, second) over that.
     """
     cdef Py_ssize_t n_users = distances.shape[0], n_clusters = chosen.shape[0], first
     cdef Block* block
@@ -147,7 +147,7 @@ def weights(
     int shift,
     uint64_t deepest,
 ):
-    """Weights of an exponential mechanism by integers alone: x 2^32 = (loss - best) 2^shift multiplier / 2^64."""
+    """Compute exponential mechanism weights by integers alone: x 2^32 = (loss - best) 2^shift multiplier / 2^64."""
     cdef Py_ssize_t i
     cdef uint64_t x, w
     with nogil:

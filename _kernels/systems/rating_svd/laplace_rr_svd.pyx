@@ -1,7 +1,7 @@
-"""What each user of Laplace-RR-SVD sends about its ratings (docs/explanation/systems/rating_svd/laplace-rr-svd.md).
+"""Each user's report of its ratings in Laplace-RR-SVD (docs/explanation/systems/rating_svd/laplace-rr-svd.md).
 
 A user's words come from the stream (subkey, round, global user id), in the order of the user's items, so they depend on
-nobody else.  A report is drawn from the exact table of a finite channel.  Inputs are trusted.
+no other user.  A report is drawn from the exact table of a finite channel.  Inputs are trusted.
 """
 from cython.parallel cimport parallel, prange, threadid
 from libc.float cimport DBL_MIN
@@ -27,7 +27,7 @@ def report_ratings(
     uint32_t round_number,
     int n_threads,
 ):
-    """One report, so one word, a rating."""
+    """Draw one report, so one word, a rating."""
     cdef Py_ssize_t n_users = users.shape[0], u
     # A user has a stream and a range of `out` of its own.
     for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
@@ -61,7 +61,7 @@ def report_items(
     Py_ssize_t n_items,
     int n_threads,
 ):
-    """As many reports for every user, on items drawn uniformly without replacement and without regard to its data."""
+    """Draw equally many reports for every user, on items drawn uniformly without replacement, for any data."""
     cdef Py_ssize_t n_users = users.shape[0], u
     cdef uint64_t* marked
     with nogil, parallel(num_threads=n_threads):
@@ -106,12 +106,12 @@ cdef void _report_items(
 
 def sum_by_row(
     const int64_t[::1] starts,      # IN  (n_rows + 1,)
-    const int32_t[::1] columns,     # IN  (n_ratings,), of each row in turn
+    const int32_t[::1] columns,     # IN  (n_ratings,), row after row
     const double[::1] of_columns,   # IN  (n_columns,)
     double[::1] out,                # OUT (n_rows,)
     int n_threads,
 ):
-    """Add up what the columns of each row have: the items of a user, or the users of an item."""
+    """Sum the values of each row's columns: the items of a user, or the users of an item."""
     cdef Py_ssize_t row
     if columns.shape[0] == 0:
         out[:] = 0
@@ -140,7 +140,7 @@ def maximize_shares(
     double settled,
     Py_ssize_t n_steps,
 ):
-    """Expectation and maximisation until no share moves by more than `settled`, or for `n_steps`.
+    """Run expectation and maximisation until no share moves by more than `settled`, or for `n_steps`.
 
     The likelihood times the prior of `pseudo_reports` is concave in the logarithm; thousands of steps on a table of
     five inputs are a millisecond here, and in NumPy's calls they were up to a twelfth of a whole fit.

@@ -1,6 +1,6 @@
 // One user's projection of its centred row, and the largest whole weight within the unit, in exact integers.
 //
-// No level of its own (_levels.h): what a user's items are multiplied with is cut into halves of 12 bits, so that the
+// No level of its own (_levels.h): the factors of a user's items are cut into halves of 12 bits, so that the
 // 16-bit products that any x86-64 adds up in pairs do all of it, and wider vectors only wait for rows from memory.
 #pragma once
 #include <cstddef>
@@ -16,11 +16,11 @@ namespace fastfedrec {
 
 enum {
     HALF_BITS = 12,
-    AT_ONCE = 64,  // items, whose products fit into 32 bits together: 2^6 (2^12 - 1) 2^13 < 2^31
+    AT_ONCE = 64,  // items, with products that fit into 32 bits together: 2^6 (2^12 - 1) 2^13 < 2^31
     COLUMNS = 8,   // of an encoder, in a vector of 128 bits
 };
 
-// Rows of an encoder that a user's items choose, and the halves of what each is multiplied with.
+// Rows of an encoder that a user's items choose, and the halves of each row's factor.
 struct Chosen {
     int n = 0;
     const int16_t* rows[AT_ONCE];
@@ -28,7 +28,7 @@ struct Chosen {
 };
 
 #if defined(__SSE2__)
-// Sums of 8 columns in two vectors; `multiply` adds the products of two rows, whose entries lie in turns.
+// Sums of 8 columns in two vectors; `multiply` adds the products of two rows with interleaved entries.
 struct Eight {
     __m128i left = _mm_setzero_si128(), right = _mm_setzero_si128();
 
@@ -69,12 +69,12 @@ inline void sum_eight(const Chosen& chosen, int column, int32_t* entries, int32_
 #endif
 }
 
-// Of a row z: p = E'z, sum z^2, g = sum z^3 E_i, sum z^4 |E_i|^2.  Those of a row without items, z = -mean, are kept
-// beside, in `projections` and `cubes`, and every item of a user's changes them by what z is there.
+// Of a row z: p = E'z, sum z^2, g = sum z^3 E_i, sum z^4 |E_i|^2.  The values for a row without items, z = -mean, are
+// stored in `projections` and `cubes`, and every item of a user's changes them according to z there.
 struct Projection {
     uint128 second = 0, fourth = 0;
 
-    // z moves from 0 to -mean at an item with these encoder entries, whose squares add up to `square`.
+    // z moves from 0 to -mean at an item with these encoder entries; `square` is the sum of their squares.
     void leave(int64_t mean, const int16_t* entries, int64_t square, int64_t* projections, int64_t* cubes,
                int n_columns) {
         for (int k = 0; k < n_columns; ++k) {
@@ -136,7 +136,7 @@ struct Projection {
     }
 };
 
-// Rows of `n_columns` sums of so many users, added up modulo 2^64.
+// Rows of `n_columns` sums of n users, added up modulo 2^64.
 inline void add_chosen_rows(const int32_t* users, ptrdiff_t n, const uint64_t* rows, ptrdiff_t n_columns,
                             uint64_t* __restrict sums) {
     for (ptrdiff_t p = 0; p < n; ++p) {

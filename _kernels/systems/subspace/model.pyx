@@ -3,7 +3,7 @@
 A user with n items has a = floor(scale / sqrt(n)) at each of them; less the public mean this is z, and p = E'z for the
 public encoder E.  Row i of its contribution is w z_i (p - z_i E_i), with the largest whole w that keeps the norm of all
 rows within `unit`.  Summed over users, with s_i = sum w a p, t_i = sum w a and q_i = sum w a^2 over those who
-have i, and P = sum w p and W = sum w over everybody:
+have i, and P = sum w p and W = sum w over all users:
 
     sum w z_i (p - z_i E_i) = s_i - mean_i P - (q_i - 2 mean_i t_i + mean_i^2 W) E_i,    P = sum (t_i - W mean_i) E_i.
 
@@ -39,7 +39,7 @@ MOST_COLUMNS = MAX_COLUMNS
 
 
 cdef class Nobody:
-    """The row of a user without items: what every other one is a step away from."""
+    """The row of a user without items, from which every other row is derived by steps."""
 
     cdef Projection projection
     cdef int64_t[MAX_COLUMNS] projections
@@ -69,7 +69,7 @@ cdef class Nobody:
 def project_users(
     Nobody nobody,
     const int64_t[::1] indptr,        # IN  (n_users + 1,), of a block of users
-    const int32_t[::1] indices,       # IN  all interactions, of which `indptr` names the block's
+    const int32_t[::1] indices,       # IN  all interactions; `indptr` bounds the block's
     const int64_t[::1] mean,          # IN  (n_items,), whole numbers of 1 / scale
     const int16_t[:, ::1] encoder,    # IN  (n_items, n_columns)
     const int64_t[::1] squares,       # IN  (n_items,), from `Nobody`
@@ -79,9 +79,9 @@ def project_users(
     uint64_t unit,
     int n_threads,
 ):
-    """What each user's contribution is made of."""
+    """Compute the factors of each user's contribution."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
-    # Each user has places of its own in `weights` and `rows`.
+    # Each user has its own entries in `weights` and `rows`.
     for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
         weights[u, :] = 0
         rows[u, :] = 0
@@ -137,7 +137,7 @@ def add_projections(
     uint64_t[::1] totals,                   # IN/OUT (n_columns + 1,), P, and W, which is given
     int n_threads,
 ):
-    """The sum of everybody's w p, by what each item has of it."""
+    """Compute P = sum_i (t_i - mean_i W) E_i, the sum of w p over all users."""
     cdef Py_ssize_t n_columns = encoder.shape[1], n_blocks = (n_columns + COLUMNS_AT_ONCE - 1) // COLUMNS_AT_ONCE
     cdef Py_ssize_t block, i, k
     cdef uint64_t own
