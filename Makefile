@@ -167,9 +167,13 @@ bench-gate: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv continuous --factor 1e9 --bench '^(?=.*[.]track).*($(BENCH))' $(BASE) HEAD
 	$(BIN)/python benches figures --gate $(BASE) HEAD
 
+# The same programs as the hooks in .pre-commit-config.yaml.
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $$(git ls-files '*.md' '*.py' '*.pyx' '*.pxd' '*.h' '*.cpp' '*.toml' Makefile)
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.cpp')
+	$(BIN)/python .ci/plain_words.py
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint _kernels  # it runs pycodestyle by name
 	$(BIN)/mypy
 
