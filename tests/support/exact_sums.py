@@ -90,6 +90,7 @@ def layered_reach():
     top, *below = LayeredGaussian(2**56)._tables
     reach = top.reach
     for table in below:
+        # Draws are added layer by layer as base * upper + lower.
         reach = BASE * reach + table.reach
     return reach
 

@@ -56,6 +56,7 @@ class MemoryGrid(Grid):
         for message in messages:
             node = message.metadata.dst_node_id
             message.metadata.__dict__["_message_id"] = str(uuid.uuid4())
+            # Each message is serialized, so that no object is shared between the two sides.
             message = Message(over_the_wire(message.content), metadata=message.metadata)
             self.asked.append(message)
             app, config = self.nodes[node]
@@ -140,6 +141,7 @@ def set_value(record, name, value):
     def change(content):
         content[record][name] = value
 
+    # `refusal_of` changes the last request that has this value.
     change.place = record, name
     return change
 

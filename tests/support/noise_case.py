@@ -40,6 +40,7 @@ class RecordingEngine(LocalEngine):
         self.rounds = []
 
     def _as_carried(self, event):
+        # The event that this engine can carry is the one in the ledger.
         self._event = super()._as_carried(event)
         return self._event
 
@@ -47,6 +48,7 @@ class RecordingEngine(LocalEngine):
         apply, learnt = system.apply, []
         shards = self._shards_of(interactions)
         if hasattr(system, "_learn"):
+            # `_learn` receives the sums by name.
             learn = system._learn
             system._learn = lambda state, sums: learnt.append(sums) or learn(state, sums)
 
@@ -86,6 +88,7 @@ def contributions(recorded, field):
 def spread_is(draws, stddev):
     """Return whether `draws` are consistent with N(0, stddev^2); 5,000 draws detect an error of 10%."""
     assert len(draws) >= 5000
+    # The sum of squares of n standard normal draws is chi-square with n degrees of freedom.
     statistic = float(np.square(draws / stddev).sum())
     return bool(min(stats.chi2.cdf(statistic, len(draws)), stats.chi2.sf(statistic, len(draws))) > ALPHA / 2)
 
@@ -98,9 +101,12 @@ def unrelated(first, second):
     pairs = [(a[: len(b)], b[: len(a)]) for a, b in zip(first, second, strict=True)]
     a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
     a, b = a / np.sqrt(np.mean(a**2)), b / np.sqrt(np.mean(b**2))
+    # Circular cross-correlation at all shifts by the fast Fourier transform.
     correlations = np.fft.irfft(np.fft.rfft(a) * np.conj(np.fft.rfft(b)), len(a)) / len(a)
     if first is second:
+        # A series is always correlated with itself at shift 0.
         correlations[0] = 0
+    # Bonferroni's bound over all shifts; each correlation has standard deviation 1 / sqrt(n).
     return bool(np.abs(correlations).max() <= stats.norm.isf(ALPHA / 2 / len(a)) / np.sqrt(len(a)))
 
 

@@ -36,6 +36,7 @@ OTHERS = {
 def data_of(kind, other_values):
     """Return data in which each user has the same items for all kinds of values."""
     mask = np.random.default_rng(1).random((N_USERS, N_ITEMS)) < 0.4
+    # Every user has item 0, so no row is empty.
     mask[:, 0] = True
     users, items = np.nonzero(mask)
     values = np.resize(OTHERS[other_values], len(users))

@@ -30,8 +30,10 @@ class Segment:
         mu_squared = epsilon = 0.0
         for event in [seen_event(event, "public") for event in self.events] if is_replaced else self.events:
             if isinstance(event, Gaussian):
+                # Gaussian releases compose by mu^2, with mu = 1 / noise multiplier.
                 mu_squared += event.count / event.noise_multiplier**2
             elif isinstance(event, ZCDP):
+                # A zCDP cost rho corresponds to mu^2 = 2 rho.
                 mu_squared += 2 * event.count * event.rho
             elif isinstance(event, DiscreteGaussianRelease):
                 mu_squared += event.count * (event.sensitivity / event.stddev) ** 2
@@ -48,8 +50,10 @@ class Segment:
         for (mechanism, sums, _), (other_mechanism, other_sums, _) in zip(self.releases, other.releases, strict=True):
             assert repr(mechanism) == repr(other_mechanism)
             assert sums.shape == other_sums.shape
+            # Python's integers avoid overflow of the difference.
             change = (sums.astype(object) - other_sums.astype(object)).ravel().astype(float)
             if isinstance(mechanism, DiscreteLaplace):
+                # Laplace noise costs the L1 distance over its scale.
                 epsilon += np.abs(change).sum() / float(mechanism.scale)
             else:
                 mu_squared += np.square(change).sum() / float(mechanism.stddev) ** 2
@@ -73,6 +77,7 @@ def _recording(ledger, segments, noisy_sums):
         if self is not ledger:  # the ledger is that of a plan
             return
         if segments[-1].releases:
+            # An event after a release begins a new segment.
             segments.append(Segment())
         segments[-1].events.append(event)
 

@@ -28,6 +28,7 @@ def ratio_bound(likely, unlikely, n, alpha, delta):
 
 
 def one_bit_bound(likely, unlikely, n, alpha, delta):
+    # Right guesses in both halves of the 2 n experiments.
     right = clopper_pearson(likely + n - unlikely, 2 * n, alpha)[0]
     return math.log((right - delta) / (1 - right)) if right > delta else -math.inf
 
@@ -60,4 +61,5 @@ def lowest_bit(value):
     numerator, denominator = value.as_integer_ratio()
     if numerator == 0:
         return math.inf
+    # The denominator of a double is a power of two.
     return ((numerator & -numerator).bit_length() - 1) - (denominator.bit_length() - 1)

@@ -28,6 +28,7 @@ def solve_users_cg(rows, item_factors, regularization, confidence_weight, use_va
         residual = b - a @ x
         direction = residual
         for _ in range(n_steps):
+            # An exact solution has no further direction.
             if not residual @ residual > 0:
                 break
             step = (residual @ residual) / (direction @ a @ direction)
@@ -48,5 +49,6 @@ def system(row, item_factors, regularization, confidence_weight, use_values):
         if value > 0:
             confidence[item] += confidence_weight * (value if use_values else 1)
             preference[item] = 1
+    # Hu, Koren, Volinsky 2008, equation 4: (V'CV + reg I) x = V'Cp.
     a = factors.T @ (confidence[:, None] * factors) + regularization * np.eye(n_factors)
     return a, factors.T @ (confidence * preference)

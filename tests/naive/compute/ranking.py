@@ -23,6 +23,7 @@ def sample_unseen(rows_seen, n_items, global_user_ids, n, key, purpose):
 def rank(score, candidates):
     greater = sum(other > score for other in candidates)
     ties = sum(other == score for other in candidates)
+    # The mean rank over all orders of ties.
     return 1 + greater + ties / 2
 
 

@@ -20,6 +20,7 @@ FORMULAS = {
 
 def blocks_of(ids, n_ids, n_blocks):
     """Deal ids out to blocks in alternating directions, the most frequent id first."""
+    # The alternating direction gives all blocks similar numbers of ratings.
     there_and_back = [*range(n_blocks), *reversed(range(n_blocks))]
     ids = list(ids)
     order = sorted(range(n_ids), key=lambda x: (-ids.count(x), x))
@@ -39,10 +40,12 @@ def visiting_order(users, items, n_users, n_items, n_blocks, key):
         cells[user_block[u], item_block[i]].append(position)
     words = iter(key.words("sgd.order", size=len(users)).tolist())
     for _, cell in sorted(cells.items(), key=lambda pair: morton(pair[0][0] ^ pair[0][1], pair[0][0])):
+        # Inside-out shuffle by the high halves of words.
         for last in range(len(cell)):
             position_in_cell = (next(words) >> 32) * (last + 1) >> 32
             cell[position_in_cell], cell[last] = cell[last], cell[position_in_cell]
         part_neighbours(cell, users, items)
+    # Blocks j, j ^ s of one stratum s share neither users nor items, so threads run in parallel.
     return [position for s in range(n_blocks) for j in range(n_blocks) for position in cells[j, j ^ s]]
 
 
@@ -62,6 +65,7 @@ def start_mean(ratings, weights, loss):
     mean = float(np.average(ratings, weights=weights))
     if loss != "logistic":
         return mean
+    # The logistic loss starts at the logit of the mean, which must be finite.
     share = min(max(mean, 0.001), 0.999)
     return math.log(share / (1 - share))
 
@@ -103,6 +107,7 @@ def fit_factors(
             if biases:
                 b[u] -= rate * (slope + bias_regularization * b[u])
                 c[i] -= rate * (slope + bias_regularization * c[i])
+            # Both factors are updated from their previous values.
             p[u], q[i] = (
                 p[u] - rate * (slope * q[i] + regularization * p[u]),
                 q[i] - rate * (slope * p[u] + regularization * q[i]),

@@ -14,6 +14,7 @@ def quarter_round(x, a, b, c, d):
 
 def block(key_words, counter, nonce_words):
     """Return one block of 16 words."""
+    # The four constants are "expand 32-byte k" in ASCII, RFC 8439, section 2.3.
     state = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *key_words, counter, *nonce_words]
     x = list(state)
     for _ in range(10):

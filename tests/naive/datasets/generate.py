@@ -23,6 +23,7 @@ def alias_weights(cells):
     weights = [0] * len(cells)
     for item, cell in enumerate(cells):
         weights[item] += cell >> 32
+        # The cell's remaining chance belongs to its alias.
         weights[cell % TWO_32] += TWO_32 - (cell >> 32)
     return weights
 
@@ -44,6 +45,7 @@ def topic_shares(key, anchors, median, topic_noise, tilt, gamma, user, length):
         for j in range(n_dims):
             logit += anchors[k][j] * z[j]
         logits.append(sharpness * logit)
+    # Softmax with the maximum subtracted, which avoids overflow.
     weights = [math.exp(logit - max(logits)) for logit in logits]
     total = 0.0
     for weight in weights:
@@ -52,6 +54,7 @@ def topic_shares(key, anchors, median, topic_noise, tilt, gamma, user, length):
     for weight in weights:
         running += weight
         edges.append(int(running / total * TWO_32))
+    # Rounding may leave the last edge below 2^32.
     edges[-1] = TWO_32
     return [high - low for low, high in pairwise(edges)]
 
@@ -66,6 +69,7 @@ def draw_items(key, alias, shares, budget, user, length):
         coin, word = words[2 * draws] >> 32, words[2 * draws + 1]
         draws += 1
         topic = 0
+        # Inverse distribution function of the topic.
         while coin >= shares[topic]:
             coin -= shares[topic]
             topic += 1
@@ -75,6 +79,7 @@ def draw_items(key, alias, shares, budget, user, length):
         if item not in items:
             items.append(item)
     if len(items) < length:
+        # After too many repeated items, the remaining ones come from an exponential race.
         items += race(key, alias, shares, user, set(items), length - len(items))
     return items, draws
 
@@ -125,6 +130,7 @@ def expected_shares(shares, topics, lengths):
         low, high = 0.0, 1e12
         for _ in range(200):
             middle = (low + high) / 2
+            # The expected number of items rises with t, so bisection finds t with the given length.
             low, high = (middle, high) if -np.expm1(-middle * weights).sum() < length else (low, middle)
         total += -np.expm1(-low * weights)
     return total / len(lengths)

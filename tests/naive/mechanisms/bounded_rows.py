@@ -12,6 +12,7 @@ def keep_entries(lengths, users, max_entries, key, round_number):
             words = key.words("projection.entries", round=round_number, user=user, size=max_entries).tolist()
             for last, word in zip(range(n - max_entries, n), words, strict=True):
                 rank = word * (last + 1) >> 64
+                # Floyd's rule: a repeated draw is replaced by the last candidate.
                 mine.add(last if rank in mine else rank)
         selected.append(sorted(mine))
     return selected

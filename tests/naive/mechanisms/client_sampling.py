@@ -17,6 +17,7 @@ def below(bound, words):
     """Return a uniform integer: 2^64 // bound words map to each value, and the others are rejected."""
     while True:
         product = next(words) * bound
+        # Lemire 2019: rejection of the lowest products makes all integers equally likely.
         if product % 2**64 >= 2**64 % bound:
             return product >> 64
 
@@ -26,5 +27,6 @@ def fixed_size(n_clients, cohort_size, words):
     cohort = set()
     for last in range(n_clients - cohort_size, n_clients):
         rank = below(last + 1, words)
+        # Floyd's rule: a repeated draw is replaced by the last candidate.
         cohort.add(last if rank in cohort else rank)
     return sorted(cohort)

@@ -11,6 +11,7 @@ def exceeds(row, clip_norm, order):
     entries, bound = [Fraction(float(x)) for x in row], Fraction(clip_norm)
     if order == 1:
         return sum((abs(x) for x in entries), Fraction(0)) > bound
+    # Squares of fractions are exact, while a root would not be.
     return sum((x * x for x in entries), Fraction(0)) > bound**2
 
 

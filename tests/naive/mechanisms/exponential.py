@@ -22,8 +22,10 @@ def peel(scores, beta, n_selected, bits):
     remaining, chosen, best = list(range(len(scores))), [], None
     while len(chosen) < n_selected:
         top = max(scores[i] for i in remaining)
+        # The reference score changes only if the best remaining weight would lose 32 of its 64 bits.
         if best is None or math.floor(scaled_exp(Fraction(best - top) / beta, 64)) + 2 < 2**32:
             best = top
+        # Upper bounds of the weights; the excess is rejected below.
         shares = [math.floor(scaled_exp(Fraction(best - scores[i]) / beta, 64)) + 2 for i in remaining]
         while True:
             number, position = bits.below(sum(shares)), 0
@@ -59,6 +61,7 @@ def gumbel(first, second):
     near = Fraction(((first & (2**63 - 1)) << 64 | second) * 2 + 1, 2**129)
     with decimal.localcontext(context):
         u = Decimal(near.numerator) / Decimal(near.denominator)
+        # The first word's top bit selects the half of (0, 1).
         return float(-(-(1 - u if first >> 63 else u).ln()).ln())
 
 

@@ -13,7 +13,7 @@ def threshold(scale, delta):
 
 
 def above_threshold(counts, noise, lowest, n):
-    """Return {item: count} of items with a count and {item: noise}: the n best above the threshold, ascending."""
+    """Return the n best items above the threshold, ascending, from {item: count} and {item: noise}."""
     noisy = {item: counts[item] + noise[item] for item in counts if counts[item] + noise[item] >= lowest}
     best = sorted(noisy, key=lambda item: (-noisy[item], item))[:n]
     return sorted(best)
@@ -23,4 +23,5 @@ def chance(count, scale, lowest):
     """Return the probability that an item with this count is at or above the threshold."""
     q = math.exp(-1 / scale)
     k = lowest - count
+    # P(Z >= k) = q^k / (1 + q) for k >= 1, and by symmetry otherwise.
     return q**k / (1 + q) if k >= 1 else 1 - q ** (1 - k) / (1 + q)

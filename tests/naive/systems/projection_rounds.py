@@ -22,6 +22,7 @@ def contribution(row, mean, encoder, scale, unit):
         for a, of_item in zip(z, encoder, strict=True)
     ]
     square = sum(x * x for of_item in rows for x in of_item)
+    # The integer square root never rounds up, so the bound holds exactly.
     weight = math.isqrt(unit * unit // square) if square else 0
     return [[weight * x for x in of_item] for of_item in rows]
 

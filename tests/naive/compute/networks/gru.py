@@ -32,6 +32,7 @@ def encode(dense, embeddings, sequence):
         r, z, n = np.split(embeddings[item] @ dense["w"] + dense["b"], 3)
         state_n, state_r, state_z = np.split(h @ dense["u"] + dense["c"], 3)
         r, z = sigmoid(r + state_r), sigmoid(z + state_z)
+        # The reset gate multiplies the state's part after its bias, as in PyTorch.
         n = np.tanh(n + r * state_n)
         tape.append((item, h, r, z, n, state_n))
         h = (1 - z) * n + z * h
@@ -43,6 +44,7 @@ def encode_back(dense, embeddings, tape, dh, d_dense, d_embeddings):
     for item, h, r, z, n, state_n in reversed(tape):
         dn = dh * (1 - z) * (1 - n * n)
         dr, dz = dn * state_n * r * (1 - r), dh * (h - n) * z * (1 - z)
+        # Dense arrays have the order r, z, n for inputs and n, r, z for states.
         of_input, of_state = np.concatenate([dr, dz, dn]), np.concatenate([dn * r, dr, dz])
         d_dense["w"] += np.outer(embeddings[item], of_input)
         d_dense["u"] += np.outer(h, of_state)
@@ -55,8 +57,10 @@ def encode_back(dense, embeddings, tape, dh, d_dense, d_embeddings):
 def contrast(anchor, candidates):
     """Return (-log of the first candidate's softmax share, gradients by anchor and candidates)."""
     scores = candidates @ anchor
+    # Subtracting the maximum avoids overflow and leaves the shares unchanged.
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()
+    # The true candidate is the first one.
     slopes = shares - np.eye(len(shares))[0]
     return -np.log(shares[0]), slopes @ candidates, np.outer(slopes, anchor)
 

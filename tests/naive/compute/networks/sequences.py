@@ -9,6 +9,7 @@ def below(word, n):
 def other(word, n, taken):
     """Return one of n integers other than `taken`."""
     drawn = below(word, n - 1)
+    # Skip `taken`, so that all other values are equally likely.
     return drawn + 1 if drawn >= taken else drawn
 
 
@@ -25,6 +26,7 @@ def examples_of(history, n_items, words, length, n_negatives):
         items = [other(next(words), n_items, sequence[masked]) for _ in range(n_negatives)]
         begins = [other(next(words), len(history) - size + 1, first + begin) for _ in range(n_negatives)]
         segments = [history[b : b + size] for b in begins]
+        # The first negatives replace the true item and the true segment in the sequences.
         strange_item = [*sequence[:masked], items[0], *sequence[masked + 1 :]]
         strange_segment = [*sequence[:begin], *segments[0], *sequence[begin + size :]]
         true_segment = sequence[begin : begin + size]

@@ -47,7 +47,9 @@ def gradient(layers, embeddings, user_fields, item_fields, labels):
     x_user, x_item = (np.array([embed(embeddings, f) for f in fields]) for fields in (user_fields, item_fields))
     inputs, logits = forward(layers, x_user, x_item)
     out = [None] * len(layers)
+    # The derivative of the mean cross-entropy by the logits.
     dy = (1 / (1 + np.exp(-logits)) - labels)[:, None] / len(labels)
+    # Layers 0 and 1 are the towers; the others are common.
     for k in range(len(layers) - 1, 1, -1):
         out[k] = [inputs[k].T @ dy, dy.sum(axis=0)]
         dy = dy @ layers[k][0].T * (inputs[k] > 0)

@@ -15,6 +15,7 @@ def of_list(kind, cutoff, ranked, relevant):
     if kind == "hit":
         return float(bool(hits))
     if kind == "ndcg":
+        # The ideal list has the relevant items first.
         ideal = sum(1 / math.log2(1 + rank) for rank in range(1, min(k, len(relevant)) + 1))
         return sum(1 / math.log2(1 + rank) for rank in hits) / ideal
     if kind == "map":
@@ -26,6 +27,7 @@ def of_list(kind, cutoff, ranked, relevant):
         return sum((rank - 1) / (len(ranked) - 1) for rank in ranks) / len(ranks)
     if kind == "auc":
         ranks_of_others = [rank for rank, item in enumerate(ranked, 1) if item not in relevant]
+        # AUC is the share of (relevant, other) pairs in the right order.
         return sum(p < q for p in ranks for q in ranks_of_others) / (len(ranks) * len(ranks_of_others))
     raise ValueError(kind)
 

@@ -13,6 +13,7 @@ def exp_bounds(x):
     for n in range(1, TERMS):
         term = term * x / n
         total += term
+    # Ratios of later terms are at most x / (TERMS + 1), which bounds the tail by a geometric series.
     following = term * x / TERMS
     return total, total + following / (1 - x / (TERMS + 1))
 
@@ -30,6 +31,7 @@ def breaks_epsilon(largest, epsilon):
 def threshold(t, largest):
     """Return the number of 2^64 words with answer +, for any double t."""
     span = largest - 2**63
+    # Values that are not finite get a fair coin.
     if math.isnan(t) or math.isinf(t):
         return 2**63
     if abs(t) >= 1:

@@ -13,6 +13,7 @@ def distribution_of_reports(values, n_candidates, clone_share):
         chosen = max(positions, key=lambda position: abs(values[position]))
         chance = (1 - clone_share) * Fraction(1, n**n_candidates)
         for sign in (1, -1):
+            # An entry of 0 gets a fair sign.
             agrees = Fraction(1, 2) if values[chosen] == 0 else int(sign * values[chosen] > 0)
             chances[chosen, sign] += chance * agrees
     return chances
@@ -29,6 +30,7 @@ def report(values, words, clones):
             reported = entry
     if first < clones:
         reported = entries[0]
+    # The sign is the low bit of the first word for clones and for entries of 0.
     if first < clones or values[reported] == 0:
         return reported, 1 - 2 * (first % 2)
     return reported, 1 if values[reported] > 0 else -1

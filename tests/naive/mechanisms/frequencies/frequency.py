@@ -7,6 +7,7 @@ TOTAL = 2**64
 
 def grr(value, n_values, q_count, word):
     """Return a report; the true value has all words that remain after each value's q_count words."""
+    # The surplus of words belongs to the true value alone.
     surplus = TOTAL - n_values * q_count
     if word < surplus:
         return value
@@ -22,6 +23,7 @@ def oue_probability(bits, value, q):
     result = Fraction(1)
     for j, bit in enumerate(bits):
         p = Fraction(1, 2) if j == value else q
+        # The bits of a report are independent.
         result *= p if bit else 1 - p
     return result
 

@@ -9,6 +9,7 @@ def report(value, n_values, subset_size, p_count, words):
     """Return a subset; the first word decides on the true value, and its rank among the others means the last value."""
     with_own = next(words) < p_count
     ranks = client_sampling.fixed_size(n_values - 1, subset_size - with_own, words)
+    # The last value takes the rank of the true value, which is not among the others.
     other_values = [n_values - 1 if rank == value else rank for rank in ranks]
     return sorted(other_values + [value] * with_own)
 

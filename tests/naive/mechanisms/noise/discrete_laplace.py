@@ -23,6 +23,7 @@ class Bits:
 
     def below(self, n):
         """Return a uniform integer in {0, ..., n - 1}: the leading bits of the next words, rejected if too large."""
+        # Number of bits of n - 1.
         length = len(bin(n - 1)) - 2 if n > 1 else 0
         while True:
             text = ""
@@ -40,6 +41,7 @@ class Bits:
 def bernoulli_exp(bits, numerator, denominator):
     """Draw by Algorithm 1, for numerator / denominator in [0, 1]."""
     k = 1
+    # P(k is odd) = exp(-numerator / denominator), by the series of exp.
     while bits.bernoulli(numerator, denominator * k):
         k += 1
     return k % 2 == 1
@@ -57,6 +59,7 @@ def draw(bits, scale):
             v += 1
         y = (u + t * v) // s
         sign = bits.below(2)
+        # Without this rejection, 0 would have twice its probability.
         if sign == 1 and y == 0:
             continue
         return (1 - 2 * sign) * y

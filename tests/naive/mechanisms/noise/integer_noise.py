@@ -16,6 +16,7 @@ def to_decimal(x):
 
 def _normalised(weights):
     with decimal.localcontext(decimal_context):
+        # The distribution is symmetric, so each value above 0 counts twice.
         total = weights[0] + 2 * sum(weights[1:])
         return [w / total for w in weights]
 
@@ -44,6 +45,7 @@ def rounded_gaussian(stddev, n):
 def _inner_mass(z):
     """Return P(0 < N < z) = density(z) (z + z^3 / 3 + z^5 / (3 * 5) + ...)."""
     term, total, k = z, Decimal(0), 1
+    # The series ends once a term is below the working precision.
     while total + term != total:
         total += term
         k += 2
@@ -61,11 +63,13 @@ def pi():
             power, k = -power / (n * n), k + 2
         return total
 
+    # Machin 1706: pi / 4 = 4 arctan(1/5) - arctan(1/239).
     return 4 * (4 * arctan_inverse(5) - arctan_inverse(239))
 
 
 def table_distance(thresholds, reach, probabilities):
     """Return the total-variation distance of a table's probabilities and P(0), P(1), ...; P's tail counts fully."""
+    # A value's probability is the gap between its two thresholds, out of 2^128.
     edges = [0, *thresholds, 2**128]
     with decimal.localcontext(decimal_context):
         table = [Decimal(b - a) / 2**128 for a, b in itertools.pairwise(edges)]
@@ -101,6 +105,7 @@ def falling_weights(ratio, ratio_of_ratios=None):
 def cell_masses(densities, stddev):
     """Return densities times the series of their cells, one power of x after another."""
     q = 1 / (2 * Fraction(stddev) ** 2)
+    # Numbers are fixed-point with 320 fractional bits.
     terms, i = [1 << 320], 0
     while terms[-1]:
         i += 1
@@ -119,6 +124,7 @@ def cell_masses(densities, stddev):
 
 def thresholds(weights):
     """Return cumulated shares of 2^128 for values from -reach to reach - 1; the last weight belongs to reach + 1."""
+    # Weights of -reach, ..., reach, by symmetry.
     support = [*weights[-2:0:-1], *weights[:-1]]
     total = sum(support)
     return [(part << 128) // total for part in itertools.accumulate(support[:-1])]

@@ -37,5 +37,6 @@ def draws(noise, key: Key, purpose, n):
     total = [0] * n
     for level, table in enumerate(noise._tables):
         layer = IntegerNoise(table).sample(n, key=key, purpose=f"{purpose}.{level}").tolist()
+        # The base of the layers is 480.
         total = [480 * a + b for a, b in zip(total, layer, strict=True)]
     return total

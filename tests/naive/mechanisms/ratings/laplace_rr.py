@@ -58,6 +58,7 @@ def published(rating, words, truth_probability, scale):
     first, second = ((Fraction(word >> 12) + Fraction(1, 2)) / 2**52 for word in words)
     if first < Fraction(truth_probability):
         return rating
+    # The smaller tail is exact near both ends.
     tail = min(second, 1 - second)
     sign = 1 if second > Fraction(1, 2) else -1
     return rating - sign * scale * math.log(2 * tail)

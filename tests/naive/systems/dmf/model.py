@@ -14,6 +14,7 @@ def examples(user_items, n_items, n_negatives, user, key, round_number):
         if other_items:
             labelled += [(other_items[next(stream) * len(other_items) >> 64], 0) for _ in range(n_negatives)]
     for k in range(len(labelled) - 1, 0, -1):
+        # The high half of word * n is an integer below n.
         other = next(stream) * (k + 1) >> 64
         labelled[k], labelled[other] = labelled[other], labelled[k]
     return labelled
@@ -65,5 +66,6 @@ def train(rows, n_items, x, p, graph, n_rounds, key, *, n_negatives, rate, of_us
         for receiver in range(len(rows)):
             for sender in range(len(rows)):
                 for item, gradient in sent[sender]:
+                    # Receivers apply the gradient with the weight of the walks from its sender.
                     p[receiver, item] -= rate * weights[sender, receiver] * gradient
     return x, p, q

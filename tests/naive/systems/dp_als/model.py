@@ -23,6 +23,7 @@ def weighted_sum_by_item(selected, weights, rows, n_items, scale):
     for items, row_weights, row in zip(selected, weights, rows, strict=True):
         for item, w in zip(sorted(items), row_weights, strict=True):
             sums[item] = [a + w * b for a, b in zip(sums[item], row, strict=True)]
+            # Integer division of the absolute value rounds toward zero.
             cut = [abs(w * b) // scale * (1 if b > 0 else -1) for b in row]
             products[item] = [a + cut[f] * row[g] for a, (f, g) in zip(products[item], pairs, strict=True)]
     return sums, products

@@ -18,6 +18,7 @@ def uniform_subset(population, size, stream):
     for last in range(population - size, population):
         rank = last
         if size < population:
+            # The high half of word * n is an integer below n.
             rank = next(stream) * (last + 1) >> 64
             if rank in drawn:
                 rank = last
@@ -43,6 +44,7 @@ def spoken_by_weight(rated, n_items, rho, weights, user, key, round_number=0):
     stream = words(key, "fedrec.virtual_items", user, round_number)
     races = {}
     for item in unrated:
+        # Exponential race: the smallest -log(u) / weight win, which samples by weight without replacement.
         uniform = ((next(stream) >> 12) + 0.5) * 2.0**-52
         races[item] = -math.log(uniform) / weights[item] if weights[item] else math.inf
     virtual = set(sorted(unrated, key=races.get)[: rho * len(rated)])
@@ -83,6 +85,7 @@ def user_round(x, spoken, item_factors, rate, regularization, n_local):
     gradients = {}
     for i, kind, rating in spoken:
         if kind == VIRTUAL:
+            # Virtual ratings are predictions of the local model, or the user's mean rating without one.
             rating = copy @ item_factors[i] if n_local else mean
         if kind != WITHHELD:
             gradients[i] = (x @ item_factors[i] - rating) * x + regularization * item_factors[i]
@@ -104,8 +107,10 @@ def total_of(messages, n_items, n_factors):
 
 def shares(integers, is_virtual, masks):
     """Return the shares of the server and of the denoiser for one vector."""
+    # The last entry counts the item's messages.
     value = [*integers, 1]
     both = [(v + m) % 2**64 for v, m in zip(value, masks, strict=True)]
+    # The denoiser's share of a virtual vector equals the server's, so that their difference is 0.
     return both, both if is_virtual else list(masks)
 
 

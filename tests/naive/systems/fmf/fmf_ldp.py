@@ -43,6 +43,7 @@ def turn(unit_gradient, signs, length, n_columns):
     padded[: signs.shape[0], : signs.shape[1]] = signs * unit_gradient
     number = np.arange(length * n_columns)
     common = number[:, None] & number[None, :]
+    # An entry of the Hadamard matrix is -1 to the power of popcount(row & column).
     parity = np.zeros_like(common)
     while common.any():
         parity ^= common & 1

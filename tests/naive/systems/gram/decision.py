@@ -23,6 +23,7 @@ def weights_of(pairs, factors, personal_weight, ridge):
         sums = np.maximum((factors @ factors.T).sum(axis=1), 0)
         personal, shared = factors, sums[:, None] / math.sqrt(sums.sum() or 1.0)
     elif pairs.popularity is None:
+        # The leading factor of uncentred pairs is popularity.
         personal, shared = factors[:, 1:], factors[:, :1]
     else:
         personal, shared = factors, pairs.popularity[:, None]

@@ -17,6 +17,7 @@ def most_likely(pairs, noise, rounds, diagonal):
         position_of[i, j] = position_of[j, i] = number
     equations, numbers = [], []
     for i, j in itertools.combinations_with_replacement(range(n), 2):
+        # An entry of the diagonal has twice the variance of a pair.
         width = noise if i < j else noise * np.sqrt(2)
         equation = np.zeros(n * (n + 1) // 2)
         equation[position_of[i, j]] = 1 / width

@@ -8,6 +8,7 @@ import numpy as np
 
 def shrink(values, counts, noise):
     """Return l - 2 s^2 sum_j c_j (l - l_j) / ((l - l_j)^2 + eta^2), made non-decreasing, and at least 0."""
+    # The smoothing is 5% of the radius of the noise's spectrum.
     eta = 0.05 * 2 * noise * math.sqrt(sum(counts))
     shrunk, largest = [], 0.0
     for value in values:
@@ -15,6 +16,7 @@ def shrink(values, counts, noise):
             count * (value - other) / ((value - other) ** 2 + eta**2)
             for other, count in zip(values, counts, strict=True)
         )
+        # The running maximum keeps the order of the eigenvalues.
         largest = max(largest, value - 2 * noise**2 * pull)
         shrunk.append(largest)
     return shrunk
@@ -53,12 +55,14 @@ def prior(rows, popularity):
 
 def scales(matrix, priors, noise):
     """Return nonnegative least-squares scales over all pairs i < j, each shrunk by the contribution of noise alone."""
+    # Each pair i < j counts once.
     upper = np.triu_indices(len(matrix), 1)
-    seen, said = np.asarray(matrix)[upper], np.array([np.asarray(p)[upper] for p in priors])
+    seen, prior_values = np.asarray(matrix)[upper], np.array([np.asarray(p)[upper] for p in priors])
     best = (float(seen @ seen), (), np.zeros(0))
+    # Least squares with nonnegative scales, by trying every active set.
     for size in range(1, len(priors) + 1):
         for subset in itertools.combinations(range(len(priors)), size):
-            chosen = said[list(subset)]
+            chosen = prior_values[list(subset)]
             scales_of_subset = np.linalg.lstsq(chosen.T, seen, rcond=None)[0]
             residual = float(np.square(seen - scales_of_subset @ chosen).sum())
             if (scales_of_subset >= 0).all() and residual < best[0] * (1 - 1e-12):
@@ -66,7 +70,8 @@ def scales(matrix, priors, noise):
     _, subset, scales_of_subset = best
     believed = np.zeros(len(priors))
     if subset:
-        inner = said[list(subset)] @ said[list(subset)].T
+        inner = prior_values[list(subset)] @ prior_values[list(subset)].T
+        # Standard deviations of the scales under noise alone.
         widths = noise * np.sqrt(np.linalg.inv(inner).diagonal())
         believed[list(subset)] = scales_of_subset * np.maximum(1 - (2 * widths / scales_of_subset) ** 2, 0)
     return believed

@@ -9,6 +9,7 @@ from naive.compute.hadamard import entry
 def cell(position, n_rotations, n_sides, n_passes):
     """Return (rotation, row) or (rotation, row, column) of a position: its high bits, and its low ones."""
     low, last = position % 2 ** (n_sides * n_passes), 2**n_passes - 1
+    # Positions have 32 bits.
     rotation = position * n_rotations >> 32
     return (rotation, low) if n_sides == 1 else (rotation, low >> n_passes, low & last)
 
@@ -31,9 +32,11 @@ def reports(row, signs, words, n_candidates, clones):
             value(row, signs, cell(position, n_rotations, n_sides, length.bit_length() - 1)) for position in positions
         ]
         largest = max(abs(v) for v in values)
+        # A clone reports its first candidate with a fair bit, independent of the data.
         if coin < clones:
             out.append((positions[0], coin & 1))
             continue
+        # Ties go to the first candidate.
         chosen = [abs(v) for v in values].index(largest)
         out.append((positions[chosen], int(values[chosen] > 0) if largest else coin & 1))
     return out
@@ -45,6 +48,7 @@ def sums(all_reports, shape):
     total = {}
     for position, bit in all_reports:
         cell_index = cell(position, n_rotations, len(sides), sides[0].bit_length() - 1)
+        # Bits 0 and 1 stand for the answers -1 and 1.
         total[cell_index] = total.get(cell_index, 0) + 2 * bit - 1
     return total
 
@@ -72,6 +76,7 @@ def mean_largest(n_items, n_candidates, n_sides):
         magnitudes[size] = magnitudes.get(size, 0.0) + math.prod(p for _, p in parts)
     below = mean = 0.0
     for size in sorted(magnitudes):
+        # P(maximum = size) = F(size)^n - F(size-)^n.
         mean += size * ((below + magnitudes[size]) ** n_candidates - below**n_candidates)
         below += magnitudes[size]
     return mean

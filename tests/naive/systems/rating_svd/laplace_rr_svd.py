@@ -25,6 +25,7 @@ def item_reports(rated, counts, user, n_items, n_reports, key):
         rank = last
         if n_reports < n_items:
             rank = next(words) * (last + 1) >> 64
+            # Floyd's rule: a repeated draw is replaced by the last candidate.
             if rank in drawn:
                 rank = last
         drawn.add(rank)
@@ -53,6 +54,7 @@ def group_variance(groups):
         return 0.0
     grand = sum(map(sum, groups)) / n
     means = [sum(g) / len(g) for g in groups]
+    # Mean squares within and between groups; their difference estimates the groups' variance.
     within = sum((v - m) ** 2 for g, m in zip(groups, means, strict=True) for v in g) / (n - len(groups))
     between = sum(len(g) * (m - grand) ** 2 for g, m in zip(groups, means, strict=True)) / (len(groups) - 1)
     return max((between - within) / ((n - sum(len(g) ** 2 for g in groups) / n) / (len(groups) - 1)), 0.0)

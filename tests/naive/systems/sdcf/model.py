@@ -18,10 +18,10 @@ def spoken(rated, n_items, first, second, user, key, round_number):
     reported = []
     for item in range(n_items):
         answer = next(answers) < first[item in rated]
-        said = next(reports) < second[answer]
+        is_reported = next(reports) < second[answer]
         if item in rated:
-            reported.append((item, RATED if said else WITHHELD, rated[item]))
-        elif said:
+            reported.append((item, RATED if is_reported else WITHHELD, rated[item]))
+        elif is_reported:
             reported.append((item, VIRTUAL, 0.0))
     return reported
 
@@ -30,29 +30,31 @@ def normals(stream):
     return (NormalDist().inv_cdf(((word >> 12) + 0.5) * 2.0**-52) for word in stream)
 
 
-def user_round(x, said, item_factors, rate, temperature, precision, key, user, round_number):
+def user_round(x, reported, item_factors, rate, temperature, precision, key, user, round_number):
     """Return the user's new factors, and {item: (gradient, noise)} of its reported items."""
-    errors = {i: x @ item_factors[i] - r for i, kind, r in said if kind != VIRTUAL}
+    errors = {i: x @ item_factors[i] - r for i, kind, r in reported if kind != VIRTUAL}
     user_errors = list(errors.values())
+    # Virtual items have errors sampled from the user's rated items.
     draws = words(key, "sdcf.virtual_errors", user, round_number)
     noises = {
         kind: normals(words(key, purpose, user, round_number))
         for kind, purpose in ((RATED, "sdcf.noise"), (VIRTUAL, "sdcf.virtual_noise"))
     }
     sent = {}
-    for i, kind, _ in said:
+    for i, kind, _ in reported:
         if kind == VIRTUAL:
             errors[i] = user_errors[next(draws) * len(user_errors) >> 64] if user_errors else 0.0
-    for i, kind, _ in said:
+    for i, kind, _ in reported:
         if kind != WITHHELD:
             noise = np.array(list(itertools.islice(noises[kind], len(x))))
             sent[i] = errors[i] * x, noise * math.sqrt(temperature / rate)
     if not user_errors:
         return x, sent
     n = len(user_errors)
-    mean = sum(errors[i] * item_factors[i] for i, kind, _ in said if kind != VIRTUAL) / n
+    mean = sum(errors[i] * item_factors[i] for i, kind, _ in reported if kind != VIRTUAL) / n
     noise = np.array(list(itertools.islice(normals(words(key, "sdcf.user_noise", user, round_number)), len(x))))
     moved = x - rate * mean + math.sqrt(temperature * rate / n) * noise
+    # The prior's gradient is taken at the new factors: an implicit step.
     return np.linalg.solve(np.eye(len(x)) + temperature * rate / (2 * n) * precision, moved), sent
 
 

@@ -18,6 +18,7 @@ def nearest_symmetric(values, directions):
     columns = []
     for i, j in positions:
         one = np.zeros((k, k))
+        # Basis of symmetric matrices: one free entry for each i <= j.
         one[i, j] = one[j, i] = 1
         columns.append((one @ directions).ravel())
     entries = np.linalg.lstsq(np.array(columns).T, values.ravel(), rcond=None)[0]
@@ -35,6 +36,7 @@ def shrink(matrix):
     shrunk = []
     for value in values / np.sqrt(n_rows):
         discriminant = (value**2 - beta - 1) ** 2 - 4 * beta
+        # Values up to 1 + sqrt(beta), the edge of the noise's spectrum, become 0.
         shrunk.append(np.sqrt(discriminant) / value if value > 1 + np.sqrt(beta) else 0.0)
     return left_vectors * (np.sqrt(n_rows) * np.array(shrunk)) @ right
 
