@@ -12,9 +12,9 @@ namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
 enum {
-    FEW = 16,          // up to this many factors, a batch of users is solved with one user a lane
+    FEW = 16,  // up to this many factors, a batch of users is solved with one user a lane
     MAX_PACKED = 256,  // items
-    AHEAD = 16,        // items: distance at which rows are prefetched
+    AHEAD = 16,  // items: distance at which rows are prefetched
     PACKED_AHEAD = 8,  // the same for longer rows
     REGISTERS = VECTOR_BYTES == 64 ? 28 : 13,  // for sums, of 32 or 16
 };
@@ -203,10 +203,10 @@ template <class T>
 using SumUser = void (*)(const AlsProblem<T>&, int64_t, int64_t, T*);
 
 template <class T>
-static const SumUser<T> SUM_USER[FEW] = {
-    sum_user<T, 1>,  sum_user<T, 2>,  sum_user<T, 3>,  sum_user<T, 4>,  sum_user<T, 5>,  sum_user<T, 6>,
-    sum_user<T, 7>,  sum_user<T, 8>,  sum_user<T, 9>,  sum_user<T, 10>, sum_user<T, 11>, sum_user<T, 12>,
-    sum_user<T, 13>, sum_user<T, 14>, sum_user<T, 15>, sum_user<T, 16>};
+static const SumUser<T> SUM_USER[FEW] = {sum_user<T, 1>,  sum_user<T, 2>,  sum_user<T, 3>,  sum_user<T, 4>,
+                                         sum_user<T, 5>,  sum_user<T, 6>,  sum_user<T, 7>,  sum_user<T, 8>,
+                                         sum_user<T, 9>,  sum_user<T, 10>, sum_user<T, 11>, sum_user<T, 12>,
+                                         sum_user<T, 13>, sum_user<T, 14>, sum_user<T, 15>, sum_user<T, 16>};
 
 // One system a lane, n x n at `a` (row-major, rows of W, then the right-hand side): the solutions replace the latter.
 // Returns in each lane -1 where all pivots were above `tolerance` times their diagonal entries, else 0.
@@ -247,7 +247,7 @@ static void solve_few(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
     constexpr int lanes = Native<T>::LANES;
     typedef typename Vector<T, lanes>::Type V;
     const int n = problem.n_factors, W = problem.stride, padded = (W * (W + 1) + lanes - 1) / lanes * lanes;
-    T* rows = (T*)scratch;               // (lanes, padded): the users' systems
+    T* rows = (T*)scratch;  // (lanes, padded): the users' systems
     V* columns = (V*)(rows + lanes * padded);  // (padded,): entry by entry
     __builtin_memset(rows, 0, lanes * padded * sizeof(T));  // a short last batch leaves some as they are
     // Users by `lanes`; this batch's systems as rows, then transposed to one user a lane.
@@ -256,7 +256,7 @@ static void solve_few(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
         for (int user = 0; user < n_users; ++user) {
             // 1 <= n <= FEW: the caller takes other numbers elsewhere
             SUM_USER<T>[n - 1](problem, problem.indptr[batch + user], problem.indptr[batch + user + 1],
-                               rows + user * padded);
+                               rows + user* padded);
             if (problem.ridges)
                 for (int f = 0; f < n; ++f) rows[user * padded + f * W + f] += problem.ridges[batch + user];
         }
@@ -272,8 +272,7 @@ static void solve_few(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t l
         }
         const auto regular = solve_lanes<T, V>(columns, n, W, pivot_tolerance(T(), n));
         for (int f = 0; f < n; ++f)
-            for (int user = 0; user < n_users; ++user)
-                out[(batch - first + user) * n + f] = columns[W * W + f][user];
+            for (int user = 0; user < n_users; ++user) out[(batch - first + user) * n + f] = columns[W * W + f][user];
         for (int user = 0; user < n_users; ++user) solved[batch - first + user] = regular[user] != 0;
     }
 }
@@ -286,8 +285,8 @@ static void solve_shared(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
     typedef typename Vector<double, lanes>::Type V;
     const int n = problem.n_factors, stride = problem.stride;
     const double* r = problem.wide_gram;
-    double* sums = (double*)scratch;           // (lanes, stride)
-    V* x = (V*)(sums + lanes * stride);        // (stride,)
+    double* sums = (double*)scratch;  // (lanes, stride)
+    V* x = (V*)(sums + lanes * stride);  // (stride,)
     __builtin_memset(sums, 0, lanes * stride * sizeof(double));  // a short last batch leaves some as they are
     for (ptrdiff_t batch = first; batch < last; batch += lanes) {
         const int n_users = last - batch < lanes ? (int)(last - batch) : lanes;

@@ -59,8 +59,7 @@ struct RowSum {
 #pragma GCC unroll 8
         for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i)
 #pragma GCC unroll 8
-            for (int v = 0; v < NV; ++v)
-                sums[v] = multiply_add(rows.at(i, v), spread<Wide>(coefficients[i]), sums[v]);
+            for (int v = 0; v < NV; ++v) sums[v] = multiply_add(rows.at(i, v), spread<Wide>(coefficients[i]), sums[v]);
     }
     FASTFEDREC_MEMBER void close(T* y) {
 #pragma GCC unroll 8
@@ -95,8 +94,8 @@ struct RowSum<N, 0, T> {
 };
 
 enum Want {
-    PRODUCT,    // sum_i w_ui (v_i'p) v_i
-    RESIDUAL,   // sum_i (1 + w_ui - w_ui v_i'p) v_i
+    PRODUCT,  // sum_i w_ui (v_i'p) v_i
+    RESIDUAL,  // sum_i (1 + w_ui - w_ui v_i'p) v_i
     RIGHT_SIDE  // sum_i (1 + w_ui) v_i
 };
 
@@ -187,9 +186,10 @@ FASTFEDREC_INLINE void each_few(const AlsProblem<T>& problem, const T* table, in
 // The products of some rows with p, and meanwhile the sum of the rows before, with coefficients that are complete: a
 // product waits for its last addition, and a coefficient for its product, and here the one's time is used by the other.
 template <int N, int NV, class T>
-FASTFEDREC_INLINE typename Lanes<T, N, NV>::Narrow products_beside_sum(
-    const typename Lanes<T, N, NV>::Some& rows, const T* p, const typename Lanes<T, N, NV>::Some& before,
-    const T* coefficients, RowSum<N, NV, T>& sum) {
+FASTFEDREC_INLINE typename Lanes<T, N, NV>::Narrow products_beside_sum(const typename Lanes<T, N, NV>::Some& rows,
+                                                                       const T* p,
+                                                                       const typename Lanes<T, N, NV>::Some& before,
+                                                                       const T* coefficients, RowSum<N, NV, T>& sum) {
     typedef typename Lanes<T, N, NV>::Wide Wide;
     constexpr int n_rows = Lanes<T, N, NV>::ROWS;
     Wide sums[n_rows];

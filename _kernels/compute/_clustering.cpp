@@ -193,8 +193,7 @@ static ptrdiff_t nearest_of_row(const Rows<T>& rows, ptrdiff_t u, const Centers<
 template <class T>
 static void nearest(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers,
                     const Places& places, T* scores, int32_t* labels) {
-    for (ptrdiff_t u = first; u < last; ++u)
-        labels[u] = (int32_t)nearest_of_row(rows, u, centers, places, scores);
+    for (ptrdiff_t u = first; u < last; ++u) labels[u] = (int32_t)nearest_of_row(rows, u, centers, places, scores);
 }
 
 void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
@@ -309,8 +308,8 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
     }
     // Twice the bound of n + 2 roundings of a score and of the roundings here; .501 for .5 and a rounded scale.
     const float relative = (float)(n + 3) * __FLT_EPSILON__ + 1e-6f, total = rounded.totals[u];
-    const float margin = 2 * (total * (.501f * rounded.step + relative * rounded.largest_center) +
-                              relative * rounded.largest_start);
+    const float margin =
+        2 * (total * (.501f * rounded.step + relative * rounded.largest_center) + relative * rounded.largest_start);
     // Only clusters above this can have the greatest exact score.
     const float threshold = greatest_lane(greatest) - margin;
     ptrdiff_t place = -1;
@@ -327,8 +326,7 @@ FASTFEDREC_INLINE ptrdiff_t label_of_row(const Rows<float>& rows, ptrdiff_t u, c
 }
 
 ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
-                          const Places& places, const Rounded& rounded, float* scores, float* bounds,
-                          int32_t* labels) {
+                          const Places& places, const Rounded& rounded, float* scores, float* bounds, int32_t* labels) {
     ptrdiff_t n_open = 0;
     for (ptrdiff_t u = first; u < last; ++u) {
         ptrdiff_t label = label_of_row(rows, u, rounded, bounds);

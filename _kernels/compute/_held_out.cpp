@@ -291,10 +291,10 @@ static inline bool count_among(Real score, const Scaled<Real>& user, const int32
 }
 
 template <class Real>
-int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items,
-                         ptrdiff_t n_items, const int16_t* quantized, const float* steps, const int64_t* indptr,
-                         const int32_t* held_out, const int32_t* others, ptrdiff_t n_others, const int64_t* counts,
-                         int16_t* x, int32_t* sums, float* sum_steps, int64_t* above, int64_t* same) {
+int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items, ptrdiff_t n_items,
+                         const int16_t* quantized, const float* steps, const int64_t* indptr, const int32_t* held_out,
+                         const int32_t* others, ptrdiff_t n_others, const int64_t* counts, int16_t* x, int32_t* sums,
+                         float* sum_steps, int64_t* above, int64_t* same) {
     const ptrdiff_t length = quantized_length(n_factors);
     const auto user = [=](ptrdiff_t r) {
         return Row<Real>{users + r * n_factors, n_factors, users + n_rows * n_factors};

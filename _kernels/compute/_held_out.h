@@ -42,10 +42,10 @@ static inline int quantize_items(const Real* rows, ptrdiff_t n, ptrdiff_t n_fact
 // all.  Scratch: x for HELD_OUT_ROWS quantized rows, sums and their steps for `held_out_sums`.
 template <class Real>
 static inline int held_out_block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items,
-                                 ptrdiff_t n_items, const int16_t* quantized, const float* steps,
-                                 const int64_t* indptr, const int32_t* held_out, const int32_t* others,
-                                 ptrdiff_t n_others, const int64_t* counts, int16_t* x, int32_t* sums,
-                                 float* sum_steps, int64_t* above, int64_t* same) {
+                                 ptrdiff_t n_items, const int16_t* quantized, const float* steps, const int64_t* indptr,
+                                 const int32_t* held_out, const int32_t* others, ptrdiff_t n_others,
+                                 const int64_t* counts, int16_t* x, int32_t* sums, float* sum_steps, int64_t* above,
+                                 int64_t* same) {
     return FASTFEDREC_CALL(HeldOut<Real>::block, users, n_rows, n_factors, items, n_items, quantized, steps, indptr,
                            held_out, others, n_others, counts, x, sums, sum_steps, above, same);
 }

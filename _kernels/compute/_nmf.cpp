@@ -108,7 +108,8 @@ enum { TOGETHER = VECTOR_BYTES == 64 ? 4 : 2, PAIRS = TOGETHER * (TOGETHER + 1) 
 // One vector of the 128 bits at each of a few places.
 FASTFEDREC_INLINE U32 gather_parts(const char* const* from, ptrdiff_t at) {
 #if defined(__AVX2__)
-    const auto part = [=](int i) __attribute__((always_inline)) { return _mm_loadu_si128((const __m128i*)(from[i] + at)); };
+    const auto part = [=](int i)
+                          __attribute__((always_inline)) { return _mm_loadu_si128((const __m128i*)(from[i] + at)); };
 #if defined(__AVX512F__)
     __m512i x = _mm512_zextsi128_si512(part(0));
     x = _mm512_inserti32x4(x, part(1), 1);
@@ -263,7 +264,7 @@ static void solve_by_sweeps(const NmfProblem<T>& problem, ptrdiff_t row, T* scra
 #pragma GCC unroll 4
             for (int i = 0; i < TOGETHER; ++i) {
                 T gradient = sums[i] - regularization * x[f + i];  // (b - Gx)_f as it was before any of these few moved
-                // Less G_fj times the change of each of the few that has moved since.
+            // Less G_fj times the change of each of the few that has moved since.
 #pragma GCC unroll 4
                 for (int j = 0; j < i; ++j) gradient += pair[i * (i + 1) / 2 + j] * minus_changes[j];
                 const T to = x[f + i] + gradient * inverses[f + i], kept = to > 0 ? to : 0;

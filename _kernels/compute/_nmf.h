@@ -35,7 +35,7 @@ enum {
     NMF_MAX_STRIDE = 256,      // factors at most
     NMF_MIDDLE_STRIDE = 24,    // of rows for multiplicative steps only: three vectors of eight
     NMF_SCRATCH = 128 * 1024,  // numbers that a thread has room for: more of a row would leave the second-level cache
-    NMF_FEW_SWEEPS = 2,        // factors for each sweep from which a Gram is not worth its sum (measured)
+    NMF_FEW_SWEEPS = 2,  // factors for each sweep from which a Gram is not worth its sum (measured)
 };
 
 // Solves one row from `out` (n_factors,), which the result replaces; scratch of NMF_SCRATCH and (NMF_PACKED, stride).

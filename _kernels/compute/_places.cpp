@@ -32,7 +32,8 @@ static void own_scores(const Real* user, ptrdiff_t n_factors, const Real* item_r
         const Real* rows[CHAINS];
         Real sums[CHAINS] = {};
         // Several sums side by side, since each waits for itself; the last item fills up.
-        for (ptrdiff_t i = 0; i < CHAINS; ++i) rows[i] = item_rows + held_out[start + i < n ? start + i : n - 1] * n_factors;
+        for (ptrdiff_t i = 0; i < CHAINS; ++i)
+            rows[i] = item_rows + held_out[start + i < n ? start + i : n - 1] * n_factors;
         for (ptrdiff_t f = 0; f < n_factors; ++f)
             for (ptrdiff_t i = 0; i < CHAINS; ++i) sums[i] = multiply_add(user[f], rows[i][f], sums[i]);
         for (ptrdiff_t i = start; i < n && i < start + CHAINS; ++i) own[i] = sums[i - start];
@@ -216,9 +217,9 @@ struct Counting {
 
 template <class Real>
 ptrdiff_t Places<Real>::of_factors(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* item_rows,
-                                   const Real* items, ptrdiff_t n_items, const int64_t* indptr,
-                                   const int32_t* held_out, const int64_t* seen_indptr, const int32_t* seen,
-                                   Real* numbers, int64_t* counts, int64_t* above, int64_t* same) {
+                                   const Real* items, ptrdiff_t n_items, const int64_t* indptr, const int32_t* held_out,
+                                   const int64_t* seen_indptr, const int32_t* seen, Real* numbers, int64_t* counts,
+                                   int64_t* above, int64_t* same) {
     typedef Shape<Real> S;
     typedef typename S::Vector Vector;
     Vector not_finite[BLOCK_USERS] = {};  // 0, or NaN

@@ -44,8 +44,8 @@ static inline ptrdiff_t places_of_block(const Real* users, ptrdiff_t n_users, pt
     if (item_rows == nullptr)
         return FASTFEDREC_CALL(Places<Real>::of_scores, users, n_users, n_items, indptr, held_out, seen_indptr, seen,
                                numbers, counts, above, same);
-    return FASTFEDREC_CALL(Places<Real>::of_factors, users, n_users, width, item_rows, items, n_items, indptr,
-                           held_out, seen_indptr, seen, numbers, counts, above, same);
+    return FASTFEDREC_CALL(Places<Real>::of_factors, users, n_users, width, item_rows, items, n_items, indptr, held_out,
+                           seen_indptr, seen, numbers, counts, above, same);
 }
 
 }  // namespace fastfedrec

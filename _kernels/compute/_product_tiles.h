@@ -44,8 +44,7 @@ FASTFEDREC_INLINE void load_tile(const T* a, ptrdiff_t stride, Tile<T, NV, N>& t
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
 #pragma GCC unroll 3
-        for (int v = 0; v < NV; ++v)
-            tile.x[i][v] = load<typename Tile<T, NV, N>::V>(a + i * stride + v * N);
+        for (int v = 0; v < NV; ++v) tile.x[i][v] = load<typename Tile<T, NV, N>::V>(a + i * stride + v * N);
 }
 
 template <class T, int NV, int N>
@@ -349,7 +348,8 @@ static void solve_triangle(const T* r, ptrdiff_t order, ptrdiff_t stride, const 
         const V inverses = load<V>(inverse_roots + row);
         V t = (load<V>(y + row) - lane_sums<BLOCK>(sums)) * inverses;
 #pragma GCC unroll 8
-        for (int i = BLOCK - 1; i > 0; --i) t = multiply_add(spread<V>(t[i]), taken<false>(columns[i] * inverses, i), t);
+        for (int i = BLOCK - 1; i > 0; --i)
+            t = multiply_add(spread<V>(t[i]), taken<false>(columns[i] * inverses, i), t);
         store(x + row, t);
     }
 }

@@ -45,8 +45,7 @@ static inline void pack_items(const Real* items, ptrdiff_t n_items, ptrdiff_t n_
     const ptrdiff_t line = LINE_BYTES / sizeof(Real);
     for (ptrdiff_t start = 0; start < 64 * bitmap_words(n_items); start += line)
         for (ptrdiff_t f = 0; f < n_factors; ++f)
-            for (ptrdiff_t i = start; i < start + line; ++i)
-                *out++ = i < n_items ? items[i * n_factors + f] : Real(0);
+            for (ptrdiff_t i = start; i < start + line; ++i) *out++ = i < n_items ? items[i * n_factors + f] : Real(0);
 }
 
 // The n best items of up to BLOCK_USERS users, best first; returns the first of them with a score that is not finite,

@@ -12,7 +12,7 @@ namespace FASTFEDREC_LEVEL {
 template <class T, int N, int COUNT, int NV>
 struct Rows {
     typedef typename Vector<T, N>::Type V;
-    enum { HELD = NV > 0 && NV * COUNT <= (VECTOR_BYTES == 64 ? 16 : 4) };
+    enum { HELD = NV > 0 && NV* COUNT <= (VECTOR_BYTES == 64 ? 16 : 4) };
     const T* starts[COUNT];
     int first = 0;
     V held[HELD ? COUNT : 1][HELD ? NV : 1];

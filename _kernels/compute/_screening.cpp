@@ -283,8 +283,8 @@ ptrdiff_t Screening<Real>::recommend_screened(const Real* users, ptrdiff_t n_use
     for (ptrdiff_t u = 0; u < n_users; ++u) {
         left[u] = candidates[u].gave_up();  // no result: this user is left to `recommend_block`
         if (!left[u]) {
-            left[u] = !best_of_candidates(users + u * n_factors, n_factors, items, candidates[u],
-                                          out_items + u * n, out_scores + u * n, n);
+            left[u] = !best_of_candidates(users + u * n_factors, n_factors, items, candidates[u], out_items + u * n,
+                                          out_scores + u * n, n);
             fill_up(out_items + u * n, n, taken + u * n_words);
         }
         n_left += left[u];

@@ -14,7 +14,6 @@ enum { SCREENED_ITEMS = LINE_BYTES / 4, SCREENED_CHUNK = 16, SCREENED_CANDIDATES
 
 static inline ptrdiff_t quartets(ptrdiff_t n_factors) { return (n_factors + 3) / 4; }
 
-
 // Of a user: its quartets, and one more number for each chunk.
 static inline ptrdiff_t screened_length(ptrdiff_t n_factors) {
     return quartets(n_factors) + (quartets(n_factors) + SCREENED_CHUNK - 1) / SCREENED_CHUNK;
@@ -58,8 +57,8 @@ template <class Real>
 static inline ptrdiff_t recommend_screened(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* items,
                                            ptrdiff_t n_items, const uint8_t* lines, const float* bounds,
                                            const int64_t* indptr, const int32_t* indices, int32_t* out_items,
-                                           Real* out_scores, ptrdiff_t n, int32_t* x, uint64_t* taken,
-                                           char* candidates, char* left) {
+                                           Real* out_scores, ptrdiff_t n, int32_t* x, uint64_t* taken, char* candidates,
+                                           char* left) {
     return FASTFEDREC_CALL(Screening<Real>::recommend_screened, users, n_users, n_factors, items, n_items, lines,
                            bounds, indptr, indices, out_items, out_scores, n, x, taken, candidates, left);
 }

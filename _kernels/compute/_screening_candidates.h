@@ -155,7 +155,7 @@ static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items,
 #pragma GCC unroll 4
                 for (int q = 0; q < PIECE; ++q) v[q] = pieces(rows + g * N_LANES + q, f);
                 transpose_pieces(v);
-                // f ascending: the chain of additions of `recommend_block`.
+            // f ascending: the chain of additions of `recommend_block`.
 #pragma GCC unroll 4
                 for (int q = 0; q < PIECE; ++q) s[g] = fused(x[f + q] - Vector{}, v[q], s[g]);
             }

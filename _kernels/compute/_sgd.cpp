@@ -283,8 +283,8 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     const auto predict = [&](ptrdiff_t k, Pair<Real, LINES>& rows) __attribute__((always_inline)) {
         return pairs.predict(ratings[k].user, ratings[k].item, Loss::OF_ERROR ? ratings[k].rating : 0, rows);
     };
-    const auto take_step = [&](ptrdiff_t k, Real prediction, const Pair<Real, LINES>& rows)
-                               __attribute__((always_inline)) {
+    const auto take_step = [&](ptrdiff_t k, Real prediction,
+                               const Pair<Real, LINES>& rows) __attribute__((always_inline)) {
         const SgdRating<Real>& now = ratings[k];
         Real slope;
         if (!loss_of(prediction, now, total, slope)) return fail(prediction, now.rating, failed);
@@ -293,8 +293,8 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
         return true;
     };
     // Takes a rating's step, and predicts the next one.
-    const auto visit = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows, Pair<Real, LINES>& next_rows)
-                           __attribute__((always_inline)) {
+    const auto visit = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows,
+                           Pair<Real, LINES>& next_rows) __attribute__((always_inline)) {
         const SgdRating<Real>&now = ratings[k], &next = ratings[k + 1];
         // k < n - AHEAD in every call: the prefetched rating exists.
         pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
@@ -372,8 +372,8 @@ FASTFEDREC_INLINE bool with_layout(const SgdModel<Real>& model, const Call& call
 }
 
 template <class Real>
-bool any_train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts,
-               ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed) {
+bool any_train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, ptrdiff_t n_blocks,
+               const SgdRates& rates, double* losses, double* failed) {
     return with_layout(model, [&](auto lines, auto biases) {
         constexpr int l = decltype(lines)::VALUE, b = decltype(biases)::VALUE;
         const auto run = model.loss != SGD_SQUARED ? train<AnyLoss, l, b, Real>

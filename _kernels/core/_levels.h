@@ -11,12 +11,24 @@
 
 #if FASTFEDREC_N_LEVELS == 3
 #define FASTFEDREC_EACH_LEVEL(...) \
-    namespace plain { __VA_ARGS__ } namespace v3 { __VA_ARGS__ } namespace v4 { __VA_ARGS__ }
+    namespace plain { \
+    __VA_ARGS__ \
+    } \
+    namespace v3 { \
+    __VA_ARGS__ \
+    } \
+    namespace v4 { \
+    __VA_ARGS__ \
+    }
 #define FASTFEDREC_CALL(function, ...) \
-    (fastfedrec::level == 2 ? fastfedrec::v4::function(__VA_ARGS__) \
-     : fastfedrec::level == 1 ? fastfedrec::v3::function(__VA_ARGS__) : fastfedrec::plain::function(__VA_ARGS__))
+    (fastfedrec::level == 2   ? fastfedrec::v4::function(__VA_ARGS__) \
+     : fastfedrec::level == 1 ? fastfedrec::v3::function(__VA_ARGS__) \
+                              : fastfedrec::plain::function(__VA_ARGS__))
 #else
-#define FASTFEDREC_EACH_LEVEL(...) namespace plain { __VA_ARGS__ }
+#define FASTFEDREC_EACH_LEVEL(...) \
+    namespace plain { \
+    __VA_ARGS__ \
+    }
 #define FASTFEDREC_CALL(function, ...) fastfedrec::plain::function(__VA_ARGS__)
 #endif
 
@@ -37,6 +49,7 @@ static inline int best_level() {
 #endif
 }
 
-static int level = best_level();  // one for each extension module; `_level.pxi` lets fastfedrec.hardware change them all
+static int level =
+    best_level();  // one for each extension module; `_level.pxi` lets fastfedrec.hardware change them all
 
 }  // namespace fastfedrec

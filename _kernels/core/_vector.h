@@ -65,14 +65,20 @@ static inline U64 product_of_low_halves(U64 a, U64 b) { return (a & 0xffffffff) 
 template <class Vector>
 static inline Vector fused(Vector a, Vector b, Vector c) {
 #if defined(__FMA__)
-    if constexpr (sizeof(Vector) == 16 && sizeof(a[0]) == 4) return (Vector)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
-    if constexpr (sizeof(Vector) == 16 && sizeof(a[0]) == 8) return (Vector)_mm_fmadd_pd((__m128d)a, (__m128d)b, (__m128d)c);
-    if constexpr (sizeof(Vector) == 32 && sizeof(a[0]) == 4) return (Vector)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-    if constexpr (sizeof(Vector) == 32 && sizeof(a[0]) == 8) return (Vector)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+    if constexpr (sizeof(Vector) == 16 && sizeof(a[0]) == 4)
+        return (Vector)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
+    if constexpr (sizeof(Vector) == 16 && sizeof(a[0]) == 8)
+        return (Vector)_mm_fmadd_pd((__m128d)a, (__m128d)b, (__m128d)c);
+    if constexpr (sizeof(Vector) == 32 && sizeof(a[0]) == 4)
+        return (Vector)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+    if constexpr (sizeof(Vector) == 32 && sizeof(a[0]) == 8)
+        return (Vector)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 #endif
 #if defined(__AVX512F__)
-    if constexpr (sizeof(Vector) == 64 && sizeof(a[0]) == 4) return (Vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-    if constexpr (sizeof(Vector) == 64 && sizeof(a[0]) == 8) return (Vector)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+    if constexpr (sizeof(Vector) == 64 && sizeof(a[0]) == 4)
+        return (Vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+    if constexpr (sizeof(Vector) == 64 && sizeof(a[0]) == 8)
+        return (Vector)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 #endif
     return a * b + c;
 }

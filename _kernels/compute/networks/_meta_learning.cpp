@@ -152,7 +152,8 @@ static void step_back(const Network& network, T* theta, T* along, T* to, ptrdiff
     for (ptrdiff_t k = last - 1; k >= 0; --k) backward_along(theta, along, to, room, dual, k, n);
     transpose_block(dual.inputs_of(0, dual.steps), stride, n_user, n_columns, dual.by_example, n_user);
     for (ptrdiff_t j = 0; j < n; ++j)
-        scatter_user(network, embeddings, slots, user, network.example_contexts[batch[j]], dual.by_example + j * n_user);
+        scatter_user(network, embeddings, slots, user, network.example_contexts[batch[j]],
+                     dual.by_example + j * n_user);
     transpose_block(dual.inputs_of(1, dual.steps), stride, n_item, n_columns, dual.by_example, n_item);
     for (ptrdiff_t j = 0; j < n; ++j)
         scatter(embeddings, slots, network.items, network.example_items[batch[j]], width, dual.by_example + j * n_item);
@@ -268,8 +269,8 @@ static void meta(const Network& network, const MetaClients<T>& clients, ptrdiff_
         for (ptrdiff_t k = 0; k < n_support; ++k) turn[k] = epoch ? turn[k - n_support] : first + k;
         draws = shuffle(turn, n_support, clients.words, draws);
     }
-    const MetaSteps<T> steps = {network, unit, clients, slots, turns, clients.users[client], n_support, batches,
-                                own.dense, size, rates, memory};
+    const MetaSteps<T> steps = {network,   unit,    clients,   slots, turns, clients.users[client],
+                                n_support, batches, own.dense, size,  rates, memory};
     // Forward, with a mark at the beginning of each segment.
     for (ptrdiff_t t = 0; t < plan.n_steps; ++t) {
         if (n_kept && t % n_kept == 0) copy_numbers(theta, size, marks + t / n_kept * size);

@@ -40,8 +40,7 @@ static inline MetaPlan network_meta_plan(const Network& network, const MetaClien
         plan.n_segments = (plan.n_steps + plan.n_kept - 1) / plan.n_kept;
     }
     plan.dense = (network_n_dense(network) + NETWORK_COLUMNS - 1) / NETWORK_COLUMNS * NETWORK_COLUMNS;
-    plan.size = plan.dense +
-                (clients.row_starts[client + 1] - clients.row_starts[client]) * network.layers[0].n_out;
+    plan.size = plan.dense + (clients.row_starts[client + 1] - clients.row_starts[client]) * network.layers[0].n_out;
     return plan;
 }
 

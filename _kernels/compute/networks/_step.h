@@ -30,7 +30,8 @@ struct Room {
 
     // Outputs of layer k: the users' tower (0) before the items' (1), both into the inputs of layer 2.
     T* outputs_of(ptrdiff_t k, T* memory) const {
-        return k > 1 ? inputs_of(k + 1, memory) : inputs_of(2, memory) + k * network.layers[k].n_out * network.n_columns;
+        return k > 1 ? inputs_of(k + 1, memory)
+                     : inputs_of(2, memory) + k * network.layers[k].n_out * network.n_columns;
     }
 };
 
@@ -251,10 +252,9 @@ static void step_batch(const Network& network, T* weights, T* embeddings, T* to,
     for (ptrdiff_t k = last - 1; k > 2; --k) step_layer(weights, to, room, k, n);
     if (alone) {
         backward(items_part(network, weights, weights + network.layers[2].bias),
-                 items_part(network, to, to + network.layers[2].bias),
-                 room.inputs_of(2, room.inputs) + of_items, room.outputs_of(2, room.inputs),
-                 room.inputs_of(2, room.steps) + of_items, room.outputs_of(2, room.steps), room.by_example, room.sums,
-                 stride, n);
+                 items_part(network, to, to + network.layers[2].bias), room.inputs_of(2, room.inputs) + of_items,
+                 room.outputs_of(2, room.inputs), room.inputs_of(2, room.steps) + of_items,
+                 room.outputs_of(2, room.steps), room.by_example, room.sums, stride, n);
         step_user(weights, to, to_embeddings, slots, user, room);
     } else step_layer(weights, to, room, 2, n);
     step_layer(weights, to, room, 1, n);
@@ -267,7 +267,8 @@ static void step_batch(const Network& network, T* weights, T* embeddings, T* to,
     }
     transpose_block(room.inputs_of(1, room.steps), stride, n_item, n_columns, room.by_example, n_item);
     for (ptrdiff_t j = 0; j < n; ++j)
-        scatter(to_embeddings, slots, network.items, network.example_items[batch[j]], width, room.by_example + j * n_item);
+        scatter(to_embeddings, slots, network.items, network.example_items[batch[j]], width,
+                room.by_example + j * n_item);
 }
 
 // Fisher and Yates, from half a word a draw; the place of the next half.

@@ -41,7 +41,8 @@ static void train(const Network& network, const NetworkClients<T>& clients, ptrd
     for (ptrdiff_t k = 0; k < n_dense; ++k) update[k] = weights[k] - clients.parameters[k];
     update += n_dense;
     for (ptrdiff_t k = 0; k < n_mine; ++k)
-        for (ptrdiff_t j = 0; j < width; ++j) update[k * width + j] = embeddings[k * width + j] - table[mine[k] * width + j];
+        for (ptrdiff_t j = 0; j < width; ++j)
+            update[k * width + j] = embeddings[k * width + j] - table[mine[k] * width + j];
 }
 
 // Adds a client's update: dense weights, then rows.
@@ -74,9 +75,11 @@ static void run_items(const Network& network, T* weights, const T* embeddings, p
 }
 
 template <class T>
-static void score(const Network& network, const NetworkQueries<T>& queries, ptrdiff_t first, ptrdiff_t last, T* memory) {
+static void score(const Network& network, const NetworkQueries<T>& queries, ptrdiff_t first, ptrdiff_t last,
+                  T* memory) {
     typedef NativeVector<T> V;
-    const ptrdiff_t n_dense = network_n_dense(network), width = network.layers[0].n_out, n_out = network.layers[2].n_out;
+    const ptrdiff_t n_dense = network_n_dense(network), width = network.layers[0].n_out,
+                    n_out = network.layers[2].n_out;
     const ptrdiff_t n_embedded = queries.n_parameters - n_dense, n_items = queries.n_items;
     const Room<T> room(network, memory);
     T* weights = memory + network_room(network);

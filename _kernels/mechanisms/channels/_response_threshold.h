@@ -74,8 +74,8 @@ static inline void respond_vector(F64 t, U64 words, int64_t span, Answer* answer
 #else
         // The bytes of each half, then the lower half's and the upper half's side by side.
         const __m256i bytes = _mm256_shuffle_epi8((__m256i)wide, _mm256_set1_epi16(0x0800));
-        const uint32_t four = (uint32_t)_mm_cvtsi128_si32(_mm_unpacklo_epi16(
-            _mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
+        const uint32_t four = (uint32_t)_mm_cvtsi128_si32(
+            _mm_unpacklo_epi16(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
         __builtin_memcpy(answers, &four, sizeof four);
 #endif
     }

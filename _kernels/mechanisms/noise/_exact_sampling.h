@@ -101,9 +101,8 @@ struct Gaussian {
 
 // How many draws of n were made before words ran out, and how many words they took; -1 where one was refused.
 template <class Noise>
-int64_t fill(
-    const uint64_t* numbers, const uint64_t* first, int64_t n_words, int64_t* out, int64_t n, int64_t& n_read
-) {
+int64_t fill(const uint64_t* numbers, const uint64_t* first, int64_t n_words, int64_t* out, int64_t n,
+             int64_t& n_read) {
     const Noise noise(numbers);
     Words words{first, first + n_words};
     int64_t n_drawn = 0;

@@ -70,12 +70,15 @@ typedef Wide<5> Weight;       // 256 bits after the point, and room for a sum of
 typedef Wide<4> Ratio;        // 256 bits after the point, below 1
 typedef Wide<6> Coefficient;  // 320 bits after the point
 
-static inline Weight scaled(const Weight& weight, const Ratio& ratio) { return words_from<5, 4>(product(weight, ratio)); }
+static inline Weight scaled(const Weight& weight, const Ratio& ratio) {
+    return words_from<5, 4>(product(weight, ratio));
+}
 
 static inline Ratio scaled(const Ratio& a, const Ratio& ratio) { return words_from<4, 4>(product(a, ratio)); }
 
 // A polynomial in `square` / 2^bits, coefficients from the last to the first, times the weight.
-static inline Weight integrated(const Weight& weight, const Coefficient* coefficients, int n, uint64_t square, int bits) {
+static inline Weight integrated(const Weight& weight, const Coefficient* coefficients, int n, uint64_t square,
+                                int bits) {
     Coefficient sum = {};
     // Horner: sum = sum square / 2^bits + coefficient.
     for (int j = 0; j < n; ++j) {

@@ -56,8 +56,8 @@ struct Step {
             for (ptrdiff_t v = 0; v < n_vectors; ++v) {
                 const double* const at = rows + v * FEDREC_LANES;
                 const D8 first = spread<D8>(errors[0]) * load<D8>(at) + spread<D8>(errors[1]) * load<D8>(at + width);
-                const D8 last = spread<D8>(errors[2]) * load<D8>(at + 2 * width) +
-                                spread<D8>(errors[3]) * load<D8>(at + 3 * width);
+                const D8 last =
+                    spread<D8>(errors[2]) * load<D8>(at + 2 * width) + spread<D8>(errors[3]) * load<D8>(at + 3 * width);
                 store(gradient + v * FEDREC_LANES, load<D8>(gradient + v * FEDREC_LANES) + (first + last));
             }
         }

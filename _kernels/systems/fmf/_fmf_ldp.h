@@ -24,18 +24,18 @@ struct FMFNormal {
     const float* signs;      // (n_factors, length), the rotation's +1 and -1; 1 where there is none
     const float* mix;        // (n_columns, n_factors), the first columns of a Hadamard matrix; the identity likewise
     ptrdiff_t length, n_rows, n_columns;  // a report is about one of n_rows n_columns numbers; n_rows is at most length
-    int n_passes;            // 0 for no rotation
-    double scale;            // of a gradient of norm 1 before it is rotated and clipped to [-1, 1]
+    int n_passes;  // 0 for no rotation
+    double scale;  // of a gradient of norm 1 before it is rotated and clipped to [-1, 1]
 };
 
 // One user as its reports see it.
 struct FMFUser {
-    const double* x;            // (width,)
-    const int32_t* items;       // (n_own,); read only for normalised gradients
+    const double* x;  // (width,)
+    const int32_t* items;  // (n_own,); read only for normalised gradients
     ptrdiff_t n_own;
-    const uint8_t* marks;       // (n_items,), `mark` at the user's items, anything else at the others
-    const int32_t* position;    // (n_items,), index into `confidence` of the user's items; unread where that is NULL
-    const double* confidence;   // by position; NULL where all are 1
+    const uint8_t* marks;  // (n_items,), `mark` at the user's items, anything else at the others
+    const int32_t* position;  // (n_items,), index into `confidence` of the user's items; unread where that is NULL
+    const double* confidence;  // by position; NULL where all are 1
     uint8_t mark;
 };
 

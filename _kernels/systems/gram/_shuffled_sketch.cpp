@@ -111,17 +111,13 @@ static inline void respond(const SketchPlan& plan, const int16_t* __restrict__ s
     }
 }
 
-void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
-                    int16_t* sketches, uint32_t* places, uint8_t* bits) {
+void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words, int16_t* sketches,
+                    uint32_t* places, uint8_t* bits) {
     const ptrdiff_t length = (ptrdiff_t)1 << plan.n_passes, n_sketches = plan.n_rotations * plan.n_sides;
-    for (ptrdiff_t s = 0; s < n_sketches; ++s)
-        rotate(plan.signs + s * length, items, n, length, sketches + s * length);
-    if (plan.n_sides == 1)
-        respond<1, 0>(plan, sketches, words, places, bits);
-    else if (plan.n_candidates == 8)
-        respond<2, 8>(plan, sketches, words, places, bits);
-    else
-        respond<2, 0>(plan, sketches, words, places, bits);
+    for (ptrdiff_t s = 0; s < n_sketches; ++s) rotate(plan.signs + s * length, items, n, length, sketches + s * length);
+    if (plan.n_sides == 1) respond<1, 0>(plan, sketches, words, places, bits);
+    else if (plan.n_candidates == 8) respond<2, 8>(plan, sketches, words, places, bits);
+    else respond<2, 0>(plan, sketches, words, places, bits);
 }
 
 }  // namespace FASTFEDREC_LEVEL

@@ -153,8 +153,9 @@ static void run_back(const NcfShape& shape, T* dense, T* gradient, const Columns
         store(of_weights + i, totals);
     }
     for (ptrdiff_t k = shape.n_layers - 1; k >= 0; --k)
-        backward(layer_of(shape, dense, k), layer_of(shape, gradient, k), columns.inputs_of(k), columns.inputs_of(k + 1),
-                 columns.gradients_of(k), columns.gradients_of(k + 1), columns.by_example, columns.sums, stride, n);
+        backward(layer_of(shape, dense, k), layer_of(shape, gradient, k), columns.inputs_of(k),
+                 columns.inputs_of(k + 1), columns.gradients_of(k), columns.gradients_of(k + 1), columns.by_example,
+                 columns.sums, stride, n);
 }
 
 // The sum of h_k p_k q_k.
@@ -305,15 +306,16 @@ static void run_items(const NcfShape& shape, const T* table, T* dense, ptrdiff_t
     const Layer<T> part = part_of_first(shape, dense, 1);
     __builtin_memset(columns.by_example, 0, NCF_BLOCK * tower * sizeof(T));
     for (ptrdiff_t j = 0; j < n; ++j)
-        copy_numbers(table + (shape.n_users + first + j) * width + shape.product, tower, columns.by_example + j * tower);
+        copy_numbers(table + (shape.n_users + first + j) * width + shape.product, tower,
+                     columns.by_example + j * tower);
     transpose_block(columns.by_example, tower, NCF_BLOCK, tower, columns.inputs, NCF_BLOCK);
     multiply<COLUMNS_OF, true>(part.weights, part.n_out, columns.inputs, NCF_BLOCK, tower, out, NCF_BLOCK, part.n_out,
                                NCF_BLOCK);
 }
 
 template <class T>
-static void score(const NcfShape& shape, const T* table, T* dense, const T* from_items, ptrdiff_t n_items,
-                  int64_t user, double* out, T* memory) {
+static void score(const NcfShape& shape, const T* table, T* dense, const T* from_items, ptrdiff_t n_items, int64_t user,
+                  double* out, T* memory) {
     typedef NativeVector<T> V;
     const Columns<T> columns(shape, NCF_BLOCK, memory);
     const ptrdiff_t width = ncf_width(shape), product = shape.product, tower = shape.tower;
@@ -324,8 +326,7 @@ static void score(const NcfShape& shape, const T* table, T* dense, const T* from
     for (ptrdiff_t at = 0; at < n_items; at += NCF_BLOCK) {
         const ptrdiff_t n = n_items - at < NCF_BLOCK ? n_items - at : NCF_BLOCK;
         for (ptrdiff_t j = 0; j < n; ++j)
-            columns.output[j] =
-                bias + weighted_product(h, p, table + (shape.n_users + at + j) * width, product);
+            columns.output[j] = bias + weighted_product(h, p, table + (shape.n_users + at + j) * width, product);
         for (ptrdiff_t j = n; j < NCF_BLOCK; ++j) columns.output[j] = 0;
         if (tower) {
             // relu of the user's and the items' contributions to the first layer, then the layers above it
