@@ -2,30 +2,29 @@ import os
 import warnings
 from pathlib import Path
 
-# Before NumPy is loaded, and for the processes that tests start.  Small products gain nothing from a second thread,
-# which waits by spinning, on the core where another worker of pytest-xdist tests.
+# Set before NumPy is loaded, and for processes that tests start. A second thread does not speed up small products,
+# and it waits by spinning, on the core of another worker of pytest-xdist.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Threads of OpenMP that wait sleep at once.  Where a process has no more of them than processors, GNU's spin for
-# milliseconds first, at every loop: on cores that another worker of pytest-xdist needs, whose threads wait likewise.
-# A call of every kernel by each of two processes on two cores takes five times as long so.
+# Waiting threads of OpenMP sleep at once. By default GNU's threads spin for milliseconds at every loop, on cores that
+# another worker of pytest-xdist needs. Two processes that call every kernel on two cores take five times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Helpers that assert, beside the tests: a failure shows what was compared.
+# Failures of assertions in helpers show the compared values.
 pytest.register_assert_rewrite("support")
 
-# `ci` repeats the same examples on every run, where more would find nothing new; `dev` explores; `nightly` explores
-# long.  No profile measures time, so that a busy machine fails no test.
+# `ci` repeats the same examples on every run; `dev` draws new examples; `nightly` draws many. No profile measures
+# time, so a busy machine fails no test.
 settings.register_profile("any", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("any"), derandomize=True, max_examples=25)
 settings.register_profile("dev", settings.get_profile("any"))
 settings.register_profile("nightly", settings.get_profile("any"), max_examples=1000)
 
 
-#: What tests import beside the package's own requirements.  Where one is missing, what needs it is skipped and
-#: test_dependencies.py alone fails.
+#: Packages that tests import in addition to the requirements. If one is missing, tests that need it are skipped, and
+#: only test_dependencies.py fails.
 PACKAGES = (
     "dask", "distributed", "dp_accounting", "hypothesis", "matplotlib", "mpmath", "numpydoc", "pandas", "polars",
     "pyarrow", "sklearn", "tqdm", "zstandard",
@@ -47,14 +46,14 @@ def pytest_configure(config):
         config.add_cleanup(lambda: forced.__exit__(None, None, None))
 
 
-# What a model without a guarantee says where values vary and it looks at items alone.
+# Warning of a model without a guarantee that uses items only although values vary.
 VALUES_IGNORED = "ignore:.* ignores values, which vary here:UserWarning"
 
 
 def pytest_collection_modifyitems(config, items):
-    """Let tests that say so be told nothing of values that are ignored.
+    """Silence warnings of ignored values in tests that are marked for it.
 
-    With --instruction-set, leave out the tests that force one themselves: they would do the same once more.
+    With --instruction-set, deselect tests that force an instruction set: they would repeat the same work.
     """
     for item in items:
         # Statistics and studies compare models of both kinds on one set of ratings.
@@ -63,18 +62,18 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.filterwarnings(VALUES_IGNORED))
     if config.getoption("--instruction-set") is None:
         return
-    again = {
+    redundant = {
         item
         for item in items
         if "instruction_set" in getattr(item, "fixturenames", ()) or item.get_closest_marker("every_instruction_set")
     }
-    config.hook.pytest_deselected(items=list(again))
-    items[:] = [item for item in items if item not in again]
+    config.hook.pytest_deselected(items=list(redundant))
+    items[:] = [item for item in items if item not in redundant]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef):
-    """What several tests share is made for whichever asks first, whether or not it is one that says so."""
+    """Silence the warning in shared fixtures, because the first test that requests one may have no mark."""
     if fixturedef.scope == "function":
         return (yield)
     with warnings.catch_warnings():
@@ -83,7 +82,7 @@ def pytest_fixture_setup(fixturedef):
 
 
 def is_missing(error):
-    """Whether an exception is the import of one of these packages that failed, itself or by its cause."""
+    """Return whether an exception or one of its causes is a failed import of one of these packages."""
     while error is not None and not isinstance(error, ModuleNotFoundError):
         error = error.__cause__
     return error is not None and error.name in PACKAGES
@@ -100,7 +99,7 @@ def pytest_pyfunc_call():
 
 
 class ModuleOfTests(pytest.Module):
-    """A file that is skipped if it imports what is not installed."""
+    """File that is skipped if it imports a package that is not installed."""
 
     def _getobj(self):
         try:
@@ -116,7 +115,7 @@ def pytest_pycollect_makemodule(module_path, parent):
 
 
 def find_data(name):
-    """Real data beside the checkout, by file name; skips where it is absent."""
+    """Return the path of a real data file next to the checkout, or skip the test."""
     path = Path(__file__).resolve().parents[1].parent / "shared" / "data" / name
     if not path.exists():
         pytest.skip(f"needs the real data file {name} in ../shared/data, which no wheel or repository carries")

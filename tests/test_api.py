@@ -1,4 +1,4 @@
-"""What is public is said in each module's `__all__`, and on a page that states what the metadata state."""
+"""Tests of public names: each module's `__all__` lists them, and the page of the API agrees with the metadata."""
 
 import ast
 import functools
@@ -24,7 +24,7 @@ TESTS = [path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))]
 
 
 def bound(body):
-    """(name, statement) of what statements define or import, also below an `if` or a `try`."""
+    """Return (name, statement) of definitions and imports, also below an `if` or a `try`."""
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from ((alias.asname or alias.name, node) for alias in node.names)
@@ -40,7 +40,7 @@ def bound(body):
 
 
 def listed(top):
-    """What a literal `__all__` among these statements holds; None where there is none."""
+    """Return the names of a literal `__all__` in these statements, or None without one."""
     for name, node in top:
         if name == "__all__" and isinstance(node.value, ast.List):
             return [item.value for item in node.value.elts]
@@ -52,25 +52,25 @@ def is_public(module):
 
 
 def faults(sources, reference, tests):
-    """What `__all__` of public modules lacks, or names though it is not there: one line each.
+    """Yield one line per name that `__all__` of a public module lacks or that does not exist.
 
-    A module of the reference lists the classes and functions that its page shows: what folders and the package offer
-    of it, and all others but those that have no underscore for the sake of other files of ours.  Any other module
-    lists what other modules import from it.
+    A module of the reference lists the classes and functions on its page: names that folders and the package export,
+    and all others except those without an underscore that only other files of the package use. Any other module
+    lists the names that other modules import from it.
     """
     trees = {module: parse(source) for module, source in sources.items()}
     tops = {module: list(bound(tree.body)) for module, tree in trees.items()}
     public = {module: listed(top) for module, top in tops.items()}
     used, offered = ({module: set() for module in trees} for _ in range(2))
-    for name, place in names.HOMES.items():
-        offered.get(f"fastfedrec.{place}", set()).add(name)
+    for name, home in names.HOMES.items():
+        offered.get(f"fastfedrec.{home}", set()).add(name)
     for importing, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module in trees:
-                found = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in trees}
-                used[node.module] |= {name for name in found if not name.startswith("_")}
+                imported = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in trees}
+                used[node.module] |= {name for name in imported if not name.startswith("_")}
                 if node.module.startswith(f"{importing}."):  # by a folder's `__init__`
-                    offered[node.module] |= found & set(public[importing] or ())
+                    offered[node.module] |= imported & set(public[importing] or ())
     for module, top in tops.items():
         if not is_public(module):
             continue
@@ -80,12 +80,14 @@ def faults(sources, reference, tests):
         there = {name for name, _ in top} | {other.rpartition(".")[2] for other in trees if is_below(other, module)}
         yield from (f"{module}.__all__ names {name}, which is not there" for name in sorted({*public[module]} - there))
         yield from (f"{module}.__all__ names {name} twice" for name in repeated(public[module]))
-        wanted = used[module]
+        expected = used[module]
         if module in reference:
             texts = [text for other, text in sources.items() if other != module] + tests
-            own = {name for name, node in top if isinstance(node, ast.ClassDef | ast.FunctionDef) and name[0] != "_"}
-            wanted = offered[module] | {name for name in own - {*public[module]} if not is_in(name, texts)}
-        yield from (f"{module}.__all__ lacks {name}" for name in sorted(wanted - {*public[module]}))
+            defined = {
+                name for name, node in top if isinstance(node, ast.ClassDef | ast.FunctionDef) and name[0] != "_"
+            }
+            expected = offered[module] | {name for name in defined - {*public[module]} if not is_in(name, texts)}
+        yield from (f"{module}.__all__ lacks {name}" for name in sorted(expected - {*public[module]}))
 
 
 def is_below(module, folder):
@@ -100,11 +102,11 @@ def is_in(name, texts):
     return any(name in text and re.search(rf"\b{name}\b", text) for text in texts)
 
 
-def test_every_public_module_lists_what_is_public():
+def test_every_public_module_lists_its_public_names():
     assert list(faults(SOURCES, REFERENCE, TESTS)) == []
 
 
-def test_the_test_of_lists_sees_what_is_missing_and_what_is_not_there():
+def test_the_test_of_lists_detects_missing_and_nonexistent_names():
     sources = {
         "fastfedrec.core": "",
         "fastfedrec.core.one": "__all__ = ['a', 'gone', 'a']\ndef a(): ...\ndef b(): ...\ndef c(): ...",
@@ -118,24 +120,24 @@ def test_the_test_of_lists_sees_what_is_missing_and_what_is_not_there():
         "fastfedrec.core.one.__all__ lacks b",
         "fastfedrec.core.two.__all__ lacks d",
     ]
-    found = list(faults(sources, ["fastfedrec.core.one", "fastfedrec.core.two"], ["a test that calls c"]))
-    assert [line for line in found if "lacks" in line] == ["fastfedrec.core.two.__all__ lacks e"]
+    reported = list(faults(sources, ["fastfedrec.core.one", "fastfedrec.core.two"], ["a test that calls c"]))
+    assert [line for line in reported if "lacks" in line] == ["fastfedrec.core.two.__all__ lacks e"]
     home = f"fastfedrec.{names.HOMES['Key']}"
     without = {home: re.sub(r'"Key",? ?', "", SOURCES[home], count=1)}
     assert f"{home}.__all__ lacks Key" in list(faults(without, REFERENCE, []))
 
 
 def unannotated(sources):
-    """Parameters and results of public functions that have no type: one line for each function."""
+    """Yield one line per public function with a parameter or result without a type."""
     for module, source in sources.items():
         for node in ast.walk(parse(source)):
             body = node.body if isinstance(node, ast.ClassDef | ast.Module) else []
-            for function in (each for each in body if isinstance(each, ast.FunctionDef) and is_called(each.name)):
+            for function in (node for node in body if isinstance(node, ast.FunctionDef) and is_called(node.name)):
                 given = function.args
                 parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
                 if isinstance(node, ast.ClassDef) and "staticmethod" not in map(ast.unparse, function.decorator_list):
                     parameters = parameters[1:]
-                lacking = [each.arg for each in parameters if each is not None and each.annotation is None]
+                lacking = [p.arg for p in parameters if p is not None and p.annotation is None]
                 if function.returns is None and function.name != "__init__":
                     lacking.append("return")
                 if lacking:
@@ -152,7 +154,7 @@ def test_every_public_function_states_its_types():
     assert list(unannotated({"m": source})) == ["m.a: x, return", "m.d: y"]
 
 
-def test_the_page_of_what_is_public_states_what_the_metadata_state():
+def test_the_page_of_public_names_agrees_with_the_metadata():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     low, high = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"]).groups()
     assert f"Python 3.{low} to 3.{int(high) - 1}" in PAGE

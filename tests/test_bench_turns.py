@@ -1,4 +1,4 @@
-"""How often the benchmarks take turns, and whether a neighbour is noticed."""
+"""Tests of the number of alternating runs in benchmarks, and of the detection of other load."""
 
 import concurrent.futures
 import os
@@ -16,11 +16,11 @@ ALWAYS, NEVER = [True] * 99, [False] * 99
 
 
 @pytest.mark.parametrize(
-    ("turns", "said", "second", "taken"),
+    ("turns", "answers", "second", "taken"),
     [
         ((3, 3.0), ALWAYS, 1.0, 3),
         ((3, 3.0), [False, True, True, False, True, True, True], 1.0, 6),  # both must be there before and after
-        ((3, 3.0), NEVER, 1.0, 4 * 3 + 1),  # in vain: until four times the turns and the seconds are over
+        ((3, 3.0), NEVER, 1.0, 4 * 3 + 1),  # stops after four times the turns and the seconds
         ((5, 0.1), NEVER, 1.0, 20),  # long turns are taken four times as often at most
         ((5, 0.1), ALWAYS, 1.0, 5),
         ((3, 2.0), [True, False, *ALWAYS], 0.125, (2 + 4) * 4),  # short ones are looked at by the half second
@@ -29,34 +29,34 @@ ALWAYS, NEVER = [True] * 99, [False] * 99
         ((7, 5.0), None, 1.0, 7),
     ],
 )
-def test_turns_count_where_each_thread_has_a_processor(monkeypatch, turns, said, second, taken):
-    """How many turns of so many seconds are taken, given what is said each time whether both processors are there."""
-    clock, answers = [0.0], iter(said or ())
+def test_turns_count_if_each_thread_has_a_processor(monkeypatch, turns, answers, second, taken):
+    """The number of turns depends on their length and on whether both processors are free at each check."""
+    clock, results = [0.0], iter(answers or ())
     monkeypatch.setattr(floors, "time", types.SimpleNamespace(perf_counter=lambda: sum(clock)))
-    monkeypatch.setattr(floors, "both_processors", lambda: next(answers))
-    for _ in floors.turns(*turns, processors=2 if said else 1):
+    monkeypatch.setattr(floors, "both_processors", lambda: next(results))
+    for _ in floors.turns(*turns, processors=2 if answers else 1):
         clock.append(second)
     assert len(clock) - 1 == taken
 
 
-@pytest.mark.parametrize(("alone", "there"), [(60.0, True), (0.0, False)])
-def test_both_are_there_where_two_take_hardly_longer_than_one(monkeypatch, alone, there):
+@pytest.mark.parametrize(("seconds", "is_free"), [(60.0, True), (0.0, False)])
+def test_both_processors_are_free_if_two_threads_take_hardly_longer_than_one(monkeypatch, seconds, is_free):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        monkeypatch.setattr(floors, "_one_thread", lambda: (alone, pool))
-        assert floors.both_processors() is there
+        monkeypatch.setattr(floors, "_one_thread", lambda: (seconds, pool))
+        assert floors.both_processors() is is_free
 
 
 @pytest.mark.nightly
 def test_neighbours_are_seen():
     """With every processor taken by others, two threads seldom have one each."""
-    floors.both_processors()  # what one thread takes by itself is measured, before there are others
+    floors.both_processors()  # measures one thread before the load starts
     busy = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
-    others = [subprocess.Popen(busy, stdout=subprocess.PIPE) for _ in range(2 * os.cpu_count())]
+    processes = [subprocess.Popen(busy, stdout=subprocess.PIPE) for _ in range(2 * os.cpu_count())]
     try:
-        for other in others:
-            other.stdout.readline()  # it is there
+        for process in processes:
+            process.stdout.readline()  # it is there
         assert sum(floors.both_processors() for _ in range(20)) <= 5
     finally:
-        for other in others:
-            other.kill()
-            other.communicate()
+        for process in processes:
+            process.kill()
+            process.communicate()

@@ -1,4 +1,4 @@
-"""The table of results and the gate of the benchmarks; nothing is timed here."""
+"""Tests of the table of results and the gate of the benchmarks, without timing."""
 
 import ast
 import importlib
@@ -52,7 +52,7 @@ BASE, HEAD = "a" * 40, "b" * 40
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Have a result file of asv written, some values of it changed; its path.  Nothing else is written to."""
+    """Return a function that writes a result file of asv with some changed values and returns its path."""
     for name, path in {"RUNS": "asv", "SAVED": "saved"}.items():
         monkeypatch.setattr(figures, name, tmp_path / path)
     monkeypatch.setattr(figures, "_commit", {"base": BASE, "head": HEAD}.__getitem__)
@@ -77,16 +77,16 @@ def write(tmp_path, monkeypatch):
 
 
 def test_every_figure_is_read_with_its_parameters(write):
-    found = {(m.benchmark, *m.params.values()): m.value for m in figures.read_run(write())[1]}
-    assert found[f"{SOLVE}.time_solve", "implicit", 5, "x86-64-v3"] == 0.031
-    assert found[f"{RATIO}.track_times_implicit", 64, "x86-64-v3"] is None
-    assert found[(f"{GENERATE}.time_generate",)] == 130
-    assert len(found) == 4 + 4 + 4 + 1  # what is no longer described is left out
+    values = {(m.benchmark, *m.params.values()): m.value for m in figures.read_run(write())[1]}
+    assert values[f"{SOLVE}.time_solve", "implicit", 5, "x86-64-v3"] == 0.031
+    assert values[f"{RATIO}.track_times_implicit", 64, "x86-64-v3"] is None
+    assert values[(f"{GENERATE}.time_generate",)] == 130
+    assert len(values) == 4 + 4 + 4 + 1  # benchmarks without a description are omitted
     broken = [m for m in figures.read_run(write(time_solve=None))[1] if m.value is None]
-    assert len(broken) == 4 + 1  # each case of what failed as a whole
+    assert len(broken) == 4 + 1  # one for each case of a failed benchmark
 
 
-def test_the_table_has_the_worst_figure_of_each_target(write):
+def test_the_table_has_the_worst_figure_of_every_target(write):
     run, measured = figures.read_run(write())
     table = figures.format_table([(run["params"], measured)], TARGETS).splitlines()
     assert "a processor, 2 processors: 1 of 3 met." in table
@@ -109,7 +109,7 @@ def test_the_worst_of_several_figures(write, target, expected):
     assert figures.worst(target, figures.read_run(write())[1]) == expected
 
 
-def test_the_newest_run_is_kept_and_is_in_the_table(write, capsys):
+def test_the_newest_run_is_stored_and_is_in_the_table(write, capsys):
     with pytest.raises(SystemExit, match="no result of asv under"):
         figures.main([])
     measured = figures.read_run(write())[1]
@@ -117,14 +117,14 @@ def test_the_newest_run_is_kept_and_is_in_the_table(write, capsys):
     assert [path.name for path in figures.SAVED.iterdir()] == ["a-processor-2.json"]
     assert f'"commit": "{BASE}"' in (figures.SAVED / "a-processor-2.json").read_text()
     assert "| a processor, 2 processors |" in capsys.readouterr().out
-    ((machine, kept),) = figures.read_kept()
+    ((machine, stored),) = figures.read_kept()
     assert machine["cpu"] == "a processor"
     skipped = [m for m in measured if m.value is not None and math.isnan(m.value)]
     assert len(skipped) == 1
-    assert sorted(map(str, kept)) == sorted(str(m) for m in measured if m not in skipped)
+    assert sorted(map(str, stored)) == sorted(str(m) for m in measured if m not in skipped)
 
 
-def test_the_table_of_the_runs_that_are_kept_has_a_row_a_target():
+def test_the_table_of_the_stored_runs_has_a_row_per_target():
     runs, targets = figures.read_kept(), figures.read_targets()
     assert len(runs) >= 2
     header, _, *rows = figures.format_table(runs, targets).splitlines()[2:]
@@ -154,8 +154,9 @@ def imported_names(source):
 
 
 def is_there(module, name):
-    found = load_benches(module.partition(".")[2]) if module.startswith("benches.") else importlib.import_module(module)
-    return hasattr(found, name) or is_module(module, name)
+    is_bench = module.startswith("benches.")
+    loaded = load_benches(module.partition(".")[2]) if is_bench else importlib.import_module(module)
+    return hasattr(loaded, name) or is_module(module, name)
 
 
 def is_module(module, name):
@@ -218,11 +219,11 @@ def test_private_attributes_that_benchmarks_use_are_there():
     known = {word for text in sources for word in re.findall(r"\b_\w+", text)}
     for path in FILES.values():
         source = path.read_text()
-        own = {
+        attributes = {
             name for text in map(Path.read_text, FILES.values()) for name in re.findall(r"(?:def|class) (_\w+)", text)
         }
-        own |= set(re.findall(r"self\.(_\w+) = ", source))
-        assert gone_attributes(source, known | own) == set(), path
+        attributes |= set(re.findall(r"self\.(_\w+) = ", source))
+        assert gone_attributes(source, known | attributes) == set(), path
     assert gone_attributes("model._take_epoch(data)\nmodel._gone(data)", known) == {"_gone"}
 
 
@@ -236,7 +237,7 @@ def test_asv_can_look_for_benchmarks():
     assert not [path for path in (ROOT / "benches").rglob("*.py") if path.with_suffix("").is_dir()]
 
 
-def test_a_module_runs_with_the_installed_package_where_the_sources_lie():
+def test_a_module_runs_with_the_installed_package_next_to_the_sources():
     def run(*arguments):
         command = [sys.executable, "benches", *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -262,8 +263,8 @@ with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spaw
     print(*(call.result() for call in calls))
 """
     run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=HANG, check=True)
-    found, package = run.stdout.split(maxsplit=1)
-    assert found == "True"
+    is_found, package = run.stdout.split(maxsplit=1)
+    assert is_found == "True"
     assert package.strip() == fastfedrec.__file__
 
 
@@ -344,7 +345,7 @@ def test_a_row_that_falls_by_more_than_5_percent_fails(write, monkeypatch, capsy
     assert count == f"2 rows compared, {len(lines)} fell by more than 5%"
 
 
-def test_a_gate_with_nothing_to_compare_does_not_pass(write):
+def test_a_gate_without_results_to_compare_does_not_pass(write):
     write(), write(HEAD, "other")
     with pytest.raises(SystemExit, match="no results of one machine and environment"):
         figures.gate("base", "head", TARGETS)
@@ -360,7 +361,7 @@ SECONDS = {"fastfedrec": 0.01, "fastfedrec_slow": 0.03, "numpy": 0.02, "loop_hun
 
 
 class Alternatives:
-    """Stands for a class of `time_*`: says how long each would take."""
+    """Class of `time_*` benchmarks with fixed durations."""
 
     param_names = ("size", "impl")
     params = ((1, 2), ("fastfedrec", "fastfedrec_slow", "numpy", "loop_hundredth", "absent"))
@@ -396,11 +397,11 @@ def test_ratios_of_the_best_peer_and_of_the_floor():
 
 @pytest.mark.usefixtures("no_clock")
 def test_without_peers_or_a_floor_there_is_no_ratio():
-    alone = type("Alone", (Alternatives,), {"params": ((1,), ("fastfedrec", "absent"))})
-    case = ratios.with_ratios("time_it")(alone)()
+    one_size = type("Alone", (Alternatives,), {"params": ((1,), ("fastfedrec", "absent"))})
+    case = ratios.with_ratios("time_it")(one_size)()
     case.setup("cached", 1, "fastfedrec")
     assert math.isnan(case.track_times_best_peer("cached", 1, "fastfedrec"))
-    assert not hasattr(alone, "track_floor_share")
+    assert not hasattr(one_size, "track_floor_share")
     ours = type("Ours", (Alternatives,), {"params": ((1,), ("fastfedrec",))})
     assert not hasattr(ratios.with_ratios("time_it")(ours), "track_times_best_peer")
 
@@ -425,12 +426,10 @@ def test_a_ratio_to_an_absent_peer_is_no_failure():
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if ".bench_" in f".{name}"])
-def test_ratios_to_peers_are_nan_where_a_peer_is_absent(name):
-    """Those of classes whose `setup` has not imported the peer already."""
+def test_ratios_to_peers_are_nan_if_a_peer_is_absent(name):
+    """Ratios are NaN in classes that import the peer only inside the benchmark."""
     always_here = ("numpy", "python", "scipy", "the_", "one_thread")
     for kind in vars(load_benches(name)).values():
-        for method in (
-            [found for found in dir(kind) if found.startswith("track_times_")] if isinstance(kind, type) else []
-        ):
+        for method in [name for name in dir(kind) if name.startswith("track_times_")] if isinstance(kind, type) else []:
             if not any(word in method for word in always_here):
                 assert hasattr(getattr(kind, method), "__wrapped__"), f"{kind.__name__}.{method}"

@@ -1,4 +1,4 @@
-"""What builds, and what tests builds, names files by name or by pattern: none is left out in a folder further down."""
+"""Tests of builds: the files that builds and their tests name, directly or by patterns, include those in subfolders."""
 
 import os
 import re
@@ -38,7 +38,7 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make he
 
 
 @needs_make
-def test_a_change_of_any_source_builds_again():
+def test_a_change_of_any_source_starts_a_build():
     assert sources(ROOT, ".py", ".json", ".pyx", ".pxd", ".pxi", ".h", ".cpp") - variable("SOURCES") == set()
 
 
@@ -157,11 +157,11 @@ def test_type_checkers_see_the_public_names_of_an_installed_package(tmp_path):
         assert said in done.stdout, done.stdout + done.stderr
 
 
-def test_type_checkers_are_told_the_objects_that_a_program_gets():
-    told = {}
-    exec(names.make_stub(), told)
-    assert told["__all__"] == fastfedrec.__all__
-    assert [name for name in fastfedrec.__all__ if told[name] is not getattr(fastfedrec, name)] == []
+def test_type_checkers_see_the_objects_that_a_program_gets():
+    stub = {}
+    exec(names.make_stub(), stub)
+    assert stub["__all__"] == fastfedrec.__all__
+    assert [name for name in fastfedrec.__all__ if stub[name] is not getattr(fastfedrec, name)] == []
 
 
 @pytest.mark.parametrize("name", ["Makefile", "pyproject.toml", "MANIFEST.in", ".ci/run", ".ci/nightly"])
@@ -173,15 +173,15 @@ def test_files_that_are_named_are_there(name):
 
 
 def test_two_modules_of_one_name_are_two():
-    from test_conventions import FOUND, MODULES
+    from test_conventions import ALL_MODULES, MODULES
 
-    names = [Path(place).name for place in FOUND]
+    names = [Path(path).name for path in ALL_MODULES]
     assert names.count("model") >= 4
     assert {"systems/fedrec/model", "systems/dp_als/model"} <= set(MODULES)
 
 
 def build_script(root, monkeypatch):
-    """The functions of setup.py, as they see the tree below `root`."""
+    """Return the functions of setup.py for the tree below `root`."""
     pytest.importorskip("Cython")
     source = (ROOT / "setup.py").read_text(encoding="utf-8")
     monkeypatch.chdir(root)
@@ -190,7 +190,7 @@ def build_script(root, monkeypatch):
     return names
 
 
-def test_what_includes_a_header_is_known_and_nothing_else(tmp_path, monkeypatch):
+def test_exactly_the_files_that_include_a_header_are_known(tmp_path, monkeypatch):
     texts = {
         "core/_low.h": "",
         "a/_x.h": '#include "_kernels/core/_low.h"\n',
@@ -206,7 +206,7 @@ def test_what_includes_a_header_is_known_and_nothing_else(tmp_path, monkeypatch)
         path.write_text(text)
     script = build_script(tmp_path, monkeypatch)
     assert script["included"](["_kernels/a/_x.h", "not_ours.h"]) == {"_kernels/a/_x.h", "_kernels/core/_low.h"}
-    # x calls y, whose header it includes; nobody calls z.
+    # x includes the header of y and calls it; no file calls z.
     assert script["linked"](["_kernels/a/_x.h"]) == ["_kernels/a/_x.cpp", "_kernels/b/_y.cpp"]
     assert script["linked"](["_kernels/core/_low.h"]) == []
 
@@ -214,8 +214,8 @@ def test_what_includes_a_header_is_known_and_nothing_else(tmp_path, monkeypatch)
 def test_all_vector_code_is_linked_into_some_kernel(monkeypatch):
     script = build_script(ROOT, monkeypatch)
     dependencies = pytest.importorskip("Cython.Build.Dependencies").create_dependency_tree()
-    found = set()
+    linked = set()
     for name in sources(ROOT, ".pyx"):
-        found.update(script["linked"](dependencies.distutils_info(name, None, None).values.get("depends") or []))
-    assert found == set(script["VECTOR_SOURCES"])
-    assert len(found) >= 10
+        linked.update(script["linked"](dependencies.distutils_info(name, None, None).values.get("depends") or []))
+    assert linked == set(script["VECTOR_SOURCES"])
+    assert len(linked) >= 10

@@ -19,13 +19,13 @@ def read():
 
 
 def first_works():
-    """The work that each system is from, or stands on, by its class."""
-    found = [describe_system(name) for name in SYSTEMS]
-    return {system["class"]: system["references"][0] for system in found if system["references"]}
+    """Return the first reference of each system by its class."""
+    systems = [describe_system(name) for name in SYSTEMS]
+    return {system["class"]: system["references"][0] for system in systems if system["references"]}
 
 
 def faults(citation, works):
-    """What the file's references lack or get wrong beside those of docstrings."""
+    """Yield faults of the file's references compared with those of docstrings."""
     entries = {name: entry for entry in citation["references"] for name in entry["notes"].split(", ")}
     yield from (f"{name} is named, and has no work" for name in sorted(entries.keys() - works.keys()))
     for name, work in works.items():
@@ -69,4 +69,4 @@ def test_the_version_and_the_date_are_those_of_the_release():
 def test_the_comparison_sees_a_fault(change, fault):
     citation = copy.deepcopy(read())
     change(citation)
-    assert any(fault in found for found in faults(citation, first_works()))
+    assert any(fault in line for line in faults(citation, first_works()))

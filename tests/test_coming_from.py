@@ -1,4 +1,4 @@
-"""What the page says that other packages' programs become here comes to the same, where those are installed."""
+"""Tests that the page's translations of other packages' programs give the same results, if those are installed."""
 
 import doctest
 import re
@@ -17,7 +17,7 @@ def sections():
 
 
 def run_ours(text, names):
-    """Examples of a text, whose answers the page's own test compares."""
+    """Return examples of a text; the page's doctest compares their output."""
     for example in doctest.DocTestParser().get_examples(text):
         exec(compile(example.source, "<page>", "single"), names)
 

@@ -1,4 +1,4 @@
-"""Adding a system, by the steps of CONTRIBUTING: its package, one line, its tests and its page, and nothing else."""
+"""Tests of the steps of CONTRIBUTING for a new system: its package, one line, its tests and its page suffice."""
 
 import os
 import shutil
@@ -92,7 +92,7 @@ def tree(tmp_path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path / "tree")
     (tmp_path / "site").mkdir()
     shutil.copytree(Path(fastfedrec.__file__).parent, tmp_path / "site/fastfedrec", ignore=ignored)
-    if not (tmp_path / "site/fastfedrec/_kernels").exists():  # installed for changes, kernels lie elsewhere
+    if not (tmp_path / "site/fastfedrec/_kernels").exists():  # an editable installation has kernels in another folder
         shutil.copytree(_kernels.__path__[0], tmp_path / "site/fastfedrec/_kernels", ignore=ignored)
     return tmp_path
 
@@ -177,7 +177,7 @@ def test_without_its_line_a_system_is_not_known(tree):
 
 
 @pytest.mark.parametrize(
-    ("left_out", "named"),
+    ("omitted", "named"),
     [
         ("page", "systems.toy.model"),
         ("explanation", "name them on a page of docs/explanation/systems/"),
@@ -185,10 +185,10 @@ def test_without_its_line_a_system_is_not_known(tree):
         ("models", EVERY_MODEL),
     ],
 )
-def test_where_a_step_is_left_out_the_tests_of_the_tree_fail(tree, left_out, named):
+def test_the_tests_of_the_tree_fail_if_a_step_is_omitted(tree, omitted, named):
     files = {"tests": "tests/systems/toy/test_model.py", "explanation": "docs/explanation/systems/toy/toy.md"}
-    without = [files[left_out]] if left_out in files else ()
-    add_toy(tree, page=left_out != "page", models=left_out != "models", without=without)
+    without = [files[omitted]] if omitted in files else ()
+    add_toy(tree, page=omitted != "page", models=omitted != "models", without=without)
     checked = check(tree)
     assert checked.returncode == 1
     assert named in checked.stdout

@@ -1,4 +1,4 @@
-"""What the tree promises: one concept, one name, five mirrored trees; documented; light to import."""
+"""Tests of the tree's conventions: one name per concept, five mirrored trees, documentation, and light imports."""
 
 import ast
 import importlib
@@ -29,13 +29,13 @@ def kernels_of(suffix):
 COMPILED, NUMBA = kernels_of(".pyx"), kernels_of(".py")
 KERNELS = COMPILED + NUMBA
 REFERENCE = re.findall(r"^   (fastfedrec[\w.]+)$", (ROOT / "docs/reference/index.md").read_text(), re.MULTILINE)
-# Modules by their places below `fastfedrec/`: all that have no underscore, and those of the reference.
-FOUND = {
+# Modules by path below `fastfedrec/`. ALL_MODULES: without an underscore. MODULES: on the pages of the reference.
+ALL_MODULES = {
     info.name.removeprefix("fastfedrec.").replace(".", "/"): info.name
     for info in pkgutil.walk_packages(fastfedrec.__path__, "fastfedrec.")
     if not info.ispkg and not any(part.startswith("_") for part in info.name.split("."))
 }
-MODULES = {place: name for place, name in FOUND.items() if name in REFERENCE}
+MODULES = {path_below: name for path_below, name in ALL_MODULES.items() if name in REFERENCE}
 # Modules that are tested with another one of their folder.
 TESTED_IN = {
     "rounds/engine": "tests/rounds/test_receiver.py",
@@ -44,7 +44,7 @@ TESTED_IN = {
 
 
 def mirrors(root, kernels, modules, all_modules=()):
-    """Every file that the naming rule asks for and that is missing."""
+    """Yield every missing file that the naming rule requires."""
     for kernel in kernels:
         if kernel not in modules:
             yield f"a module of fastfedrec called {kernel}"
@@ -58,25 +58,25 @@ def mirrors(root, kernels, modules, all_modules=()):
             yield path
     for folder, prefix in (("tests/naive", ""), ("benches", "bench_")):
         for path in sorted((root / folder).rglob(f"{prefix}*.py")):
-            place = (path.relative_to(root / folder).parent / path.stem.removeprefix(prefix)).as_posix()
-            if path.stem != "__init__" and place not in {*modules, *all_modules}:
+            path_below = (path.relative_to(root / folder).parent / path.stem.removeprefix(prefix)).as_posix()
+            if path.stem != "__init__" and path_below not in {*modules, *all_modules}:
                 yield f"a module of fastfedrec for {path.relative_to(root)}"
 
 
 def offered():
-    """Modules that a program's names come from: those of the table, and of what they gather in their `__all__`."""
-    yield from (f"fastfedrec.{place}" for place in names.HOMES.values())
-    for place in names.MODULES.values():
-        module = importlib.import_module(f"fastfedrec.{place}")
-        for found in [getattr(module, name) for name in getattr(module, "__all__", [])] or [module]:
-            if inspect.ismodule(found):
-                yield found.__name__
-            elif inspect.isclass(found) or inspect.isfunction(found):
-                yield found.__module__
+    """Yield modules of public names: those of the table, and of the names in their `__all__`."""
+    yield from (f"fastfedrec.{path_below}" for path_below in names.HOMES.values())
+    for path_below in names.MODULES.values():
+        module = importlib.import_module(f"fastfedrec.{path_below}")
+        for value in [getattr(module, name) for name in getattr(module, "__all__", [])] or [module]:
+            if inspect.ismodule(value):
+                yield value.__name__
+            elif inspect.isclass(value) or inspect.isfunction(value):
+                yield value.__module__
 
 
 def without_page(offered, reference):
-    """Those that are of the package, may be imported, and stand in no page."""
+    """Return public modules of the package that are on no page."""
     return {name for name in offered if name.startswith("fastfedrec.") and "._" not in name and name not in reference}
 
 
@@ -90,9 +90,9 @@ def test_every_module_that_public_names_come_from_has_a_page():
         importlib.import_module(name)
 
 
-def asked_to_export():
-    """(module, name) of what CONTRIBUTING asks a folder's `__init__.py` to export: randomizers, accountants, splits."""
-    for name in FOUND.values():
+def names_to_export():
+    """Yield (module, name) of randomizers, accountants and splits, which a folder's `__init__.py` must export."""
+    for name in ALL_MODULES.values():
         module = importlib.import_module(name)
         for attribute, value in vars(module).items():
             if attribute.startswith("_") or getattr(value, "__module__", None) != name:
@@ -110,7 +110,7 @@ def not_exported(exported):
     bases = {"IntegerNoise"}
     return [
         f"{module}.{name}: export it by {module.split('.')[1]}/__init__.py, __all__ too"
-        for module, name in asked_to_export()
+        for module, name in names_to_export()
         if name not in exported[module.split(".")[1]] and name not in bases
     ]
 
@@ -124,24 +124,24 @@ def test_folders_export_their_randomizers_accountants_and_splits():
 
 
 def unexplained(classes, folder):
-    """Those that no page of a folder of `docs/explanation/` names."""
+    """Return classes that no page of a folder of `docs/explanation/` names."""
     pages = "\n".join(path.read_text() for path in sorted((ROOT / "docs/explanation" / folder).rglob("*.md")))
     return {name for name in classes if not re.search(rf"\b{name}\b", pages)}
 
 
 def test_every_model_and_randomizer_is_on_a_page_of_explanation():
-    models = {place.rpartition(".")[2] for place in names.SYSTEMS.values()}
+    models = {path_below.rpartition(".")[2] for path_below in names.SYSTEMS.values()}
     assert unexplained(models, "systems") == set(), "name them on a page of docs/explanation/systems/"
     randomizers = {name for name in mechanisms.__all__ if hasattr(getattr(mechanisms, name), "privatize")}
     assert unexplained(randomizers, "mechanisms") == set(), "name them on a page of docs/explanation/mechanisms/"
     assert unexplained({"FMFLDP", "FMFLPD"}, "systems") == {"FMFLPD"}
 
 
-def test_the_five_trees_mirror_each_other():
+def test_the_five_trees_mirror_one_another():
     assert len(COMPILED) >= 8
     assert "compute/networks/gru" in NUMBA
     assert len(MODULES) >= 18
-    assert list(mirrors(ROOT, KERNELS, MODULES, FOUND)) == []
+    assert list(mirrors(ROOT, KERNELS, MODULES, ALL_MODULES)) == []
 
 
 def test_the_mirror_test_sees_a_missing_file():
@@ -158,24 +158,24 @@ MEASURES = {
 
 
 def unmeasured(root, kernels):
-    """(kernel, what its benchmark does not say)."""
+    """Yield (kernel, measure that its benchmark lacks)."""
     for kernel in kernels:
         source = (root / "benches" / Path(kernel).parent / f"bench_{Path(kernel).name}.py").read_text()
-        said = {f"def {node.name}(" for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
+        definitions = {f"def {node.name}(" for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "with_ratios":
-                said |= {"@with_ratios", *(f"@with_ratios({option.arg}" for option in node.keywords)}
-        for what, ways in MEASURES.items():
-            if not any(line.startswith(ways) for line in said):
-                yield kernel, what
+                definitions |= {"@with_ratios", *(f"@with_ratios({option.arg}" for option in node.keywords)}
+        for measure, ways in MEASURES.items():
+            if not any(line.startswith(ways) for line in definitions):
+                yield kernel, measure
 
 
 def test_every_kernel_is_measured_by_a_floor_and_a_peer():
-    computing = [kernel for kernel in KERNELS if kernel != "core/hardware"]  # that asks the processor what it is
+    computing = [kernel for kernel in KERNELS if kernel != "core/hardware"]  # it only reads the processor's features
     assert list(unmeasured(ROOT, computing)) == []
 
 
-def test_the_test_of_measures_sees_what_is_missing(tmp_path):
+def test_the_test_of_measures_detects_missing_ones(tmp_path):
     (tmp_path / "benches").mkdir()
     for name, source in {
         "neither": "def time_it(): return 'track_times_numpy'",
@@ -256,12 +256,12 @@ def test_names_are_imported_when_they_are_used():
     assert "fastfedrec.systems.privrec.model" not in loaded
     assert dir(fastfedrec) == sorted(fastfedrec.__all__)
     for name in fastfedrec.__all__:
-        found = getattr(fastfedrec, name)
+        value = getattr(fastfedrec, name)
         home = names.HOMES.get(name)
         if home is not None:
-            assert found.__module__ == f"fastfedrec.{home}"
+            assert value.__module__ == f"fastfedrec.{home}"
         else:
-            assert name == "__version__" or found.__name__ == f"fastfedrec.{names.MODULES[name]}"
+            assert name == "__version__" or value.__name__ == f"fastfedrec.{names.MODULES[name]}"
     with pytest.raises(AttributeError, match="no attribute 'FMFLPD'"):
         fastfedrec.FMFLPD  # noqa: B018
 

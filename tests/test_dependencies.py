@@ -1,4 +1,4 @@
-"""A package that tests need and that is missing is one failure; the source tree says why it cannot be imported."""
+"""Tests of dependencies: one failure per missing package, and an error that explains imports from the source tree."""
 
 import importlib.util
 import subprocess
@@ -10,7 +10,7 @@ from conftest import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: A plugin for pytest that hides pandas from what runs.
+#: Plugin for pytest that hides pandas.
 HIDDEN = """
 import sys
 
@@ -26,10 +26,10 @@ sys.meta_path.insert(0, NoPandas())
 @pytest.mark.parametrize("name", PACKAGES)
 def test_every_package_that_tests_need_is_installed(name):
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
-        found = None
-    assert found, f"{name} is not installed; pip install '.[dev]' has everything that tests need"
+        spec = None
+    assert spec, f"{name} is not installed; pip install '.[dev]' has everything that tests need"
 
 
 def test_a_missing_package_is_one_failure(tmp_path):
@@ -44,7 +44,7 @@ def test_a_missing_package_is_one_failure(tmp_path):
     assert "pandas is not installed" in run.stdout
 
 
-def test_the_source_tree_says_why_it_cannot_be_imported():
+def test_the_source_tree_explains_why_it_cannot_be_imported():
     run = subprocess.run(
         [sys.executable, "-c", "import fastfedrec"], cwd=ROOT, capture_output=True, text=True, check=False
     )

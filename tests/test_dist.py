@@ -1,4 +1,4 @@
-"""What `make dist` refuses to give away, and that the metadata agree with one another."""
+"""Tests of `make dist`: refused contents of distributions, and consistent metadata."""
 
 import re
 import tomllib
@@ -61,7 +61,7 @@ def test_the_description_is_the_readme_without_links_into_the_repository(dist):
     assert list(dist.description_faults(described)) == []
     headings = re.findall(r"^#+ .*$", readme, flags=re.MULTILINE)
     assert re.findall(r"^#+ .*$", described, flags=re.MULTILINE) == headings
-    # Control: as it stands in the repository it would not pass.
+    # Control: the repository's file without changes does not pass.
     assert len(list(dist.description_faults(f"Name: fastfedrec\n\n{readme}"))) > 10
 
 
@@ -88,7 +88,7 @@ def test_a_file_too_many_is_named(dist):
 
 
 @pytest.mark.parametrize("missing", WHEEL[:5])
-def test_what_a_wheel_lacks_is_named(dist, missing):
+def test_missing_files_of_a_wheel_are_named(dist, missing):
     (fault,) = dist.wheel_faults(set(WHEEL) - {missing}, TRACKED)
     assert fault in (f"{missing} is not in the wheel", "the kernel fastfedrec/_kernels/compute/als is not in the wheel")
 

@@ -1,4 +1,4 @@
-"""The two examples of other projects that call the backend; those of Flower are in test_processes.py."""
+"""Tests of two examples that call the backend from other projects; test_processes.py tests those of Flower."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def private_rounds():
 
 
 @pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning")
-def test_the_swapped_solver_gives_what_implicit_gives(swapped_als):
+def test_the_swapped_solver_gives_the_factors_of_implicit(swapped_als):
     confidences = swapped_als.generated(300, 100)
     arguments = {"factors": 8, "regularization": 0.1, "iterations": 3, "num_threads": 1}
     ours, _ = swapped_als.fitted(swapped_als.FastALS, confidences, **arguments)
@@ -42,7 +42,7 @@ def test_the_swapped_solver_gives_what_implicit_gives(swapped_als):
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_the_loop_costs_what_it_was_calibrated_for(private_rounds):
+def test_the_loop_has_the_calibrated_cost(private_rounds):
     data = datasets.generate_implicit(200, 40, key=Key.from_seed(1))
     before = private_rounds.flat(private_rounds.TwoTower(data.n_items))
     model, ledger = private_rounds.train(data, epsilon=2.0, n_rounds=3, cohort_size=20)

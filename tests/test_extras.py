@@ -1,4 +1,4 @@
-"""Each extra is enough for what it is for, and each message names an extra that exists and holds what was missed."""
+"""Tests of extras: each suffices for its purpose, and each message names an extra with the missing package."""
 
 import ast
 import importlib.util
@@ -24,8 +24,8 @@ MODULES = {
 OF_USERS = sorted(set(EXTRAS) - load_program(".ci/dist").FOR_DEVELOPERS)
 MESSAGE = re.compile(r"pip install '(?:fastfedrec|\.)\[([\w,-]+)\]'")
 
-#: Run by a new interpreter: nothing of the packages named can be imported; then what the extra is for.
-ALONE = """
+#: A new interpreter runs this program: it hides the named packages and then uses the extra.
+PROGRAM = """
 import importlib.util, sys
 
 hidden = set(sys.argv[3].split(","))
@@ -44,16 +44,16 @@ smoke.EXTRAS[sys.argv[2]]()
 
 
 def modules_of(requirements):
-    """Import names of what these requirements install by their own names, extras of ours followed."""
-    found = set()
+    """Return import names of these requirements and of the package's extras that they name."""
+    modules = set()
     for requirement in requirements:
         name = re.match(r"[\w.-]+", requirement)[0]
         if name == "fastfedrec":
             for extra in re.search(r"\[(.*)\]", requirement)[1].split(","):
-                found |= modules_of(EXTRAS[extra.strip()])
+                modules |= modules_of(EXTRAS[extra.strip()])
         else:
-            found |= set(MODULES.get(name, (name.replace("-", "_"),)))
-    return found
+            modules |= set(MODULES.get(name, (name.replace("-", "_"),)))
+    return modules
 
 
 NEEDED = modules_of(PROJECT["dependencies"])
@@ -61,7 +61,7 @@ OPTIONAL = set().union(*(modules_of(EXTRAS[extra]) for extra in OF_USERS)) - NEE
 
 
 def imports_of(tree):
-    """First parts of what a module imports or looks for, but for what only a type checker reads."""
+    """Yield top-level names of a module's imports, except those for type checkers only."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.body = []
@@ -73,7 +73,7 @@ def imports_of(tree):
 
 
 def texts():
-    """Everything that may tell people what to install."""
+    """Yield (path, text) of files that may name a package to install."""
     yield from ((path, path.read_text()) for path in sorted(PACKAGE.rglob("*.py")))
     for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/test_dependencies.py", ".ci/*.py"):
         yield from ((path, path.read_text()) for path in sorted(ROOT.glob(pattern)) if "_build" not in path.parts)
@@ -86,23 +86,23 @@ def texts():
     "extra",
     [name if name in ("data", "testing") else pytest.param(name, marks=pytest.mark.nightly) for name in OF_USERS],
 )
-def test_each_extra_alone_is_enough(extra, tmp_path):
-    own = modules_of(EXTRAS[extra])
-    if missing := [name for name in own if importlib.util.find_spec(name) is None]:
+def test_each_extra_suffices(extra, tmp_path):
+    needed = modules_of(EXTRAS[extra])
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(missing)}")
-    hidden = ",".join(sorted(OPTIONAL - own))
-    program = [sys.executable, "-P", "-c", ALONE, ROOT / ".ci/smoke.py", extra, hidden]
+    hidden = ",".join(sorted(OPTIONAL - needed))
+    program = [sys.executable, "-P", "-c", PROGRAM, ROOT / ".ci/smoke.py", extra, hidden]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_every_message_names_an_extra_that_exists():
-    named = {(path, extra) for path, text in texts() for found in MESSAGE.findall(text) for extra in found.split(",")}
+    named = {(path, extra) for path, text in texts() for match in MESSAGE.findall(text) for extra in match.split(",")}
     assert {extra for _, extra in named} >= {"cli", "dask", "dev", "flower", "plot", "testing"}
     assert {(path, extra) for path, extra in named if extra not in EXTRAS} == set()
 
 
-def test_every_message_of_a_module_names_an_extra_with_what_that_module_imports():
+def test_every_message_of_a_module_names_an_extra_with_its_imports():
     seen = 0
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text()
@@ -114,8 +114,8 @@ def test_every_message_of_a_module_names_an_extra_with_what_that_module_imports(
     assert seen >= 5
 
 
-def test_what_is_imported_and_not_required_is_in_an_extra():
-    interchange = {"pandas", "pyarrow"}  # people bring frames of these; the package imports nothing they did not
+def test_imported_packages_that_are_not_required_are_in_an_extra():
+    interchange = {"pandas", "pyarrow"}  # users pass frames of these; the package imports them only then
     for path in sorted(PACKAGE.rglob("*.py")):
         foreign = set(imports_of(ast.parse(path.read_text()))) - set(sys.stdlib_module_names) - {"fastfedrec"}
         assert foreign <= NEEDED | OPTIONAL | interchange, path
@@ -124,7 +124,7 @@ def test_what_is_imported_and_not_required_is_in_an_extra():
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
-def test_drawing_data_without_hypothesis_says_what_to_install(monkeypatch):
+def test_drawing_data_without_hypothesis_names_the_package_to_install(monkeypatch):
     from fastfedrec import testing
 
     monkeypatch.setitem(sys.modules, "hypothesis", None)

@@ -1,4 +1,4 @@
-"""Figures of systems' pages: each page has one, it says what its declaration says, and it fits on a phone."""
+"""Tests of figures on systems' pages: each page has one, it shows its declaration, and it fits on a phone."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SYSTEMS = ROOT / "docs" / "explanation" / "systems"
-DETAILS = ("-privacy", "private-kmeans")  # pages of what is proved, and of a part
+DETAILS = ("-privacy", "private-kmeans")  # pages of proofs, and of one component
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_every_system_has_a_figure_and_every_figure_a_system(figures):
     assert plotted == set(reach.PLOTS)
 
 
-def test_every_figure_fits_and_says_every_step(figures):
+def test_every_figure_fits_and_states_every_step(figures):
     flows, draw, _ = figures
     for name, flow in flows.FLOWS.items():
         svg = draw.draw(flow, name)
@@ -78,7 +78,7 @@ def test_who_is_no_lane_cannot_send(figures):
         draw.draw(flows.Flow({"a": ""}, (flows.Send("nobody", "a", "it", flows.PUBLIC),)), "x")
 
 
-def test_points_stand_where_the_kept_figures_say(figures):
+def test_points_have_the_values_of_the_stored_figures(figures):
     *_, reach = figures
     cells = json.loads((ROOT / "docs" / "reproductions" / "private-recommender-map.json").read_text())["cells"]
     shape = reach.MAP_SIZE | {"trust": "shuffle"}
@@ -97,7 +97,7 @@ def test_points_stand_where_the_kept_figures_say(figures):
     assert heights == pytest.approx(expected, abs=0.06)
 
 
-def test_a_plot_of_a_table_says_its_figures(figures, tmp_path, monkeypatch):
+def test_a_plot_of_a_table_states_its_figures(figures, tmp_path, monkeypatch):
     *_, reach = figures
     monkeypatch.setattr(sys.modules["tables"], "DOCS", tmp_path)
     table = (
@@ -134,7 +134,7 @@ def test_every_plot_has_room_for_its_curves(figures):
 
 @pytest.fixture
 def beside(figures):
-    """The module of plots that stand ours beside the papers'."""
+    """Yield the module of plots that compare the package's figures with the papers'."""
     import beside as module
 
     yield module
@@ -156,7 +156,7 @@ def test_every_paper_plot_is_on_a_page_and_shows_the_papers_figures(beside):
             assert 0 <= start <= start + width <= beside.WIDTH, (name, text.text)
 
 
-def test_marks_stand_at_the_figures_of_the_table(beside):
+def test_marks_have_the_values_of_the_table(beside):
     plot = beside.Dots([("a", {"ours": 0.1, "the paper": 0.3}), ("of b", {}), ("b", {"ours": 0.2})], "hits")
     svg = beside.draw(plot)
     width = beside.RIGHT - beside.LEFT

@@ -1,4 +1,4 @@
-"""The first call of each system compiles nothing; what Numba compiles is compiled once an environment."""
+"""Tests of the first call of each system: no compilation, and Numba compiles once per environment."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 # Run by a new interpreter.  Site-packages cannot be written to, as in an image or under another user: Numba then keeps
-# its cache in the user's folder.  Prints what was compiled for each system.
+# its cache in the user's folder. It prints the compiled functions of each system.
 CODE = """if True:
     import json
     import os
@@ -62,11 +62,11 @@ def contents(folder):
 
 
 @pytest.mark.nightly
-def test_nothing_compiles_in_a_second_process_and_no_system_in_any(tmp_path):
+def test_no_function_compiles_in_a_second_process_and_no_system_in_any(tmp_path):
     first = compiled_by_each_system(tmp_path)
-    kept = contents(tmp_path)
+    cached = contents(tmp_path)
     assert [name for name, names in first.items() if names] == ["GRUEncoder"]
-    assert kept
+    assert cached
     second = compiled_by_each_system(tmp_path)
     assert second == {name: [] for name in first}
-    assert contents(tmp_path) == kept
+    assert contents(tmp_path) == cached

@@ -43,7 +43,7 @@ MODELS = {
 
 
 def print_threads(n_threads, bypass=""):
-    """How many threads each fit leaves behind that were not there before; `bypass` takes the precaution away."""
+    """Return the number of threads that each fit leaves behind; `bypass` disables the precaution."""
     if bypass:
         threads._defaults = type("Deaf", (), {"__setattr__": lambda *_: None})()
     users = datasets.generate_implicit(3000, 100, key=KEY, n_threads=1)

@@ -1,4 +1,4 @@
-"""The gallery: every program runs as the pages' build runs it, and what its text claims is true of what it draws."""
+"""Tests of the gallery: every program runs as in the build of pages, and its text agrees with its figure."""
 
 import runpy
 from pathlib import Path
@@ -149,7 +149,7 @@ def test_own_csv(run):
     assert names["model"].chosen_.startswith(("DPGram", "DPSubspace"))
     for shares, of in ((names["shares"], 10), (names["bought"], names["data"].n_interactions / 8000)):
         assert shares.sum() == pytest.approx(of)
-    assert (names["shares"] > 0).sum() > 20  # far more products than the ten of one list for everybody
+    assert (names["shares"] > 0).sum() > 20  # far more products than the ten of one list for all users
 
 
 def test_choose_epsilon(run):

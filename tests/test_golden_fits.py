@@ -1,8 +1,8 @@
-"""One fit of every system and baseline gives what it gave when the figures beside this file were written.
+"""Tests that one fit of every system and baseline gives the stored figures next to this file.
 
-Each array is kept as its shape, its type and two sums: bits of a linear algebra library differ between processors.
-So do the signs of eigenvectors between its versions, and no fit may depend on them.
-After a change that is meant to be seen: ``PYTHONPATH=tests python -P tests/test_golden_fits.py`` writes it again.
+Each array is stored as its shape, its type and two sums: bits of a linear algebra library differ between processors.
+The signs of eigenvectors differ between its versions, and no fit may depend on them.
+After an intended change, ``PYTHONPATH=tests python -P tests/test_golden_fits.py`` writes the figures.
 """
 
 import functools
@@ -23,12 +23,12 @@ TOLERANCE = 1e-5  # relative to the sum of magnitudes
 TIED = {"neighbor_items_"}  # of items that are equally near, rounding errors choose
 
 
-def name_of(place):
-    return f"{place}-{type(MODELS[place]).__name__}"
+def name_of(number):
+    return f"{number}-{type(MODELS[number]).__name__}"
 
 
 def summary(value):
-    """What is kept of an attribute, as JSON holds it."""
+    """Return the stored summary of an attribute in JSON's types."""
     if isinstance(value, Ledger):
         return json.loads(value.to_json())
     if isinstance(value, Interactions):
@@ -49,31 +49,31 @@ def summary(value):
     return value if isinstance(value, (int, float, str, type(None))) else type(value).__name__
 
 
-def fitted(place):
-    """Every public attribute of a fit and what it recommends, summarized."""
-    model = type(MODELS[place])(**MODELS[place].get_params()).fit(rated(80, 50, 1), key=Key.from_seed(2))
+def fitted(number):
+    """Return summaries of every public attribute of a fit and of its recommendations."""
+    model = type(MODELS[number])(**MODELS[number].get_params()).fit(rated(80, 50, 1), key=Key.from_seed(2))
     names = [name for name in vars(model) if name.endswith("_") and name[0] != "_" and name not in TIED]
-    found = {name: summary(getattr(model, name)) for name in names}
+    actual = {name: summary(getattr(model, name)) for name in names}
     ids, scores = model.recommend(np.arange(20), 5)
-    return found | {"recommended": [summary(np.asarray(ids)), summary(np.asarray(scores))]}
+    return actual | {"recommended": [summary(np.asarray(ids)), summary(np.asarray(scores))]}
 
 
-def differences(golden, found, where=""):
-    """The places where two summaries differ."""
-    if isinstance(golden, dict) and isinstance(found, dict) and golden.keys() == found.keys():
+def differences(golden, actual, path=""):
+    """Return one line per difference of two summaries."""
+    if isinstance(golden, dict) and isinstance(actual, dict) and golden.keys() == actual.keys():
         if "magnitude" in golden:
-            room = TOLERANCE * max(golden["magnitude"], 1e-6)  # sums of what cancels are rounding errors
-            near = all(abs(golden[name] - found[name]) <= room for name in ("magnitude", "sum"))
-            same = near and all(golden[name] == found[name] for name in ("shape", "dtype"))
-            return [] if same else [f"{where}: {golden} -> {found}"]
-        return [line for name in golden for line in differences(golden[name], found[name], f"{where}.{name}")]
-    if isinstance(golden, list) and isinstance(found, list) and len(golden) == len(found):
-        pairs = enumerate(zip(golden, found, strict=True))
-        return [line for place, pair in pairs for line in differences(*pair, f"{where}[{place}]")]
-    if isinstance(golden, float) and isinstance(found, float):
-        same = golden == found or abs(golden - found) <= TOLERANCE * abs(golden) or golden != golden != found
-        return [] if same else [f"{where}: {golden} -> {found}"]
-    return [] if golden == found and type(golden) is type(found) else [f"{where}: {golden} -> {found}"]
+            room = TOLERANCE * max(golden["magnitude"], 1e-6)  # sums of cancelling entries are rounding errors
+            near = all(abs(golden[name] - actual[name]) <= room for name in ("magnitude", "sum"))
+            same = near and all(golden[name] == actual[name] for name in ("shape", "dtype"))
+            return [] if same else [f"{path}: {golden} -> {actual}"]
+        return [line for name in golden for line in differences(golden[name], actual[name], f"{path}.{name}")]
+    if isinstance(golden, list) and isinstance(actual, list) and len(golden) == len(actual):
+        pairs = enumerate(zip(golden, actual, strict=True))
+        return [line for number, pair in pairs for line in differences(*pair, f"{path}[{number}]")]
+    if isinstance(golden, float) and isinstance(actual, float):
+        same = golden == actual or abs(golden - actual) <= TOLERANCE * abs(golden) or golden != golden != actual
+        return [] if same else [f"{path}: {golden} -> {actual}"]
+    return [] if golden == actual and type(golden) is type(actual) else [f"{path}: {golden} -> {actual}"]
 
 
 def with_other_signs(monkeypatch):
@@ -96,13 +96,13 @@ def with_other_signs(monkeypatch):
 
 @pytest.mark.ignores_values
 @pytest.mark.parametrize("signs", ["own", "other"])
-@pytest.mark.parametrize("place", range(len(MODELS)), ids=name_of)
-def test_a_fit_gives_what_it_gave(place, signs, monkeypatch):
+@pytest.mark.parametrize("number", range(len(MODELS)), ids=name_of)
+def test_a_fit_gives_the_stored_figures(number, signs, monkeypatch):
     golden = json.loads(GOLDEN.read_text())
     if signs == "other":
         with_other_signs(monkeypatch)
-    found = json.loads(json.dumps(fitted(place)))
-    assert differences(golden[name_of(place)], found) == []
+    actual = json.loads(json.dumps(fitted(number)))
+    assert differences(golden[name_of(number)], actual) == []
 
 
 def test_a_changed_number_is_seen():
@@ -114,6 +114,6 @@ def test_a_changed_number_is_seen():
 
 
 if __name__ == "__main__":
-    fits = {name_of(place): json.dumps(fitted(place), sort_keys=True) for place in range(len(MODELS))}
+    fits = {name_of(number): json.dumps(fitted(number), sort_keys=True) for number in range(len(MODELS))}
     GOLDEN.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {fits[name]}" for name in sorted(fits)) + "\n}\n")
     sys.stdout.write(f"{len(MODELS)} fits written to {GOLDEN}\n")

@@ -1,4 +1,4 @@
-"""Files of strangers and of broken disks: no crash, no hang, no memory beyond what a file of its size may take."""
+"""Tests of untrusted and damaged files: no crash, no hang, and memory in proportion to the file's size."""
 
 import contextlib
 import functools
@@ -26,47 +26,47 @@ from fastfedrec.data.store import open_interactions, store_interactions
 pytestmark = pytest.mark.ignores_values
 
 QUICK = settings(suppress_health_check=list(HealthCheck))
-SEEDS = st.integers(0, 2**64)  # of what is changed: a failure is shown by one number
+SEEDS = st.integers(0, 2**64)  # seeds of changes: one number reproduces a failure
 
 
 @functools.cache
 def contents():
-    """A file of each model, and of each without users."""
+    """Return the files of each model, with and without users."""
     data = rated(12, 40, 1, user_ids=[f"user {u}" for u in range(12)], item_ids=[(i, "film") for i in range(40)])
-    found = []
+    files = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model")
         for model in MODELS:
             fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2))
             for include_users in (True, False):
                 fitted.save(path, include_users=include_users)
-                found.append(path.read_bytes())
-    return found
+                files.append(path.read_bytes())
+    return files
 
 
 @functools.cache
 def texts():
-    """What each model's ledger says of itself, with the notes of a fit that did not finish."""
-    data, found = rated(12, 40, 1), []
+    """Return each model's ledger as JSON."""
+    data, ledgers = rated(12, 40, 1), []
     for model in MODELS:
         fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2))
-        found.append(fitted.ledger_.to_json())
-    return found
+        ledgers.append(fitted.ledger_.to_json())
+    return ledgers
 
 
 @functools.cache
 def stores():
-    """Folders of interactions: their files by name."""
+    """Return folders of interactions as files by name."""
     numbers, names = rated(12, 40, 1), rated(12, 40, 2, user_ids=[(u, "x") for u in range(12)])
     plays = Interactions.from_arrays([3, 1, 1, 2], ["a", "b", "a", "b"], [5.0, 1.5, 2.0, 3.0], [7, 8, 9, 10])
     plays = plays.with_features(user_features={"age": [20, 30, 40]}, item_features={"genres": [("war",), ("a", "b")]})
-    found = []
+    folders = []
     with tempfile.TemporaryDirectory() as folder:
         for number, data in enumerate((numbers, names, plays)):
-            place = Path(folder, str(number))
-            store_interactions(data, place)
-            found.append({path.name: path.read_bytes() for path in place.iterdir()})
-    return found
+            path_of_store = Path(folder, str(number))
+            store_interactions(data, path_of_store)
+            folders.append({path.name: path.read_bytes() for path in path_of_store.iterdir()})
+    return folders
 
 
 def array_file_changed(random, content):
@@ -77,7 +77,7 @@ def array_file_changed(random, content):
 
 
 def read_ledger(text):
-    """The ledger, or None where a ValueError says that it is none."""
+    """Return the ledger, or None if a ValueError refuses the text."""
     try:
         return Ledger.from_json(text)
     except ValueError:
@@ -85,13 +85,13 @@ def read_ledger(text):
 
 
 def is_like_any_other(ledger):
-    """Whether it can be told, and is the same when it has been written and read."""
+    """Return whether a ledger prints, has an epsilon, and survives writing and reading."""
     same = Ledger.from_json(ledger.to_json()).to_dict() == ledger.to_dict()
     return same and ledger.epsilon("key_holder") >= 0 and bool(ledger.summary())
 
 
 def open_store(folder, files):
-    """Open a folder, and train on what is opened; what the error said, or ""."""
+    """Open a folder and train on its data; return the error message, or ""."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for name, content in files.items():
@@ -101,7 +101,7 @@ def open_store(folder, files):
     except (ValueError, TypeError, FileNotFoundError) as error:
         return str(error) or "without a word"
     if data.n_interactions:
-        if (data.values_or_ones() < 0).any():  # which models of ratings take, and these refuse
+        if (data.values_or_ones() < 0).any():  # models of ratings take negative values, and these models refuse them
             data = data.positive()
         Popularity().fit(data).recommend(data.user_ids[:2], 1)
         DPGram(8.0).fit(data, key=Key.from_seed(1))
@@ -109,7 +109,7 @@ def open_store(folder, files):
 
 
 def use(path, content):
-    """Load what is there, and let whatever loads answer; what the error said, or "", and the most memory it took."""
+    """Load a model and recommend; return the error message, or "", and the peak memory."""
     path.write_bytes(content)
     tracemalloc.start()
     try:
@@ -124,7 +124,7 @@ def use(path, content):
                 try:
                     model.recommend(users, min(3, model.interactions_.n_items))
                     model.score(users[:1], model.interactions_.item_ids[:1])
-                except (ValueError, ArithmeticError):  # of numbers that no system of equations bears
+                except (ValueError, ArithmeticError):  # of numbers for which the equations have no solution
                     pass
             model.save(path.with_name("again"))
         return "", tracemalloc.get_traced_memory()[1]
@@ -133,7 +133,7 @@ def use(path, content):
 
 
 def is_named(message, path):
-    """Whether an error says which file is none, or of what version."""
+    """Return whether an error names the file that is no model, or its version."""
     return message.startswith(f"path {str(path)!r} is not a model") or "this version does not know" in message
 
 
@@ -189,7 +189,7 @@ def test_stores_that_were_changed(seed, tmp_path_factory):
     assert not message or str(folder) in message
 
 
-def test_what_was_not_changed_is_read(tmp_path):
+def test_unchanged_files_are_read(tmp_path):
     """The controls: without a change everything is taken, and a change that is known is not."""
     for content in contents():
         assert use(tmp_path / "model", content)[0] == ""

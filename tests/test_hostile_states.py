@@ -1,4 +1,4 @@
-"""States that a hostile server may send: no node gives away more than its bound, or fails because of what is there."""
+"""Tests of states of a hostile server: no node sends more than its bound, and no failure depends on its data."""
 
 import warnings
 from dataclasses import replace
@@ -22,25 +22,25 @@ NONE = SOME.keep_interactions(np.zeros(4, dtype=bool))
 def hostile(shape, dtype):
     """Finite arrays at every end of their type's range."""
     limits, rng = np.finfo(dtype), np.random.default_rng(1)
-    least, largest = float(limits.smallest_subnormal), float(limits.max)
+    smallest, largest = float(limits.smallest_subnormal), float(limits.max)
     normal = rng.normal(size=shape)
-    exponents = rng.uniform(np.log2(least) + 1, np.log2(largest) - 1, size=shape)
+    exponents = rng.uniform(np.log2(smallest) + 1, np.log2(largest) - 1, size=shape)
     with np.errstate(over="ignore", under="ignore"):
         made = {
             f"of size 2^{e}": normal * 2.0**e for e in range(limits.minexp - limits.nmant + 4, limits.maxexp - 3, 29)
         }
         made |= {
-            "zeros": np.zeros(shape), "minus zeros": -np.zeros(shape), "subnormal": np.full(shape, least),
+            "zeros": np.zeros(shape), "minus zeros": -np.zeros(shape), "subnormal": np.full(shape, smallest),
             "largest": np.full(shape, largest), "signs": np.where(normal > 0, largest, -largest),
             "all sizes": np.sign(normal) * 2.0**exponents,
             "one is large": np.where(np.arange(normal.size).reshape(shape) == 4, largest, normal),
-            "one is small": np.where(np.arange(normal.size).reshape(shape) == 4, least, 0.0),
+            "one is small": np.where(np.arange(normal.size).reshape(shape) == 4, smallest, 0.0),
         }  # fmt: skip
         return {name: array.astype(dtype) for name, array in made.items()}
 
 
 FACTORS = hostile((N_ITEMS, N_FACTORS), np.float64)
-# Of each phase: the system, the field that a server sends, and the norm that one user's sums may have, by field.
+# Each phase: the system, the number of the phase, and the bound of one user's sums by field.
 PHASES = {
     "dp_fmf": (DPFMF(1.0, n_factors=N_FACTORS, n_rounds=1), 0, {"gradients": 1}),
     "dp_fmf weak": (DPFMF(1.0, n_factors=N_FACTORS, n_rounds=1, regularization=1e-300), 0, {"gradients": 1}),
@@ -53,7 +53,7 @@ PHASES = {
 
 
 def answer(deployment, rounds, state, shard):
-    """What a node sends, or the name of what it says instead: nothing in it may depend on the shard."""
+    """Return a node's message, or the error in its place, which must not depend on the shard."""
     if deployment.objection(rounds, state, shard, "a") is not None:
         return "refused"
     with warnings.catch_warnings():
@@ -71,14 +71,14 @@ def rounds_of(system, phase, n_users=5):
 
 @pytest.mark.parametrize("sent", FACTORS)
 @pytest.mark.parametrize("name", PHASES)
-def test_one_users_sums_stay_within_the_norm_whatever_factors_are_sent(name, sent):
+def test_one_users_sums_stay_within_the_norm_for_any_factors(name, sent):
     system, phase, bounds = PHASES[name]
     deployment, rounds = rounds_of(system, phase)
     state = replace(rounds.state, item_factors=FACTORS[sent])
     full, empty = (answer(deployment, rounds, state, shard) for shard in (SOME, NONE))
     assert type(full) is type(empty)
     if type(full) is not dict:
-        assert full == empty  # it fails for everybody, or for nobody
+        assert full == empty  # it fails for all users or for none
         return
     assert set(full) == set(bounds)
     for field, n_rows in bounds.items():
@@ -87,7 +87,7 @@ def test_one_users_sums_stay_within_the_norm_whatever_factors_are_sent(name, sen
 
 
 def test_honest_factors_fill_the_norm():
-    """What the test above bounds is not always 0."""
+    """Negative control: the bounded sums are not always 0."""
     for system, phase, bounds in PHASES.values():
         deployment, rounds = rounds_of(system, phase)
         state = replace(rounds.state, item_factors=np.random.default_rng(0).normal(size=(N_ITEMS, N_FACTORS)))
@@ -98,7 +98,7 @@ def test_honest_factors_fill_the_norm():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", [*PHASES, "fmf_ldp"])
-def test_what_is_not_finite_is_refused(name, value):
+def test_states_that_are_not_finite_are_refused(name, value):
     system, phase, _ = PHASES.get(name, (FMFLDP(n_factors=N_FACTORS), 0, {}))
     deployment = deployment_of(system)
     rounds = deployment.rounds_of(phase, 5, np.arange(N_ITEMS))
@@ -109,7 +109,7 @@ def test_what_is_not_finite_is_refused(name, value):
 
 
 @pytest.mark.parametrize("mean", [[0] * 7, [GRAM_SCALE] * 7, [0, GRAM_SCALE] * 3 + [5]])
-def test_centred_rows_stay_within_the_norm_whatever_mean_is_sent(mean):
+def test_centred_rows_stay_within_the_norm_for_any_mean(mean):
     deployment, rounds = rounds_of(DPGram(1.0), 1)
     state = replace(rounds.state, mean=np.array(mean))
     for shard in (SOME, NONE):
@@ -137,7 +137,7 @@ PROJECTED = [DPSubspace(1.0, n_columns=N_FACTORS), DPGram(1.0)]
 
 
 def projections_of(system, mean, encoder):
-    """A third round with these in its state, of which the columns are repeated to as many as it has."""
+    """Return a third round with these in its state; the encoder's columns are repeated to the round's number."""
     deployment, rounds = rounds_of(system, 2)
     n_columns = rounds.state.encoder.shape[1]
     encoder = np.tile(np.array(encoder, np.int16), (1, n_columns))[:, :n_columns].copy()
@@ -146,7 +146,7 @@ def projections_of(system, mean, encoder):
 
 @pytest.mark.parametrize("system", PROJECTED, ids=lambda system: type(system).__name__)
 @pytest.mark.parametrize("sent", SENT)
-def test_projected_rows_stay_within_the_norm_whatever_encoder_is_sent(sent, system):
+def test_projected_rows_stay_within_the_norm_for_any_encoder(sent, system):
     deployment, rounds, state = projections_of(system, *SENT[sent])
     for shard in (SOME, NONE):
         sums = answer(deployment, rounds, state, shard)["item_projections"]
@@ -175,7 +175,7 @@ CLIPS = {"gaussian": 0.1, "laplace": 0.01}
 
 
 @pytest.mark.parametrize("noise", CLIPS)
-def test_a_clients_update_stays_within_its_clip_whatever_parameters_are_sent(noise):
+def test_a_clients_update_stays_within_its_clip_for_any_parameters(noise):
     system = PrivRec(
         n_rounds=1, cohort_size=1, n_factors=16, hidden=(16,), local_epochs=2, clip_norm=CLIPS[noise],
         noise_multiplier=1.0, noise=noise,
@@ -204,31 +204,31 @@ REPORTS = {
 
 
 def differing(options, factors, epsilon=0.02):
-    """How many of 20,000 answers of two people differ, with the same words; None where neither can answer."""
+    """Return how many of 20,000 answers of two users differ with the same words, or None if neither can answer."""
     system = FMFLDP(n_factors=N_FACTORS, epsilon=epsilon, n_reports=20_000, **options)
     deployment = deployment_of(system)
     state = replace(system.initial_state(N_ITEMS, KEY), item_factors=factors)
     assert deployment.objection(deployment.rounds_of(0, 5, SOME.item_ids), state, SOME, "a") is None
-    said = []
+    outputs = []
     for shard in (SOME, NONE):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                said.append(system._randomize(state, shard, KEY, 0, 1, as_stream=True)[1:])
+                outputs.append(system._randomize(state, shard, KEY, 0, 1, as_stream=True)[1:])
             except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-                said.append((type(error).__name__, str(error)))
-    if type(said[0][0]) is str:
-        assert said[0] == said[1]  # whether anybody answers does not depend on what anybody has
+                outputs.append((type(error).__name__, str(error)))
+    if type(outputs[0][0]) is str:
+        assert outputs[0] == outputs[1]  # whether a user answers does not depend on data
         return None
-    np.testing.assert_array_equal(said[0][0], said[1][0])
-    return np.count_nonzero(said[0][1] != said[1][1])
+    np.testing.assert_array_equal(outputs[0][0], outputs[1][0])
+    return np.count_nonzero(outputs[0][1] != outputs[1][1])
 
 
 @pytest.mark.parametrize("name", REPORTS)
 @pytest.mark.parametrize("sent", hostile((N_ITEMS, N_FACTORS), np.float32))
-def test_reports_tell_two_people_apart_by_no_more_than_epsilon_whatever_factors_are_sent(name, sent):
-    # Answers differ where a word lies between two thresholds: a share of at most tanh(epsilon / 2) = 0.01, of 200,
-    # and 340 are ten standard deviations away.
+def test_reports_of_two_users_differ_within_epsilon_for_any_factors(name, sent):
+    # Answers differ if a word is between two thresholds: a share of at most tanh(epsilon / 2) = 0.01, or 200 answers;
+    # 340 is ten standard deviations above.
     assert (differing(REPORTS[name], hostile((N_ITEMS, N_FACTORS), np.float32)[sent]) or 0) < 340
 
 

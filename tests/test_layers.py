@@ -1,4 +1,4 @@
-"""Imports run downward only, and what has an underscore, module or name, is imported from its own folder or below."""
+"""Tests of imports: they run downward only, and private modules and names are imported in their folder or below."""
 
 import ast
 import functools
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# From the bottom up; folders of one line may import from one another, in one direction.
+# Layers from the bottom up; folders of one line may import from one another, in one direction.
 LAYERS = (
     ("core",),
     ("data", "accounting"),
@@ -23,7 +23,7 @@ LEVEL = {top: level for level, tops in enumerate(LAYERS) for top in tops}
 
 
 def module_of(path):
-    """The dotted name of a file of the package, of kernels, or of tests."""
+    """Return the dotted name of a file of the package, of kernels, or of tests."""
     parts = list(Path(path).with_suffix("").parts)
     if parts[0] == "_kernels":
         parts = ["fastfedrec", *parts]
@@ -49,7 +49,7 @@ def imports(source, package_files):
 
 
 def imported_names(source, package_files):
-    """(line, module, name that is taken from it, or "") of the same."""
+    """Yield (line, module, imported name or "") of every import of the package."""
     for node in nodes_of(source)[0]:
         if isinstance(node, ast.Import):
             yield from (
@@ -63,13 +63,13 @@ def imported_names(source, package_files):
 
 def modules_by_name(source, package_files):
     """{name in a file: module of the package} of every module that a file imports."""
-    found = {}
+    modules = {}
     for node in nodes_of(source)[0]:
         for alias in node.names:
             full = alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
             if full in package_files:
-                found[alias.asname or alias.name] = full
-    return found
+                modules[alias.asname or alias.name] = full
+    return modules
 
 
 def private_names(source, package_files, with_attributes):
@@ -88,38 +88,38 @@ def is_private(name):
     return name.startswith("_") and not name.startswith("__")
 
 
-def place(module):
-    """Folders from the top; a kernel's are those of its mirror, and a test's too."""
+def folders_of(module):
+    """Return the folders of a module from the top; kernels and tests have those of their mirrors."""
     return [part for part in module.split(".")[1:] if part != "_kernels"]
 
 
 def top_folder(module):
     """The top folder that a module belongs to, or ""."""
-    return next(iter(place(module)), "")
+    return next(iter(folders_of(module)), "")
 
 
 def runs_up(importing, imported):
-    """Whether an import goes up the list of layers."""
+    """Return whether an import goes up the list of layers."""
     here, there = top_folder(importing), top_folder(imported)
     if there == "" or here == there:
-        return False  # the package itself, whose names are found when they are used
+        return False  # the package resolves its names lazily
     return here in LEVEL and there in LEVEL and LEVEL[there] > LEVEL[here]
 
 
 def is_intrusion(importing, imported):
-    """Whether something with an underscore is imported from outside its folder."""
-    here, there = place(importing), place(imported)
+    """Return whether a private module is imported from outside its folder."""
+    here, there = folders_of(importing), folders_of(imported)
     return any(part.startswith("_") and here[:depth] != there[:depth] for depth, part in enumerate(there))
 
 
 def is_taken_away(importing, module):
-    """Whether a name that is private to a module is used outside the module's folder."""
-    home = place(module)[:-1]
-    return place(importing)[: len(home)] != home
+    """Return whether a private name of a module is used outside its folder."""
+    home = folders_of(module)[:-1]
+    return folders_of(importing)[: len(home)] != home
 
 
 def files(*tops):
-    """Every source below these folders, by its path."""
+    """Return every source below these folders by its path."""
     return {
         path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
         for top in tops
@@ -128,7 +128,7 @@ def files(*tops):
 
 
 def faults(sources, known_modules):
-    """(file, line, module, what is wrong) of every import that breaks a rule."""
+    """Yield (file, line, module, fault) of every import that breaks a rule."""
     for path, source in sources.items():
         importing = module_of(path)
         for line, module in imports(source, known_modules):
@@ -136,7 +136,7 @@ def faults(sources, known_modules):
                 yield path, line, module, "runs up"
             if is_intrusion(importing, module):
                 yield path, line, module, "is private to its folder"
-        # Tests may replace what is private, as an attribute of its module, but import none of it.
+        # Tests may replace private attributes of a module, but they must not import private names.
         for line, module, name in private_names(source, known_modules, not path.startswith("tests/")):
             if is_taken_away(importing, module):
                 yield path, line, f"{module}.{name}", "is private to its folder"
@@ -147,16 +147,16 @@ KERNELS = {module_of(path.relative_to(ROOT).as_posix()) for path in (ROOT / "_ke
 MODULES = {module_of(path) for path in PACKAGE} | KERNELS
 
 
-def told(found):
-    return [f"{path}:{line}: {module} {what}" for path, line, module, what in found]
+def lines_of(faults):
+    return [f"{path}:{line}: {module} {fault}" for path, line, module, fault in faults]
 
 
 def test_every_folder_is_in_a_layer():
     assert {top_folder(module) for module in MODULES} - {""} == set(LEVEL)
 
 
-def test_imports_run_down_and_what_is_private_stays_in_its_folder():
-    assert told(faults(PACKAGE, MODULES)) == []
+def test_imports_run_down_and_private_names_stay_in_their_folder():
+    assert lines_of(faults(PACKAGE, MODULES)) == []
 
 
 def imports_between(sources, folder_of):
@@ -178,7 +178,7 @@ def inner_folder(module):
 
 
 @pytest.mark.parametrize("folder_of", [top_folder, inner_folder])
-def test_no_two_folders_import_from_each_other(folder_of):
+def test_no_two_folders_import_from_one_another(folder_of):
     edges = imports_between(PACKAGE, folder_of)
     assert len(edges) >= 10
     graphlib.TopologicalSorter(edges).prepare()  # raises where there is a circle
@@ -193,8 +193,8 @@ def test_a_circle_is_seen():
         graphlib.TopologicalSorter(imports_between(sources, inner_folder)).prepare()
 
 
-def test_tests_and_benchmarks_keep_what_is_private_in_its_folder():
-    assert told(faults(files("tests", "benches"), MODULES)) == []
+def test_tests_and_benchmarks_do_not_import_private_names():
+    assert lines_of(faults(files("tests", "benches"), MODULES)) == []
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_tests_and_benchmarks_keep_what_is_private_in_its_folder():
         ("tests/systems/test_x.py", "from fastfedrec.core.randomness import _secret", "is private to its folder"),
     ],
 )  # fmt: skip
-def test_what_breaks_a_rule_is_seen(path, line, what):
+def test_broken_rules_are_detected(path, line, what):
     assert [fault[3] for fault in faults({path: line}, MODULES)] == [what]
 
 
@@ -230,5 +230,5 @@ def test_what_breaks_a_rule_is_seen(path, line, what):
         ("tests/systems/test_x.py", "from fastfedrec.core import threads\nthreads._forked = False"),
     ],
 )  # fmt: skip
-def test_what_keeps_the_rules_is_not(path, line):
+def test_allowed_imports_are_not_reported(path, line):
     assert list(faults({path: line}, MODULES)) == []

@@ -39,12 +39,12 @@ def short_limits(source):
 
 def test_a_slow_machine_fails_no_test():
     """Each limit of time is `HANG` of support/patience.py, which is many times the usual."""
-    found = {
+    uses = {
         path.relative_to(ROOT).as_posix(): lines
         for path in sorted((ROOT / "tests").rglob("*.py"))
         if (lines := list(short_limits(path.read_text())))
     }
-    assert {path: lines for path, lines in found.items() if path not in EXEMPT} == {}
+    assert {path: lines for path, lines in uses.items() if path not in EXEMPT} == {}
 
 
 @pytest.mark.parametrize(

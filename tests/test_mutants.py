@@ -1,4 +1,4 @@
-"""The mutants still fit the code and the page lists them all; and the runner takes nothing for a kill that is none."""
+"""Tests of mutants: they fit the code, the page lists them all, and the runner reports only true kills."""
 
 import shutil
 from pathlib import Path
@@ -62,7 +62,7 @@ def runner():
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_there_are_many_mutants_and_each_has_a_name_of_its_own():
+def test_there_are_many_mutants_and_each_has_a_unique_name():
     assert len({mutant.name for mutant in ALL}) == len(ALL) >= 80
     assert len({(mutant.target, mutant.old, mutant.new) for mutant in ALL}) == len(ALL)
 
@@ -74,7 +74,7 @@ def test_every_mutant_applies_and_its_tests_exist(mutant, runner):
 
 
 def test_every_mechanism_has_a_mutant():
-    """Of its own code; but the published one claims nothing, and one function clips rows to either norm."""
+    """Every mechanism except the published one has a mutant of its code; one function clips rows to either norm."""
     broken = {mutant.target.partition(".")[0] for mutant in ALL}
     expected = {"PublishedLaplaceRR", "clip_rows_l2"}
     assert set(mechanisms.__all__) - broken == expected, "each has a mutant in tests/mutants/"
@@ -116,7 +116,7 @@ def outcome(toy, *mutants):
     return {result.mutant.name: result.survived for result in runner.run(list(mutants))}
 
 
-def test_what_is_killed_and_what_is_not(toy):
+def test_killed_and_surviving_mutants(toy):
     survived = outcome(
         toy,
         mutant("Noise.add", "width * SCALE", "width", "test_add", name="killed"),
@@ -144,13 +144,13 @@ def test_what_is_killed_and_what_is_not(toy):
     assert "does not apply: does not apply: must occur once in check, and does 0 times" in survived["does not apply"]
 
 
-def test_what_takes_too_long_is_not_killed(toy, monkeypatch):
+def test_a_mutant_that_takes_too_long_is_not_killed(toy, monkeypatch):
     monkeypatch.setattr("mutants.run.PATIENCE", 0.5)
     endless = mutant("check", "return x", "while True: pass", "test_check", name="endless")
     assert "broke: not done after" in outcome(toy, endless)["endless"]
 
 
-def test_lines_may_be_wrapped_and_the_rest_stays_as_it_is(toy):
+def test_lines_may_be_wrapped_and_the_remaining_code_is_unchanged(toy):
     source = Source(toy / "site" / "toy")
     path, text = source.patched(mutant("Noise.add", "x + width * SCALE", "x", "test_add"))
     assert path.name == "inner.py"

@@ -1,4 +1,4 @@
-"""The nightly runs: all that the command offers, on data that its readers take, and what counts as a failure."""
+"""Tests of the nightly runs: all commands, the data of their readers, and the definition of a failure."""
 
 import itertools
 
@@ -41,11 +41,11 @@ def test_everything_that_the_command_offers_is_run(nightly, capsys):
     assert cli.main(["reproduce", "fmf-ldp", "--figure", "6", "--out", "nowhere"]) == 2
 
 
-def test_data_are_generated_once_and_only_where_they_are_asked_for(nightly, tmp_path, monkeypatch):
-    asks = (2, 0.1, 0.1, "fastfedrec: error: --data is required for x")
+def test_data_are_generated_once_and_only_on_request(nightly, tmp_path, monkeypatch):
+    request = (2, 0.1, 0.1, "fastfedrec: error: --data is required for x")
     written = []
     monkeypatch.setitem(nightly.WRITERS, "movielens-100k", lambda folder: written.append(folder) or folder)
-    run = FakeRun(asks, (0, 5.0, 9.0, ""), asks, (0, 6.0, 9.0, ""), (0, 7.0, 9.0, ""))
+    run = FakeRun(request, (0, 5.0, 9.0, ""), request, (0, 6.0, 9.0, ""), (0, 7.0, 9.0, ""))
     runs = list(
         nightly.run_all(["fedrec --table 2", "fedrec --table x", "dp-gram --figure map"], tmp_path, 10, [], run)
     )
@@ -56,13 +56,13 @@ def test_data_are_generated_once_and_only_where_they_are_asked_for(nightly, tmp_
     assert [call[-2] for call in run.calls if "--data" in call] == ["--data", "--data"]
 
 
-def test_nothing_is_kept_from_the_night_before(nightly, tmp_path):
-    kept = tmp_path / "dp-gram_--figure_map" / "cells" / "done.json"
-    kept.parent.mkdir(parents=True)
-    kept.touch()
+def test_results_of_the_night_before_are_removed(nightly, tmp_path):
+    stored_cell = tmp_path / "dp-gram_--figure_map" / "cells" / "done.json"
+    stored_cell.parent.mkdir(parents=True)
+    stored_cell.touch()
     (tmp_path / "mine").touch()
     assert [run.result for run in nightly.run_all(["dp-gram --figure map"], tmp_path, 10, [], FakeRun())] == ["ok"]
-    assert not kept.exists()
+    assert not stored_cell.exists()
     assert (tmp_path / "mine").exists()
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_kept_from_the_night_before(nightly, tmp_path):
     ("answer", "result"),
     [((0, 9.9, 1.0, "fine"), "ok"), ((0, 10.1, 1.0, "fine"), "too slow"), ((2, 1.0, 1.0, "error: no"), "failed")],
 )
-def test_what_fails_or_takes_too_long_fails_the_night(nightly, tmp_path, monkeypatch, capsys, answer, result):
+def test_a_failing_or_slow_command_fails_the_night(nightly, tmp_path, monkeypatch, capsys, answer, result):
     monkeypatch.setattr(nightly.run_all, "__defaults__", (FakeRun(answer),))
     status = nightly.main(["--only", "dp-gram", "--limit", "10", "--out", str(tmp_path)])
     assert status == (result != "ok")

@@ -40,11 +40,11 @@ def test_the_same_draws_elsewhere_are_seen(shift):
 
 def test_draws_that_are_repeated_in_one_series_are_seen():
     half = normal("a", 10_000)
-    twice = [np.concatenate([half, half])]
-    assert not unrelated(twice, twice)
+    repeated = [np.concatenate([half, half])]
+    assert not unrelated(repeated, repeated)
 
 
-def test_what_is_related_is_named():
+def test_related_series_are_named():
     series = {"a": [normal("a"), normal("b")], "b": [normal("c"), normal("d")]}
     assert list(relations(series)) == []
     assert list(relations(series | {"again": [2 * normal("a"), 2 * normal("b")]})) == [("a", "again")]
@@ -54,7 +54,7 @@ def test_what_is_related_is_named():
 
 
 def test_delta_of_a_gaussian_release_is_that_of_its_definition():
-    """By integration of max(0, p - e^epsilon q) over a fine grid."""
+    """The integral of max(0, p - e^epsilon q) over a fine grid gives delta."""
     mu, epsilon = 1.3, 0.7
     x, step = np.linspace(-12, 14, 2_000_001, retstep=True)
     p, q = (np.exp(-((x - mean) ** 2) / 2) / np.sqrt(2 * np.pi) for mean in (mu, 0.0))

@@ -1,4 +1,4 @@
-"""The check of the built pages sees what it is for; links in the repository lead to files; pages stay short."""
+"""Tests of pages: the check of built pages detects faults, links lead to files, and pages stay short."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ def pages():
 
 @pytest.fixture
 def faults_of(pages, tmp_path):
-    """A function from the text of one page, beside a good one, to what is wrong."""
+    """Return a function from the text of a page to its faults, next to a page without faults."""
 
     def faults_of(text):
         (tmp_path / "style.css").touch()
@@ -57,7 +57,7 @@ def test_the_readme_is_read_in_one_sitting():
 
 
 def test_all_pages_together_can_be_read():
-    """A page that grows makes another shorter; what a program writes is no page of the tree."""
+    """The sum of words is bounded; generated pages do not count."""
     folders = (ROOT.glob("*.md"), *((ROOT / name).rglob("*.md") for name in ("docs", "benches", "examples")))
     pages = [path.relative_to(ROOT) for paths in folders for path in paths]
     made = re.compile(r"(^|/)(_build|_generated|generated|\..*)/")
@@ -67,14 +67,14 @@ def test_all_pages_together_can_be_read():
 
 
 def test_a_page_of_a_system_is_read_in_one_sitting():
-    """Proofs have pages of their own."""
+    """Proofs are on separate pages."""
     pages = [path for path in (ROOT / "docs/explanation/systems").glob("*/*.md") if not is_proof(path.stem)]
     assert len(pages) > 12
     assert {path.stem: words for path in pages if (words := len(path.read_text().split())) > 900} == {}
 
 
 def test_pages_of_systems_keep_to_one_template():
-    """That of baselines has many models, and an order of its own."""
+    """The page of baselines has many models and another order."""
     plan = (
         "## How it works",
         "```{sends}",
@@ -85,9 +85,9 @@ def test_pages_of_systems_keep_to_one_template():
     )
     for path in (ROOT / "docs/explanation/systems").glob("*/*.md"):
         if not is_proof(path.stem) and path.stem != "baselines":
-            places = [path.read_text().find(f"\n{part}") for part in (*plan, "## Limits")]
-            assert min(places) > 0, path.stem
-            assert places == sorted(places), path.stem
+            positions = [path.read_text().find(f"\n{part}") for part in (*plan, "## Limits")]
+            assert min(positions) > 0, path.stem
+            assert positions == sorted(positions), path.stem
 
 
 def is_proof(name):
@@ -116,8 +116,8 @@ def test_each_fault_is_named(faults_of, text, fault):
 def test_a_word_that_the_search_does_not_find_is_named(pages, tmp_path):
     index = '{"docnames":["a","b"],"terms":{"cite":[0,1],"deprec":0},"titleterms":{"instal":[1]}}'
     (tmp_path / "searchindex.js").write_text(f"Search.setIndex({index})")
-    found = {"cite": "b", "deprecate": "a", "install": "b"}
-    assert list(pages.unfound(tmp_path, found)) == []
+    queries = {"cite": "b", "deprecate": "a", "install": "b"}
+    assert list(pages.unfound(tmp_path, queries)) == []
     wrong = {"deprecate": "b", "recall": "a"}
     assert list(pages.unfound(tmp_path, wrong)) == [
         "the search for 'deprecate' does not find b",
@@ -130,16 +130,16 @@ def test_a_word_that_the_search_does_not_find_is_named(pages, tmp_path):
 def test_a_browser_names_the_page_that_is_too_wide(tmp_path):
     (tmp_path / "good.html").write_text(f'{HEAD}<div style="overflow-x:auto"><pre>{"wide " * 200}</pre></div>')
     (tmp_path / "too wide.html").write_text(f"{HEAD}<pre>{'wide ' * 200}</pre>")
-    found = load_program(".ci/browser").measure(tmp_path, 390, "chromium", 120)
-    assert found["good.html"] == {"excess": 0, "elements": []}
-    assert found["too wide.html"]["excess"] > 390
-    assert found["too wide.html"]["elements"][-1].startswith("pre.: wide wide")
+    widths = load_program(".ci/browser").measure(tmp_path, 390, "chromium", 120)
+    assert widths["good.html"] == {"excess": 0, "elements": []}
+    assert widths["too wide.html"]["excess"] > 390
+    assert widths["too wide.html"]["elements"][-1].startswith("pre.: wide wide")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium on the path")
-def test_what_axe_finds_serious_is_named_with_the_page(tmp_path):
-    """Of the colours of the device, too: the stand-in finds a fault where the page was asked for dark."""
+def test_serious_faults_of_axe_are_named_with_the_page(tmp_path):
+    """The check covers dark mode: the substitute for axe reports a fault if the page is dark."""
     policy = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""  # as reports have
     (tmp_path / "page.html").write_text(f"{HEAD}{policy}<p>text</p>")
     axe = """window.axe = {run: async page => {

@@ -1,4 +1,4 @@
-"""The table of peers: what it says is looked up in what is installed, and a wrong cell is seen."""
+"""Tests of the table of peers: installed packages confirm its cells, and a wrong cell is detected."""
 
 import sys
 
@@ -11,7 +11,7 @@ def peers():
     return load_program(".ci/peers")
 
 
-def test_cells_of_what_is_installed_here_are_right(peers):
+def test_cells_of_installed_packages_are_right(peers):
     here = {name: peers.PACKAGES[name] for name in ("fastfedrec", "dp-accounting")}
     assert list(peers.faults(peers.FEATURES, here)) == []
 

@@ -1,4 +1,4 @@
-"""What benches/profiles.py makes of samples; the samples themselves are of nobody's tests."""
+"""Tests of the tables that benches/profiles.py makes of samples; no test takes samples."""
 
 import importlib
 import pkgutil
@@ -45,9 +45,9 @@ def test_samples_by_hand(profiles):
     assert kinds == {"kernels": 60, "BLAS, LAPACK": 20, "NumPy, SciPy": 10, "Python": 4}
     assert outside == {"dp_gram.fit": 10, "layered_gaussian._add": 4}
     assert profiles.row("DPGram", kinds, outside, 5)[0][1] == "0.1"  # of each of five runs
-    cells, most = profiles.row("DPGram", kinds, outside, 1)
+    cells, largest_share = profiles.row("DPGram", kinds, outside, 1)
     assert cells == ["DPGram", "0.5", "64%", "21%", "11%", "4%", "`dp_gram.fit` 11%"]
-    assert most == 10 / 94
+    assert largest_share == 10 / 94
     assert profiles.page([cells]).count("\n| ") == 3
 
 
@@ -55,10 +55,10 @@ def test_every_system_is_profiled(profiles):
     for module in pkgutil.walk_packages(systems.__path__, f"{systems.__name__}."):
         importlib.import_module(module.name)
     profiled = {path.rpartition(".")[2] for path, _ in profiles.MODELS.values()}
-    found = {
+    functions = {
         name
         for name, kind in Recommender._registry.items()
         if hasattr(kind, "local_round") and not name.startswith("_") and kind.__module__.startswith("fastfedrec.")
     }
-    assert found
-    assert found <= profiled
+    assert functions
+    assert functions <= profiled

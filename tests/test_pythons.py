@@ -21,12 +21,12 @@ def pythons():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine without any Python; call it to install a program, which may be a shim that runs nothing."""
+    """Return a function that installs a program, or a shim without one, on a machine without Python."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
 
-    def install(place, runs=True):
-        path = tmp_path / place
+    def install(relative_path, runs=True):
+        path = tmp_path / relative_path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\nexit {0 if runs else 127}\n")
         path.chmod(0o755)
@@ -35,9 +35,9 @@ def machine(tmp_path, monkeypatch):
     return install
 
 
-def made(pythons, monkeypatch, found, *arguments, fails=()):
+def made(pythons, monkeypatch, installed, *arguments, fails=()):
     """Return the calls of `make_with_each` with these versions on the machine, and the versions that failed."""
-    monkeypatch.setattr(pythons, "at_hand", lambda versions: iter([(version, f"/{version}") for version in found]))
+    monkeypatch.setattr(pythons, "at_hand", lambda versions: iter([(version, f"/{version}") for version in installed]))
     calls = []
 
     def run(command, **options):
@@ -48,7 +48,7 @@ def made(pythons, monkeypatch, found, *arguments, fails=()):
     return calls, pythons.make_with_each(*arguments, VERSIONS, run)
 
 
-def test_programs_are_found_on_the_path_and_in_pyenv(pythons, machine):
+def test_programs_are_detected_on_the_path_and_in_pyenv(pythons, machine):
     on_path = machine("bin/python3.11")
     machine("bin/python3.13", runs=False)  # a shim
     machine("pyenv/versions/3.13.2/bin/python3.13")
@@ -58,10 +58,10 @@ def test_programs_are_found_on_the_path_and_in_pyenv(pythons, machine):
 
 
 def test_every_other_version_is_made_and_the_missing_ones_are_named(pythons, monkeypatch, capsys):
-    others = [version for version in VERSIONS[:3] if version != HERE]
-    calls, failed = made(pythons, monkeypatch, VERSIONS[:3], "test", False, fails=others[-1:])
-    assert calls == [["make", "test", f"PYTHON=/{version}", f"VENV=.venv-{version}"] for version in others]
-    assert failed == others[-1:]
+    other_versions = [version for version in VERSIONS[:3] if version != HERE]
+    calls, failed = made(pythons, monkeypatch, VERSIONS[:3], "test", False, fails=other_versions[-1:])
+    assert calls == [["make", "test", f"PYTHON=/{version}", f"VENV=.venv-{version}"] for version in other_versions]
+    assert failed == other_versions[-1:]
     named = re.findall(r"untested: Python (\S+) not found", capsys.readouterr().out)
     assert named == [version for version in VERSIONS[3:] if version != HERE]
 

@@ -1,4 +1,4 @@
-"""The reference shows every public name by what one imports, each once."""
+"""Tests of the reference: it shows every public name once, under its import path."""
 
 from pathlib import Path
 

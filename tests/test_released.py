@@ -1,4 +1,4 @@
-"""What a fit gives away is made of what its server heard, or of noisy numbers, and of nothing else of people's data."""
+"""Tests of releases: a fit's outputs depend on users' data only through messages or noisy numbers."""
 
 import copy
 import dataclasses
@@ -34,10 +34,10 @@ N_USERS, N_ITEMS = 40, 30
 SMALL = {"n_rounds": 2, "cohort_size": 20, "local_epochs": 1, "n_factors": 16, "hidden": (16,), "clip_norm": 0.1}
 STAGE1 = {"n_rounds": 2, "cohort_size": 10, "length": 4}
 
-#: Public ones, of which something is believed whatever the rows are (`believing`).
+#: Public features that models use for any rows (`believing`).
 FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0 for width in range(1, 9)}
 
-#: Those whose noise a server or an entity adds, and those whose users randomize what they send.
+#: CENTRAL: a server or an entity adds noise. LOCAL: users randomize their messages.
 CENTRAL = {
     "DPGram": DPGram(4.0),
     "DPGram, popularity alone": DPGram(1.0),
@@ -66,7 +66,7 @@ CENTRAL = {
     "PrivatePrototypes, clusters": PrivatePrototypes(
         2,
         2,
-        5000.0,  # that every cell with somebody in it is divided, on every level
+        5000.0,  # so that every cell with a user is divided on every level
         1e-5,
         max_entries=5,
         n_epochs=2,
@@ -83,16 +83,16 @@ LOCAL = {
     "ShuffledSketchGram, popularity alone": ShuffledSketchGram(20.0, n_rotations=2),
     "FMFLDP": FMFLDP(n_rounds=2, n_factors=3, n_reports=10),
 }
-#: Of counts outside of the rounds, or of what devices remember between them.
+#: Systems with counts outside of the rounds, or with state of devices between rounds.
 BESIDE_MESSAGES = ("PrivRec, all stages", "FedRec")
 SYSTEMS = {name: model for name, model in (CENTRAL | LOCAL).items() if name not in BESIDE_MESSAGES}
-#: Those whose one round asks for all that there is, so that users are sent nothing that was learnt.
+#: Systems with one round, whose users receive no learnt values.
 SEND_NOTHING = ("DPALS, uniform", "PrivatePrototypes", "PrivatePrototypes, clusters")
 CENTRAL["DPPopularity"] = DPPopularity(max_items_per_user=3)
 
 
 def content(value):
-    """All that a state holds, as what can be compared: of arrays the type, shape and bytes."""
+    """Return the content of a state in comparable form: the type, shape and bytes of arrays."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, dict):
@@ -103,7 +103,7 @@ def content(value):
 
 
 class WatchedEngine(LocalEngine):
-    """Takes down what it sends to users in each round; a broken one goes on with exact sums in place of noisy ones."""
+    """Engine that records its messages to users in each round; a broken one uses exact sums instead of noisy ones."""
 
     def __init__(self, is_broken):
         super().__init__(n_shards=2)
@@ -118,11 +118,11 @@ class WatchedEngine(LocalEngine):
 
 
 def without_noise(system):
-    """A copy of rounds whose server adds no noise."""
+    """Return a copy of rounds with a server that adds no noise."""
 
     def apply(state, update):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(IntegerNoise, "_add", lambda noise, values, *rest: values.copy())
+            patch.setattr(IntegerNoise, "_add", lambda noise, values, *remaining: values.copy())
             return system.apply(state, update)
 
     broken = copy.copy(system)
@@ -132,7 +132,7 @@ def without_noise(system):
 
 @pytest.fixture(autouse=True)
 def believing(monkeypatch, request):
-    """Rows at random have nothing in common: features are used and models are personal where a case is about that.
+    """Make models use features or personal scores as the case requires, since random rows have no structure.
 
     Scales of features are not shrunk.
     """
@@ -144,29 +144,29 @@ def believing(monkeypatch, request):
         )  # fmt: skip
     monkeypatch.setattr("fastfedrec.systems.subspace._inference._MIN_BELIEF", 0.0)
     shrinkage = importlib.import_module("fastfedrec.systems.gram._feature_shrinkage")
-    own = shrinkage.believed_scales
-    monkeypatch.setattr(shrinkage, "believed_scales", lambda *given, least=None: own(*given, least=0.0))
+    original = shrinkage.believed_scales
+    monkeypatch.setattr(shrinkage, "believed_scales", lambda *given, min_z=None: original(*given, min_z=0.0))
 
 
 class ScriptedEngine(LocalEngine):
-    """Hands `messages` to the server, if there are any, whatever its shards would answer; and keeps what it handed."""
+    """Engine that passes `messages` to the server in place of its shards' answers, and records the passed ones."""
 
     def __init__(self, messages=()):
         super().__init__()
         self._script, self.messages = list(messages), []
 
     def _answers(self, *arguments):
-        for own in super()._answers(*arguments):
-            # The senders and numbers of users of this run, and the other's content.
-            sent = dataclasses.replace(own, arrays=self._script.pop(0).arrays) if self._script else own
+        for answer in super()._answers(*arguments):
+            # The message has the sender and number of users of this run, and the content of the other run.
+            sent = dataclasses.replace(answer, arrays=self._script.pop(0).arrays) if self._script else answer
             self.messages.append(sent)
             yield sent
 
 
 def rows_of(seed):
-    """Ratings of as many users on as many items, in which nothing but a seed's own rows is alike."""
+    """Return ratings of N_USERS users and N_ITEMS items; rows of different seeds are independent."""
     words = Key.from_seed(seed).words("test.released", size=N_USERS * N_ITEMS).reshape(N_USERS, N_ITEMS)
-    words[:3] |= np.arange(3, dtype=np.uint64)[:, None] % 2  # among them people who have nothing, or little
+    words[:3] |= np.arange(3, dtype=np.uint64)[:, None] % 2  # some users have no ratings or few
     users, items = np.nonzero(words % 4 == seed % 2)
     values, times = (
         (words[users, items] // 4 % (6 - seed) + 1).astype(np.float32),
@@ -183,16 +183,16 @@ def given_away(model, data, path, engine=None):
     model = type(model)(**model.get_params()).fit(data, key=Key.from_seed(1), **options)
     assert engine is None or engine.rejections == []
     model.save(path, include_users=False)
-    told = [model.ledger_.to_json(), model.ledger_.summary(), getattr(model, "communication_", None)]
-    return path.read_bytes(), told
+    reports = [model.ledger_.to_json(), model.ledger_.summary(), getattr(model, "communication_", None)]
+    return path.read_bytes(), reports
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_who_says_the_same_gets_the_same_whatever_the_data(name, tmp_path):
-    """Other people's messages in place of one's own: then nothing that leaves the server tells the two data apart."""
+def test_equal_messages_give_equal_outputs_for_any_data(name, tmp_path):
+    """With equal messages, the server's outputs are equal for different data."""
     first = ScriptedEngine()
     before = given_away(SYSTEMS[name], rows_of(1), tmp_path / "model", first)
     assert given_away(SYSTEMS[name], rows_of(2), tmp_path / "model", ScriptedEngine(first.messages)) == before
@@ -202,22 +202,22 @@ def test_who_says_the_same_gets_the_same_whatever_the_data(name, tmp_path):
 
 
 class Releases:
-    """Takes down all that mechanisms give away in a fit, and how; or has them give away what they gave in another."""
+    """Record the outputs and parameters of all mechanisms in a fit, or replay the outputs of another fit."""
 
     def __init__(self, patch, script=()):
         self.given, self.how, self.streams, script = [], [], [], list(script)
         self.noises, self.draws = [], []
         add, draw = IntegerNoise._add, private_kmeans.draw_loss
 
-        def noisy(noise, values, key, purpose, round_number, *rest):
-            found = add(noise, values, key, purpose, round_number, *rest)
+        def noisy(noise, values, key, purpose, round_number, *remaining):
+            noisy_values = add(noise, values, key, purpose, round_number, *remaining)
             if script:
-                found[...] = script.pop(0)
-            self.given.append(found.copy())
+                noisy_values[...] = script.pop(0)
+            self.given.append(noisy_values.copy())
             self.noises.append((purpose, noise))
             self.how.append((repr(noise), purpose, round_number, values.shape))
             self.streams.append((key._secret, purpose, round_number))
-            return found
+            return noisy_values
 
         def drawn(losses, epsilon, words, *sensitivity):
             self.given.append(script.pop(0) if script else draw(losses, epsilon, words, *sensitivity))
@@ -231,15 +231,15 @@ class Releases:
             patch.setattr(module, "draw_loss", drawn)
         cluster = rounds.private_kmeans
 
-        def clustered(points, places, n_clusters, **options):
-            self.how.append((places.tolist(), n_clusters, options["radius"]))
-            return cluster(points, places, n_clusters, **options)
+        def clustered(points, candidates, n_clusters, **options):
+            self.how.append((candidates.tolist(), n_clusters, options["radius"]))
+            return cluster(points, candidates, n_clusters, **options)
 
         patch.setattr(rounds, "private_kmeans", clustered)
 
 
 def with_the_noise_of_another(name, path, monkeypatch, engine_of):
-    """Of one's own data, and of others' with the noisy numbers of one's own: the release, what it took, the engine."""
+    """Yield (release, records, engine) of one data set, and of another with the noisy numbers of the first."""
     given = ()
     for seed in (1, 2):
         with monkeypatch.context() as patch:
@@ -249,8 +249,8 @@ def with_the_noise_of_another(name, path, monkeypatch, engine_of):
 
 
 @pytest.mark.parametrize("name", CENTRAL)
-def test_what_leaves_a_server_follows_from_noisy_numbers(name, tmp_path, monkeypatch):
-    """With the noisy numbers of other data, the release is the other's to the bit; as are kinds and sizes of noise."""
+def test_outputs_of_a_server_follow_from_noisy_numbers(name, tmp_path, monkeypatch):
+    """With the noisy numbers of other data, the release equals the other's bit for bit, and so do the noises."""
     one, other = with_the_noise_of_another(name, tmp_path / "model", monkeypatch, lambda: LocalEngine(2))
     assert other[0] == one[0]
     assert other[1].how == one[1].how
@@ -264,8 +264,8 @@ def test_no_stream_of_random_words_serves_two_releases(name, tmp_path, monkeypat
     assert len(set(releases.streams)) == len(releases.streams)
 
 
-def test_what_takes_a_round_draws_from_other_streams_in_another(monkeypatch):
-    """One key serves all entities of a run, each under its own number."""
+def test_functions_with_a_round_draw_from_separate_streams_per_round(monkeypatch):
+    """One key serves all entities of a run, each with a separate number."""
     releases, key, data = Releases(monkeypatch), Key.from_seed(1), rows_of(1)
     points = 0.2 * key.normal("test.released.points", size=3 * N_USERS).reshape(N_USERS, 3)
     few = data._replace(values=np.minimum(data.values, 2.0))
@@ -275,15 +275,15 @@ def test_what_takes_a_round_draws_from_other_streams_in_another(monkeypatch):
     for entity in range(3):
         options = {"key": key, "round": entity}
         private_lloyd(points, 2, radius=1.0, n_rounds=3, epsilon=50.0, **options)
-        places = grid_candidates(points, 20, radius=1.0, depth=3, n_shifts=2, epsilon=50.0, **options)
-        private_kmeans.private_kmeans(points, places, 2, radius=1.0, n_swaps=3, epsilon=1.0, **options)
+        candidates = grid_candidates(points, 20, radius=1.0, depth=3, n_shifts=2, epsilon=50.0, **options)
+        private_kmeans.private_kmeans(points, candidates, 2, radius=1.0, n_swaps=3, epsilon=1.0, **options)
         prototypes.recover_prototypes(few, np.arange(N_USERS) % 2, 2, recovery, **options)
     assert len(releases.streams) > 3 * (4 + 4 + 4 + 8 + 2)
     assert len(set(releases.streams)) == len(releases.streams)
 
 
-def test_no_more_rows_of_a_user_leave_an_entity_than_were_agreed_on():
-    """Over all entities, and whichever they are: group privacy is for so many."""
+def test_at_most_the_agreed_number_of_rows_of_a_user_is_used():
+    """The limit is over all entities, because group privacy covers this number of rows."""
     model = PrivatePrototypes(1, 2, 4.0, max_entries=5, n_epochs=2, max_rows_per_user=3)
     used = []
 
@@ -298,8 +298,8 @@ def test_no_more_rows_of_a_user_leave_an_entity_than_were_agreed_on():
     assert len(set(used)) == 15
 
 
-def test_an_entity_draws_what_its_ledger_says_and_no_more_often(tmp_path, monkeypatch):
-    """Two entities, of two clusters each, in one of which a user is."""
+def test_an_entity_draws_exactly_the_noise_of_its_ledger(tmp_path, monkeypatch):
+    """The run has two entities with two clusters each; a user is in one cluster."""
     model, releases = CENTRAL["PrivatePrototypes, clusters"], Releases(monkeypatch)
     _, (ledger, *_) = given_away(model, rows_of(1), tmp_path / "model")
     events = {event.mechanism: (event.rho, event.count) for event in Ledger.from_json(ledger).events}
@@ -325,12 +325,12 @@ def test_an_entity_draws_what_its_ledger_says_and_no_more_often(tmp_path, monkey
         assert cost > events[name][0] * (1 - 1e-6)
 
 
-# ---- what is sent to users -------------------------------------------------------------------------------------------
+# ---- messages to users -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name in CENTRAL if name != "DPPopularity"])
-def test_what_users_are_sent_follows_from_noisy_numbers(name, tmp_path, monkeypatch):
-    """Round by round, whether or not the model shows it; rounds that go on with exact sums are seen."""
+def test_messages_to_users_follow_from_noisy_numbers(name, tmp_path, monkeypatch):
+    """The check covers each round's messages; negative control: rounds with exact sums are detected."""
 
     def sent(is_broken):
         ran = with_the_noise_of_another(name, tmp_path / "model", monkeypatch, lambda: WatchedEngine(is_broken))
@@ -346,14 +346,14 @@ def test_what_users_are_sent_follows_from_noisy_numbers(name, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if "features" in name])
-def test_features_are_part_of_what_is_released(name):
+def test_features_are_part_of_the_release(name):
     model = type(SYSTEMS[name])(**SYSTEMS[name].get_params())
     without = type(model)(**model.get_params() | {"item_features": None})
-    factors = [each.fit(rows_of(1), key=Key.from_seed(1)).item_factors_ for each in (model, without)]
+    factors = [system.fit(rows_of(1), key=Key.from_seed(1)).item_factors_ for system in (model, without)]
     assert not np.array_equal(*factors)
 
 
 @pytest.mark.parametrize("name", SYSTEMS | CENTRAL)
-def test_what_is_said_matters(name, tmp_path):
+def test_outputs_depend_on_messages(name, tmp_path):
     (one, _), (other, _) = (given_away((SYSTEMS | CENTRAL)[name], rows_of(seed), tmp_path / "model") for seed in (1, 2))
     assert one != other

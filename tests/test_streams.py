@@ -1,4 +1,4 @@
-"""No stream of random words serves two purposes, and nothing is drawn twice: of every system, during a real fit."""
+"""Tests of streams in a real fit of every system: each stream has one purpose, and no word is drawn twice."""
 
 import itertools
 import sys
@@ -34,7 +34,7 @@ from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 
 KEY = Key.from_seed(46)
-STEPS = ("fastfedrec.core.randomness", "fastfedrec.mechanisms")  # they draw for whoever calls them
+STEPS = ("fastfedrec.core.randomness", "fastfedrec.mechanisms")  # they draw for their callers
 
 
 def ratings(n_users=40, n_items=24):
@@ -43,7 +43,7 @@ def ratings(n_users=40, n_items=24):
 
 
 DATA = ratings()
-NOTHING_TAKEN = Interactions.from_arrays(*DATA.to_scipy().nonzero())  # whose list of items comes from the rows
+NOTHING_TAKEN = Interactions.from_arrays(*DATA.to_scipy().nonzero())  # the list of items comes from the rows
 SHORT_ROWS = Interactions.from_arrays(np.arange(3000), np.arange(3000) % 24)
 POINTS = np.linspace(-0.5, 0.5, 80).reshape(40, 2)
 CENTRAL = {"clip_norm": 0.5, "noise_multiplier": 3.0, "max_items": 4}
@@ -99,8 +99,8 @@ RUNS = {
 }
 
 
-def asks(parts):
-    """The function that a stream is for: the first on the way that is not in one of these parts of the package."""
+def caller_outside(parts):
+    """Return the function that uses a stream: the first caller outside these parts of the package."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(parts):
         frame = frame.f_back
@@ -108,39 +108,39 @@ def asks(parts):
 
 
 def watched(monkeypatch, run):
-    """Of each stream of a run who asked for it, and the names of all words and noise that the run's key drew."""
-    streams, draws, own = defaultdict(set), [], Key.from_seed(7)
+    """Return the callers of each stream of a run, and the names of all words and noise drawn from the run's key."""
+    streams, draws, run_key = defaultdict(set), [], Key.from_seed(7)
     subkey, words, add = Key.subkey, Key.words_by_user, IntegerNoise._add
 
     def named(self, purpose):
-        streams[self._secret, purpose].add(asks(STEPS))
+        streams[self._secret, purpose].add(caller_outside(STEPS))
         return subkey(self, purpose)
 
     def drawn(self, purpose, users, *, round=0, **options):
-        if self is own and "_exact_sampling" not in asks(
+        if self is run_key and "_exact_sampling" not in caller_outside(
             "fastfedrec.core.randomness"
         ):  # which is noise, and seen below
             draws.append((purpose, round, np.asarray(users).tolist()))
         return words(self, purpose, users, round=round, **options)
 
-    def added(self, values, key, purpose, round_number, *rest):
+    def added(self, values, key, purpose, round_number, *remaining):
         draws.append((purpose, round_number, []))
-        return add(self, values, key, purpose, round_number, *rest)
+        return add(self, values, key, purpose, round_number, *remaining)
 
     with monkeypatch.context() as patch:
         patch.setattr(Key, "subkey", named)
         patch.setattr(Key, "words_by_user", drawn)
         patch.setattr(IntegerNoise, "_add", added)
-        run(own)
+        run(run_key)
     return streams, draws
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", RUNS)
-def test_a_stream_serves_one_purpose_and_nothing_is_drawn_twice(monkeypatch, name):
+def test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice(monkeypatch, name):
     streams, draws = watched(monkeypatch, RUNS[name])
     assert streams
-    shared = {purpose: sorted(asked) for (_, purpose), asked in streams.items() if len(asked) > 1}
+    shared = {purpose: sorted(callers) for (_, purpose), callers in streams.items() if len(callers) > 1}
     assert shared == {}
-    twice = [draw for draw, same in itertools.groupby(sorted(draws)) if len(list(same)) > 1]
-    assert twice == []
+    repeated = [draw for draw, same in itertools.groupby(sorted(draws)) if len(list(same)) > 1]
+    assert repeated == []

@@ -1,4 +1,4 @@
-"""The tools for other projects' suites: what they draw, what they accept, and what they must refuse."""
+"""Tests of the tools for other projects' suites: their draws, and accepted and refused inputs."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_alpha_is_one_in_a_million_everywhere():
 
 
 @given(st.integers(0, 99), st.sampled_from([0.9, 0.99, 1.01, 1.1]))
-def test_unbiased_accepts_what_a_z_test_accepts(seed, factor):
+def test_unbiased_accepts_if_a_z_test_accepts(seed, factor):
     draws = np.random.default_rng(seed).normal(3.0, 2.0, size=2000)
     p_value = 2 * stats.norm.sf(abs(draws.mean() - 3.0 * factor) / (2.0 / math.sqrt(2000)))
     if p_value < ALPHA:
@@ -53,7 +53,7 @@ def test_unbiased_accepts_what_a_z_test_accepts(seed, factor):
 
 
 @given(interactions(max_users=5, max_items=4, min_items=3, with_values=True))
-def test_interactions_stay_within_what_was_asked(data):
+def test_interactions_stay_within_the_requested_bounds(data):
     assert isinstance(data, Interactions)
     assert 1 <= data.n_users <= 5
     assert 3 <= data.n_items <= 4
@@ -77,7 +77,7 @@ def test_mechanism_inputs_stay_in_range(values):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "wanted"),
+    ("strategy", "is_case"),
     [
         (interactions(), lambda data: (data.interactions_per_user() == 0).any()),
         (interactions(), lambda data: (data.interactions_per_item() == 0).any()),
@@ -91,8 +91,8 @@ def test_mechanism_inputs_stay_in_range(values):
         (mechanism_inputs(with_non_finite=True), lambda values: (np.abs(values) > 1).any()),
     ],
 )
-def test_strategies_reach_the_cases_that_matter(strategy, wanted):
-    assert find(strategy, wanted, settings=settings(max_examples=2000, database=None, derandomize=True)) is not None
+def test_strategies_reach_the_cases_that_matter(strategy, is_case):
+    assert find(strategy, is_case, settings=settings(max_examples=2000, database=None, derandomize=True)) is not None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -211,7 +211,7 @@ def test_a_bias_is_seen_in_one_coordinate_and_a_control_needs_both_directions(si
         assert_unbiased(np.tile(t + 0.9 * off, (n, 1)), t, stddev=1.0, control=1.5 * width)
 
 
-def test_the_number_of_estimates_that_the_control_asks_for_is_enough():
+def test_the_number_of_estimates_of_the_control_suffices():
     draws = np.random.default_rng(1).normal(1.0, 1.0, size=100_000)
     enough = math.ceil((2 * stats.norm.isf(ALPHA / 2) / 0.1) ** 2)  # an error and the bias, each within its own width
     with pytest.raises(AssertionError, match=f"use {enough} or more"):
@@ -229,4 +229,4 @@ def test_epsilons_ten_percent_off_are_refused(epsilon):
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------
-# Nothing here takes a number of threads.
+# No function here has a number of threads.

@@ -18,7 +18,7 @@ def commands():
     return [shlex.split(line) for line in block.replace("\\\n", "").splitlines()]
 
 
-def test_each_line_of_the_shell_does_its_work(tmp_path, monkeypatch, capsys):
+def test_each_line_of_the_shell_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rows = datasets.generate_implicit(1000, 60, key=Key.from_seed(3)).to_scipy().tocoo()
     pairs = np.column_stack([rows.row, rows.col])

@@ -18,7 +18,7 @@ from fastfedrec.core import names
 
 PROGRAM = (Path(__file__).parent / "support/consumer.py").read_text()
 OPEN = r"(?<!NDArray\[)(?<!dict\[str, )(?<!import )\bAny\b"  # but ids, which are of any type, and parameters by name
-# A line each that must be refused, for what it names.
+# Lines that must be refused, each with the name in its error.
 MISTAKES = {
     "fastfedrec.FMFLPD": "FMFLPD",
     'DPGram(epsilon="much")': "epsilon",
@@ -47,7 +47,7 @@ def consumer(tmp_path_factory):
     assert (package / "py.typed").is_file()
     if (package / "__init__.pyi").is_file():
         return folder, None if package.parent.name in ("site-packages", "dist-packages") else package.parent
-    linked = folder / "linked/fastfedrec"  # installed for changes: what a build would write is added
+    linked = folder / "linked/fastfedrec"  # an editable installation lacks the stub that a build writes
     linked.mkdir(parents=True)
     for path in package.iterdir():
         (linked / path.name).symlink_to(path.resolve())
@@ -56,18 +56,19 @@ def consumer(tmp_path_factory):
 
 
 def assert_only_mistakes(errors):
-    """Every mistake is refused for what it names, and nothing else is."""
-    assert {place: text for place, text in errors.items() if place not in EXPECTED} == {}
-    assert {place: word for place, word in EXPECTED.items() if word not in errors.get(place, "")} == {}
+    """Assert that every mistake is refused with its name, and no other line."""
+    assert {position: text for position, text in errors.items() if position not in EXPECTED} == {}
+    assert {position: word for position, word in EXPECTED.items() if word not in errors.get(position, "")} == {}
 
 
 def test_mypy_strict_takes_a_program_and_refuses_its_mistakes(consumer):
     pytest.importorskip("mypy", reason="mypy, of the extra dev, is not installed")
-    folder, found = consumer
+    folder, search_path = consumer
     done = subprocess.run(
         [sys.executable, "-P", "-m", "mypy", "--strict", "--no-error-summary", "program.py", "mistakes.py"],
         cwd=folder,
-        env=os.environ | ({} if found is None else {"PYTHONPATH": str(found)}),  # what MYPYPATH has is checked, too
+        env=os.environ
+        | ({} if search_path is None else {"PYTHONPATH": str(search_path)}),  # mypy would also check files on MYPYPATH
         capture_output=True,
         text=True,
         check=False,
@@ -76,21 +77,23 @@ def test_mypy_strict_takes_a_program_and_refuses_its_mistakes(consumer):
     errors = {}
     for line in done.stdout.splitlines():
         if match := re.fullmatch(r"([^:]+):(\d+): error: (.*)", line):
-            place = match[1], int(match[2])
-            errors[place] = errors.get(place, "") + match[3]
+            position = match[1], int(match[2])
+            errors[position] = errors.get(position, "") + match[3]
         elif ": note: " not in line:
             errors[line, 0] = line
     assert_only_mistakes(errors)
-    assert re.search(OPEN, PROGRAM) is None  # and what it takes are types
+    assert re.search(OPEN, PROGRAM) is None  # the program's objects have types
 
 
 def test_pyright_takes_a_program_and_refuses_its_mistakes(consumer):
     pyright = shutil.which("pyright") or shutil.which("pyright", path=str(Path(sys.executable).parent))
     if pyright is None:
         pytest.skip("pyright, which needs Node, is not installed")
-    folder, found = consumer
+    folder, search_path = consumer
     settings = {"typeCheckingMode": "strict", "pythonVersion": f"3.{sys.version_info.minor}"}
-    (folder / "pyrightconfig.json").write_text(json.dumps(settings | {"extraPaths": [str(found)] if found else []}))
+    (folder / "pyrightconfig.json").write_text(
+        json.dumps(settings | {"extraPaths": [str(search_path)] if search_path else []})
+    )
     done = subprocess.run(
         [pyright, "--outputjson", "--pythonpath", sys.executable, "program.py", "mistakes.py"],
         cwd=folder,
@@ -101,15 +104,15 @@ def test_pyright_takes_a_program_and_refuses_its_mistakes(consumer):
     if not done.stdout.startswith("{"):
         pytest.skip(f"pyright does not run here: {done.stderr[-300:]}")
     errors = {}
-    for found_error in json.loads(done.stdout)["generalDiagnostics"]:
-        if found_error["severity"] == "error":
-            place = Path(found_error["file"]).name, found_error["range"]["start"]["line"] + 1
-            errors[place] = errors.get(place, "") + found_error["message"]
+    for diagnostic in json.loads(done.stdout)["generalDiagnostics"]:
+        if diagnostic["severity"] == "error":
+            position = Path(diagnostic["file"]).name, diagnostic["range"]["start"]["line"] + 1
+            errors[position] = errors.get(position, "") + diagnostic["message"]
     assert_only_mistakes(errors)
 
 
 def agrees(value, stated):
-    """Whether a value is of a type that is written as annotations are."""
+    """Return whether a value has the type of an annotation."""
     origin, parts = typing.get_origin(stated), typing.get_args(stated)
     if hasattr(origin, "__value__"):  # a type alias, as NDArray is since NumPy 2.5
         return agrees(value, origin.__value__[parts])
@@ -129,7 +132,7 @@ def agrees(value, stated):
     return value is None if stated in (None, types.NoneType) else isinstance(value, stated)
 
 
-def test_what_is_stated_is_what_there_is(tmp_path, monkeypatch):
+def test_stated_types_are_the_actual_ones(tmp_path, monkeypatch):
     seen = []
 
     def compare(value, stated):

@@ -119,7 +119,7 @@ def test_large_64_bit_ids_are_found_exactly():
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted"),
+    ("there", "requested"),
     [
         ([2**53 - 1], [2.0**53 - 2]),
         ([2.0**53 - 2], [2**53 - 1]),

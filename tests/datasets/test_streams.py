@@ -113,9 +113,9 @@ def test_paths_may_be_bytes(tmp_path):
     assert load_table(bytes(write(tmp_path, TABLE.encode()))).n_interactions == 2
 
 
-@pytest.mark.parametrize("wanted", [{}, {"user": "who", "item": "what"}])
+@pytest.mark.parametrize("columns", [{}, {"user": "who", "item": "what"}])
 @pytest.mark.parametrize("header", ["a" * 10**6, ",".join(map(str, range(10**5)))])
-def test_a_message_is_short_for_any_header(tmp_path, header, expected):
+def test_a_message_is_short_for_any_header(tmp_path, header, columns):
     with pytest.raises(KeyError) as caught:
-        load_table(write(tmp_path, f"{header}\n1\n".encode()), **expected)
+        load_table(write(tmp_path, f"{header}\n1\n".encode()), **columns)
     assert len(str(caught.value)) < 1000 + len(str(tmp_path))

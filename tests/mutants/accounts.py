@@ -1,512 +1,349 @@
 """Accountants, the ledger, and who sees what."""
 
-from mutants.patch import Mutant
+from mutants.patch import on
 
 ACCOUNTS = [
     # ---- composition ------------------------------------------------------------------------------------------------
-    Mutant(
-        "count-forgotten", "an event that happened several times counts once", "Accountant._add",
-        "leaves[leaf] += times",
+    on("Accountant._add", "test_pure_epsilons_add")(
+        "count-forgotten", "an event that happened several times counts once", "leaves[leaf] += times",
         "leaves[leaf] = 1",
-        ("test_pure_epsilons_add",),
     ),
-    Mutant(
-        "unprotected-is-free", "an event without a guarantee costs nothing", "Accountant._add",
+    on("Accountant._add", "test_unsupported_events_name_the_event_and_the_part")(
+        "unprotected-is-free", "an event without a guarantee costs nothing",
         "raise UnsupportedEventError(f'{self._name} cannot account for {leaf!r}{inside}: it has no guarantee')",
         "continue",
-        ("test_unsupported_events_name_the_event_and_the_part",),
     ),
-    Mutant(
-        "own-delta-is-free", "the deltas of releases are not paid for", "Accountant._stated_delta",
-        "(release_delta(event), times * event.count)",
+    on("Accountant._stated_delta", "test_a_releases_own_delta_is_paid_for")(
+        "own-delta-is-free", "the deltas of releases are not paid for", "(release_delta(event), times * event.count)",
         "(0.0, times * event.count)",
-        ("test_a_releases_own_delta_is_paid_for",),
     ),
-    Mutant(
-        "distance-is-free", "what noise tables are off the ideal is not paid for", "Accountant._distance",
-        "(event.distance, times * event.count)",
-        "(0.0, times * event.count)",
-        ("test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run",),
+    on("Accountant._distance", "test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run")(
+        "distance-is-free", "what noise tables are off the ideal is not paid for",
+        "(event.distance, times * event.count)", "(0.0, times * event.count)",
     ),
-    Mutant(
-        "distance-without-epsilon", "a distance is paid for as if epsilon were 0", "stretched_delta",
-        "(1 + math.exp(epsilon)) * delta",
+    on("stretched_delta", "test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run")(
+        "distance-without-epsilon", "a distance is paid for as if epsilon were 0", "(1 + math.exp(epsilon)) * delta",
         "2 * delta",
-        ("test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run",),
     ),
-    Mutant(
-        "reports-of-a-round-forgotten", "of a user's reports in a round one is counted", "pure_cost",
-        "event.epsilon, event.n_reports",
-        "event.epsilon, 1",
-        ("test_epsilons_add_without_a_shuffler",),
+    on("pure_cost", "test_epsilons_add_without_a_shuffler")(
+        "reports-of-a-round-forgotten", "of a user's reports in a round one is counted",
+        "event.epsilon, event.n_reports", "event.epsilon, 1",
     ),
-    Mutant(
-        "advanced-mean-missing", "advanced composition leaves out the losses' mean", "AdvancedAccountant._epsilon",
-        "mean + math.sqrt(-2 * math.log(delta)) * root",
-        "math.sqrt(-2 * math.log(delta)) * root / 2",
-        ("test_every_accountant_errs_upward_on_randomized_response",),
+    on("AdvancedAccountant._epsilon", "test_every_accountant_errs_upward_on_randomized_response")(
+        "advanced-mean-missing", "advanced composition leaves out the losses' mean",
+        "mean + math.sqrt(-2 * math.log(delta)) * root", "math.sqrt(-2 * math.log(delta)) * root / 2",
     ),
-    Mutant(
-        "gaussian-count-forgotten", "Gaussian noise that is added many times costs what it costs once", "gaussian_rho",
-        "event.count / (2 * Fraction(event.noise_multiplier) ** 2)",
-        "1 / (2 * Fraction(event.noise_multiplier) ** 2)",
-        ("test_uses_count_wherever_they_are_said",),
+    on("gaussian_rho", "test_uses_count_wherever_they_are_said")(
+        "gaussian-count-forgotten", "Gaussian noise that is added many times costs what it costs once",
+        "event.count / (2 * Fraction(event.noise_multiplier) ** 2)", "1 / (2 * Fraction(event.noise_multiplier) ** 2)",
     ),
-    Mutant(
-        "advanced-uses-forgotten", "advanced composition adds the squares of one use", "AdvancedAccountant._moments",
-        "math.sqrt(count_up(uses * times))",
-        "math.sqrt(count_up(uses))",
-        ("test_uses_count_wherever_they_are_said",),
+    on("AdvancedAccountant._moments", "test_uses_count_wherever_they_are_said")(
+        "advanced-uses-forgotten", "advanced composition adds the squares of one use",
+        "math.sqrt(count_up(uses * times))", "math.sqrt(count_up(uses))",
     ),
-    Mutant(
-        "advanced-delta-squared", "advanced composition gives the square of its delta", "AdvancedAccountant._delta",
-        "math.exp(-excess * excess / 2)",
-        "math.exp(-excess * excess)",
-        ("test_delta_undoes_epsilon_by_every_accountant",),
+    on("AdvancedAccountant._delta", "test_delta_undoes_epsilon_by_every_accountant")(
+        "advanced-delta-squared", "advanced composition gives the square of its delta",
+        "math.exp(-excess * excess / 2)", "math.exp(-excess * excess)",
     ),
-    Mutant(
-        "zcdp-count-forgotten", "a zCDP event of many uses costs what one costs", "ZCDPAccountant._cost",
-        "up(count_up(event.count) * event.rho)",
-        "up(event.rho)",
-        ("test_uses_count_wherever_they_are_said", "test_an_events_own_count_costs_what_so_many_events_do"),
+    on(
+        "ZCDPAccountant._cost", "test_uses_count_wherever_they_are_said",
+        "test_an_events_own_count_costs_what_so_many_events_do",
+    )(
+        "zcdp-count-forgotten", "a zCDP event of many uses costs what one costs",
+        "up(count_up(event.count) * event.rho)", "up(event.rho)",
     ),
-    Mutant(
-        "zcdp-of-gaussian-halved", "zCDP of Gaussian noise is half of what it costs", "gaussian_rho",
-        "2 * Fraction(event.noise_multiplier) ** 2",
-        "4 * Fraction(event.noise_multiplier) ** 2",
-        ("test_every_accountant_is_at_least_the_closed_form_of_a_gaussian",),
+    on("gaussian_rho", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
+        "zcdp-of-gaussian-halved", "zCDP of Gaussian noise is half of what it costs",
+        "2 * Fraction(event.noise_multiplier) ** 2", "4 * Fraction(event.noise_multiplier) ** 2",
     ),
-    Mutant(
-        "zcdp-of-pure-quartered", "zCDP of a pure release is a quarter of what it costs", "pure_rho",
-        "epsilon * math.tanh(epsilon / 2)",
-        "epsilon * math.tanh(epsilon / 2) / 4",
-        ("test_every_accountant_errs_upward_on_randomized_response", "test_the_rho_of_a_pure_release_is_the_least"),
+    on(
+        "pure_rho", "test_every_accountant_errs_upward_on_randomized_response",
+        "test_the_rho_of_a_pure_release_is_the_least",
+    )(
+        "zcdp-of-pure-quartered", "zCDP of a pure release is a quarter of what it costs",
+        "epsilon * math.tanh(epsilon / 2)", "epsilon * math.tanh(epsilon / 2) / 4",
     ),
-    Mutant(
-        "bounded-range-halved", "choices have half of their range", "bounded_choices",
-        "Fraction(event.epsilon) / event.n_choices",
+    on("bounded_choices", "test_the_divergences_are_the_least")(
+        "bounded-range-halved", "choices have half of their range", "Fraction(event.epsilon) / event.n_choices",
         "Fraction(event.epsilon) / event.n_choices / 2",
-        ("test_the_divergences_are_the_least",),
     ),
-    Mutant(
-        "bounded-range-under-sampling", "sampled choices keep a bounded range", "_for_replacement",
-        "event.sampling == 'none'",
-        "True",
-        ("test_replacing_doubles_the_range_and_sampling_ends_it",),
+    on("_for_replacement", "test_replacing_doubles_the_range_and_sampling_ends_it")(
+        "bounded-range-under-sampling", "sampled choices keep a bounded range", "event.sampling == 'none'", "True",
     ),
-    Mutant(
-        "own-delta-sampled-twice", "sampling amplifies the delta of a release twice", "release_delta",
-        "rate * Fraction(event.delta)",
+    on("release_delta", "test_sampling_amplifies_a_releases_own_delta")(
+        "own-delta-sampled-twice", "sampling amplifies the delta of a release twice", "rate * Fraction(event.delta)",
         "rate**2 * Fraction(event.delta)",
-        ("test_sampling_amplifies_a_releases_own_delta",),
     ),
-    Mutant(
-        "renyi-conversion-optimistic", "epsilon from Renyi divergences leaves out the term of delta", "renyi_epsilon",
-        "-math.log(delta) / excess",
-        "-math.log(delta) / 2 / excess",
-        ("test_every_accountant_is_at_least_the_closed_form_of_a_gaussian",),
+    on("renyi_epsilon", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
+        "renyi-conversion-optimistic", "epsilon from Renyi divergences leaves out the term of delta",
+        "-math.log(delta) / excess", "-math.log(delta) / 2 / excess",
     ),
-    Mutant(
+    on("check_sampling", "test_sampling_under_the_other_relation_raises")(
         "sampling-under-any-relation", "sampling amplifies under relations for which nothing is proved",
-        "check_sampling",
-        "event.sampling != 'none'",
-        "False",
-        ("test_sampling_under_the_other_relation_raises",),
+        "event.sampling != 'none'", "False",
     ),
-    Mutant(
-        "sampling-rate-halved", "half as many are said to be sampled as are", "CentralEvent.sampling_rate",
-        "(self.cohort_size or 0) / (self.n_users or 1)",
-        "(self.cohort_size or 0) / (self.n_users or 1) / 2",
-        ("test_sampling_rates",),
+    on("CentralEvent.sampling_rate", "test_sampling_rates")(
+        "sampling-rate-halved", "half as many are said to be sampled as are",
+        "(self.cohort_size or 0) / (self.n_users or 1)", "(self.cohort_size or 0) / (self.n_users or 1) / 2",
     ),
     # ---- RDP and PLD ------------------------------------------------------------------------------------------------
-    Mutant(
-        "rdp-gaussian-halved", "the Renyi divergence of a Gaussian is halved", "_event_divergences",
-        "gaussian_rho(event) * orders",
+    on("_event_divergences", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
+        "rdp-gaussian-halved", "the Renyi divergence of a Gaussian is halved", "gaussian_rho(event) * orders",
         "gaussian_rho(event) * orders / 2",
-        ("test_every_accountant_is_at_least_the_closed_form_of_a_gaussian",),
     ),
-    Mutant(
-        "rdp-pure-squared", "a pure release has a tenth of its Renyi divergence", "_event_divergences",
-        "count_up(uses) * _divergences(orders, logs)",
-        "count_up(uses) * _divergences(orders, logs) / 10",
-        ("test_every_accountant_errs_upward_on_randomized_response",),
+    on("_event_divergences", "test_every_accountant_errs_upward_on_randomized_response")(
+        "rdp-pure-squared", "a pure release has a tenth of its Renyi divergence",
+        "count_up(uses) * _divergences(orders, logs)", "count_up(uses) * _divergences(orders, logs) / 10",
     ),
-    Mutant(
-        "pld-masses-moved-down", "losses are rounded down instead of spread", "spread",
-        "ends[first + 1:stop + 1] += p - low",
+    on("spread", "test_spreading_keeps_both_masses_and_never_lowers_delta")(
+        "pld-masses-moved-down", "losses are rounded down instead of spread", "ends[first + 1:stop + 1] += p - low",
         "ends[first:stop] += p - low",
-        ("test_spreading_keeps_both_masses_and_never_lowers_delta",),
     ),
-    Mutant(
-        "pld-infinite-losses-dropped", "what may have an infinite loss is left out", "convolve",
-        "-math.expm1(_log_finite(pmfs))",
+    on("convolve", "test_losses_beyond_the_grid_are_paid_for")(
+        "pld-infinite-losses-dropped", "what may have an infinite loss is left out", "-math.expm1(_log_finite(pmfs))",
         "0.0",
-        ("test_losses_beyond_the_grid_are_paid_for",),
     ),
-    Mutant(
-        "pld-uses-forgotten", "a composition of many uses is that of one", "PLDAccountant._parts",
-        "times * uses",
-        "uses",
-        ("test_reports_of_several_rounds_cost_what_as_many_of_one_round_do",),
+    on("PLDAccountant._parts", "test_reports_of_several_rounds_cost_what_as_many_of_one_round_do")(
+        "pld-uses-forgotten", "a composition of many uses is that of one", "times * uses", "uses",
     ),
-    Mutant(
-        "pld-pure-halved", "a pure release counts as one of half its epsilon", "pure_loss",
-        "math.floor(epsilon / step)",
+    on("pure_loss", "test_pld_of_pure_mechanisms_is_nearly_exact")(
+        "pld-pure-halved", "a pure release counts as one of half its epsilon", "math.floor(epsilon / step)",
         "math.floor(epsilon / step / 2)",
-        ("test_pld_of_pure_mechanisms_is_nearly_exact",),
     ),
-    Mutant(
-        "rdp-poisson-squared", "Poisson sampling amplifies twice", "poisson_divergence",
+    on("poisson_divergence", "test_poisson_is_not_below_quadrature_and_hardly_above")(
+        "rdp-poisson-squared", "Poisson sampling amplifies twice",
         "_renyi.sampled_gaussian(order, sampling_probability, noise_multiplier)",
         "_renyi.sampled_gaussian(order, sampling_probability**2, noise_multiplier)",
-        ("test_poisson_is_not_below_quadrature_and_hardly_above",),
     ),
-    Mutant(
-        "pld-one-direction", "only removing a user is accounted for, not adding one", "_compose",
-        "directions[:1 if alike else 2]",
+    on("_compose", "test_adding_a_user_is_accounted_for_as_removing_one_is")(
+        "pld-one-direction", "only removing a user is accounted for, not adding one", "directions[:1 if alike else 2]",
         "directions[:1]",
-        ("test_adding_a_user_is_accounted_for_as_removing_one_is",),
     ),
     # ---- shuffling --------------------------------------------------------------------------------------------------
-    Mutant(
+    on("ShuffledReports.n_honest_users", "test_only_honest_users_hide")(
         "dishonest-users-hide", "users who tell what they sent hide others all the same",
-        "ShuffledReports.n_honest_users",
-        "int(self.honest_fraction * self.n_users)",
-        "self.n_users",
-        ("test_only_honest_users_hide",),
+        "int(self.honest_fraction * self.n_users)", "self.n_users",
     ),
-    Mutant(
-        "own-report-among-clones", "a user hides behind its own report", "_clone_pmf",
-        "_clone_numbers(n_users - 1, clone_probability)",
-        "_clone_numbers(n_users, clone_probability)",
-        ("test_never_below_the_truth_of_a_few_users",),
+    on("_clone_pmf", "test_never_below_the_truth_of_a_few_users")(
+        "own-report-among-clones", "a user hides behind its own report",
+        "_clone_numbers(n_users - 1, clone_probability)", "_clone_numbers(n_users, clone_probability)",
     ),
-    Mutant(
-        "clones-twice-as-likely", "reports are clones twice as often as they are", "_clone_probability",
-        "2 / (math.exp(epsilon) + 1)",
+    on("_clone_probability", "test_never_below_the_truth_of_a_few_users")(
+        "clones-twice-as-likely", "reports are clones twice as often as they are", "2 / (math.exp(epsilon) + 1)",
         "min(1.0, 4 / (math.exp(epsilon) + 1))",
-        ("test_never_below_the_truth_of_a_few_users",),
     ),
-    Mutant(
-        "clones-rounded-up", "numbers of clones between those looked at are moved up", "_clone_numbers",
+    on("_clone_numbers", "test_coarse_tables_only_lose_tightness")(
+        "clones-rounded-up", "numbers of clones between those looked at are moved up",
         "_binomial.block_masses(low, high, stride, n, probability)",
         "_binomial.block_masses(low - stride, high - stride, stride, n, probability)",
-        ("test_coarse_tables_only_lose_tightness",),
     ),
-    Mutant(
-        "binomial-mean-rounded", "probabilities of many trials are off where the mean's last digit is", "pmf",
-        "excess = (ones - mean) - mean_error",
-        "excess = ones - mean",
-        ("test_the_last_digits_are_right_at_every_size",),
+    on("pmf", "test_the_last_digits_are_right_at_every_size")(
+        "binomial-mean-rounded", "probabilities of many trials are off where the mean's last digit is",
+        "excess = (ones - mean) - mean_error", "excess = ones - mean",
     ),
-    Mutant(
-        "binomial-tail-cut", "of a tail the likeliest count alone is counted", "_series",
-        "start / (1 - ratio)",
-        "start",
-        ("test_a_tail_is_no_less_than_the_truth",),
+    on("_series", "test_a_tail_is_no_less_than_the_truth")(
+        "binomial-tail-cut", "of a tail the likeliest count alone is counted", "start / (1 - ratio)", "start",
     ),
-    Mutant(
-        "zero-out-reports-not-linked", "of a round's reports of one user one is counted", "PLDAccountant._cost",
+    on("PLDAccountant._cost", "test_data_against_none_of_several_reports_is_at_least_that_of_their_sum")(
+        "zero-out-reports-not-linked", "of a round's reports of one user one is counted",
         "zero_out_loss(event.epsilon, per_batch, event.n_honest_users)",
         "zero_out_loss(event.epsilon, 1, event.n_honest_users)",
-        ("test_data_against_none_of_several_reports_is_at_least_that_of_their_sum",),
     ),
-    Mutant(
-        "largest-blanket-too-likely", "largest responses are clones more often than they are", "_likelihoods",
-        "math.expm1(epsilon) + max_ratio",
-        "math.expm1(epsilon) / 2 + max_ratio",
-        ("test_no_rows_of_few_users_cost_more_than_is_said",),
+    on("_likelihoods", "test_no_rows_of_few_users_cost_more_than_is_said")(
+        "largest-blanket-too-likely", "largest responses are clones more often than they are",
+        "math.expm1(epsilon) + max_ratio", "math.expm1(epsilon) / 2 + max_ratio",
     ),
-    Mutant(
-        "largest-only-right-signs", "a largest response of the wrong sign tells nothing", "_likelihoods",
+    on("_likelihoods", "test_one_report_is_the_pair_integrated")(
+        "largest-only-right-signs", "a largest response of the wrong sign tells nothing",
         "np.append(chances, chances) / 2",
         "np.append(chances / 2, chances / 2) * np.append(np.ones(_LEVELS + 1) / 2, np.ones(_LEVELS + 1) * 3 / 2)",
-        ("test_one_report_is_the_pair_integrated",),
     ),
-    Mutant(
-        "largest-dishonest-hide", "largest responses hide among users who tell what they sent", "PLDAccountant._cost",
+    on("PLDAccountant._cost", "accounting/test_blanket::test_monotone_in_everything")(
+        "largest-dishonest-hide", "largest responses hide among users who tell what they sent",
         "largest_response_loss(event.epsilon, event.n_candidates, event.n_honest_users, event.neighboring)",
         "largest_response_loss(event.epsilon, event.n_candidates, event.n_users, event.neighboring)",
-        ("accounting/test_blanket::test_monotone_in_everything",),
     ),
-    Mutant(
-        "largest-candidates-unseen", "neighbours and public are told of binary responses", "_seen_reports",
-        "n_candidates=candidates",
+    on("_seen_reports", "test_more_reports_are_allowed_and_each_view_keeps_the_candidates")(
+        "largest-candidates-unseen", "neighbours and public are told of binary responses", "n_candidates=candidates",
         "n_candidates=1",
-        ("test_more_reports_are_allowed_and_each_view_keeps_the_candidates",),
     ),
     # ---- views ------------------------------------------------------------------------------------------------------
-    Mutant(
-        "replacing-costs-one-step", "replacing a user costs what removing one does (Gaussian)", "_for_replacement",
-        "-Fraction(event.noise_multiplier) / Fraction(stated or 2)",
-        "-Fraction(event.noise_multiplier)",
-        ("test_gaussian_for_replacing_a_user",),
+    on("_for_replacement", "test_gaussian_for_replacing_a_user")(
+        "replacing-costs-one-step", "replacing a user costs what removing one does (Gaussian)",
+        "-Fraction(event.noise_multiplier) / Fraction(stated or 2)", "-Fraction(event.noise_multiplier)",
     ),
-    Mutant(
+    on("_for_replacement", "test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart")(
         "replace-sensitivity-halved", "a stated distance of two contributions counts as that of one",
-        "_for_replacement",
-        "Fraction(stated or 2)",
-        "Fraction(1 if stated else 2)",
-        ("test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart",),
+        "Fraction(stated or 2)", "Fraction(1 if stated else 2)",
     ),
-    Mutant(
-        "replace-sensitivity-rounded-down", "the noise of a replaced user is rounded up", "_for_replacement",
+    on("_for_replacement", "test_a_replacement_is_rounded_against_the_claim")(
+        "replace-sensitivity-rounded-down", "the noise of a replaced user is rounded up",
         "-float_up(-Fraction(event.noise_multiplier) / Fraction(stated or 2))",
         "float_up(Fraction(event.noise_multiplier) / Fraction(stated or 2))",
-        ("test_a_replacement_is_rounded_against_the_claim",),
     ),
-    Mutant(
+    on("check_replace_sensitivity", "test_bad_sensitivities_are_refused_by_name")(
         "replace-sensitivity-below-one", "two contributions may be stated nearer than one and none",
-        "check_replace_sensitivity",
-        "not 1 <= sensitivity <= 2",
-        "not 0 < sensitivity <= 2",
-        ("test_bad_sensitivities_are_refused_by_name",),
+        "not 1 <= sensitivity <= 2", "not 0 < sensitivity <= 2",
     ),
-    Mutant(
-        "calibrated-for-no-data", "noise that is calibrated for replaced users is so for no data", "_target",
-        "seen_event(event, 'public') if for_replacement else event",
-        "event",
-        ("test_calibrated_noise_meets_a_target_for_replaced_users_and_hardly_more",),
+    on("_target", "test_calibrated_noise_meets_a_target_for_replaced_users_and_hardly_more")(
+        "calibrated-for-no-data", "noise that is calibrated for replaced users is so for no data",
+        "seen_event(event, 'public') if for_replacement else event", "event",
     ),
-    Mutant(
-        "replacing-costs-one-epsilon", "replacing a user costs what removing one does (pure)", "_for_replacement",
-        "replaced_epsilon(event.epsilon, event.sampling_rate)",
-        "pure_cost(event)[0]",
-        ("test_sampled_central_releases_pay_for_both_steps_after_amplification",),
+    on("_for_replacement", "test_sampled_central_releases_pay_for_both_steps_after_amplification")(
+        "replacing-costs-one-epsilon", "replacing a user costs what removing one does (pure)",
+        "replaced_epsilon(event.epsilon, event.sampling_rate)", "pure_cost(event)[0]",
     ),
-    Mutant(
-        "replaced-user-is-only-added", "a user who is replaced is not removed first", "opposite_gaussian_masses",
-        "mix + rate * other",
+    on("opposite_gaussian_masses", "test_one_release_is_never_below_the_pair_and_hardly_above")(
+        "replaced-user-is-only-added", "a user who is replaced is not removed first", "mix + rate * other",
         "mix + rate * unused",
-        ("test_one_release_is_never_below_the_pair_and_hardly_above",),
     ),
-    Mutant(
-        "replaced-user-is-only-added-renyi", "a user who is replaced is not removed first (Renyi)", "opposite_gaussian",
-        "-m * x - m * m / 2",
-        "0 * x",
-        ("test_the_renyi_divergence_is_never_below_quadrature_and_hardly_above",),
+    on("opposite_gaussian", "test_the_renyi_divergence_is_never_below_quadrature_and_hardly_above")(
+        "replaced-user-is-only-added-renyi", "a user who is replaced is not removed first (Renyi)",
+        "-m * x - m * m / 2", "0 * x",
     ),
-    Mutant(
+    on("opposite_noise", "test_no_two_contributions_cost_more")(
         "contribution-taken-for-granted", "a contribution is half of the sensitivity, whichever is stated",
-        "opposite_noise",
-        "Fraction(event.contribution)",
-        "Fraction(1, 2)",
-        ("test_no_two_contributions_cost_more",),
+        "Fraction(event.contribution)", "Fraction(1, 2)",
     ),
-    Mutant(
-        "replacing-costs-twice-the-rho", "replacing a user costs twice the rho, not four times", "_for_replacement",
-        "4 * event.rho",
+    on("_for_replacement", "test_replacing_costs_four_times_the_rho")(
+        "replacing-costs-twice-the-rho", "replacing a user costs twice the rho, not four times", "4 * event.rho",
         "2 * event.rho",
-        ("test_replacing_costs_four_times_the_rho",),
     ),
-    Mutant(
-        "replacing-without-delta", "replacing a user takes a release's delta once", "_for_replacement",
-        "stretched_delta(release_delta(event), both - event.epsilon)",
-        "release_delta(event)",
-        ("test_a_releases_own_delta_costs_more_for_a_replacement",),
+    on("_for_replacement", "test_a_releases_own_delta_costs_more_for_a_replacement")(
+        "replacing-without-delta", "replacing a user takes a release's delta once",
+        "stretched_delta(release_delta(event), both - event.epsilon)", "release_delta(event)",
     ),
-    Mutant(
-        "replacing-counts-once", "replacing a user costs one of the uses of a release", "_for_replacement",
-        "count=uses",
-        "count=1",
-        ("test_an_events_own_count_costs_what_so_many_events_do",),
+    on("_for_replacement", "test_an_events_own_count_costs_what_so_many_events_do")(
+        "replacing-counts-once", "replacing a user costs one of the uses of a release", "count=uses", "count=1",
     ),
-    Mutant(
-        "server-sees-nothing", "a trusted server has the public's guarantee", "seen_event",
-        "view != 'public' and event.trust == 'central'",
-        "False",
-        ("test_who_is_protected_from_whom",),
+    on("seen_event", "test_who_is_protected_from_whom")(
+        "server-sees-nothing", "a trusted server has the public's guarantee",
+        "view != 'public' and event.trust == 'central'", "False",
     ),
-    Mutant(
-        "key-holder-is-protected", "whoever holds the key has the public's guarantee", "seen_event",
-        "isinstance(event, Unprotected) or view == 'key_holder'",
-        "isinstance(event, Unprotected)",
-        ("test_who_is_protected_from_whom",),
+    on("seen_event", "test_who_is_protected_from_whom")(
+        "key-holder-is-protected", "whoever holds the key has the public's guarantee",
+        "isinstance(event, Unprotected) or view == 'key_holder'", "isinstance(event, Unprotected)",
     ),
-    Mutant(
-        "everything-is-separable", "reports that stay together are amplified by a shuffler", "_seen_reports",
-        "not separable",
-        "False",
-        ("test_reports_that_stay_together_are_not_amplified",),
+    on("_seen_reports", "test_reports_that_stay_together_are_not_amplified")(
+        "everything-is-separable", "reports that stay together are amplified by a shuffler", "not separable", "False",
     ),
-    Mutant(
+    on("cost_of", "test_who_is_protected_from_whom")(
         "unprotected-is-left-out", "a run with an event that has no guarantee costs what the others do",
-        "cost_of",
-        "len(known) < len(seen)",
-        "False",
-        ("test_who_is_protected_from_whom",),
+        "len(known) < len(seen)", "False",
     ),
-    Mutant(
-        "interactions-pass-for-users", "what protects an interaction is stated for a user", "seen_event",
-        "event.privacy_unit != 'user'",
-        "False",
-        ("test_unknown_costs_raise_and_are_not_recorded",),
+    on("seen_event", "test_unknown_costs_raise_and_are_not_recorded")(
+        "interactions-pass-for-users", "what protects an interaction is stated for a user",
+        "event.privacy_unit != 'user'", "False",
     ),
     # ---- the ledger -------------------------------------------------------------------------------------------------
-    Mutant(
-        "ledger-records-once", "an event that happens again is not recorded", "Ledger.record",
-        "self.events[event] += 1",
+    on("Ledger.record", "test_default_run_of_the_paper")(
+        "ledger-records-once", "an event that happens again is not recorded", "self.events[event] += 1",
         "self.events[event] = 1",
-        ("test_default_run_of_the_paper",),
     ),
-    Mutant(
-        "ledger-forgets-the-seed", "a ledger forgets that a run was a simulation", "Ledger.record",
-        "self.is_simulation |= simulation",
+    on("Ledger.record", "test_simulation_is_marked_for_good")(
+        "ledger-forgets-the-seed", "a ledger forgets that a run was a simulation", "self.is_simulation |= simulation",
         "self.is_simulation = simulation",
-        ("test_simulation_is_marked_for_good",),
     ),
-    Mutant(
-        "ledger-amends-upward", "users who were not heard hide others", "Ledger.amend",
-        "n_users_heard < event.n_users",
+    on("Ledger.amend", "test_amend_makes_the_crowd_smaller_never_larger")(
+        "ledger-amends-upward", "users who were not heard hide others", "n_users_heard < event.n_users",
         "n_users_heard > event.n_users",
-        ("test_amend_makes_the_crowd_smaller_never_larger",),
     ),
-    Mutant(
+    on("Ledger.confirm_shuffled", "test_reports_are_shuffled_only_once_a_batch_has_come")(
         "ledger-confirms-all", "a batch of a shuffler is counted as if all users were honest",
-        "Ledger.confirm_shuffled",
         "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)",
         "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)",
-        ("test_reports_are_shuffled_only_once_a_batch_has_come",),
     ),
-    Mutant(
-        "dropouts-are-dishonest", "users who dropped out are taken for dishonest ones", "after_dropouts",
-        "event.n_users - event.n_honest_users",
-        "0",
-        ("test_drop_outs_may_all_be_honest",),
+    on("after_dropouts", "test_drop_outs_may_all_be_honest")(
+        "dropouts-are-dishonest", "users who dropped out are taken for dishonest ones",
+        "event.n_users - event.n_honest_users", "0",
     ),
-    Mutant(
-        "ledger-restate-drops", "correcting an entry drops it", "Ledger._restate",
-        "self.events[as_event] += 1",
-        "pass",
-        ("test_amend_makes_the_crowd_smaller_never_larger",),
+    on("Ledger._restate", "test_amend_makes_the_crowd_smaller_never_larger")(
+        "ledger-restate-drops", "correcting an entry drops it", "self.events[as_event] += 1", "pass",
     ),
-    Mutant(
-        "ledger-file-forgets-times", "a ledger that is read back has every event once", "Ledger.from_dict",
-        "ledger.events.update(dict(events))",
-        "ledger.events.update(dict.fromkeys(dict(events), 1))",
-        ("test_json_round_trip",),
+    on("Ledger.from_dict", "test_json_round_trip")(
+        "ledger-file-forgets-times", "a ledger that is read back has every event once",
+        "ledger.events.update(dict(events))", "ledger.events.update(dict.fromkeys(dict(events), 1))",
     ),
-    Mutant(
-        "ledger-file-forgets-the-seed", "a ledger that is read back is no simulation", "Ledger.from_dict",
-        "ledger.is_simulation = current['is_simulation']",
-        "ledger.is_simulation = False",
-        ("test_json_round_trip",),
+    on("Ledger.from_dict", "test_json_round_trip")(
+        "ledger-file-forgets-the-seed", "a ledger that is read back is no simulation",
+        "ledger.is_simulation = current['is_simulation']", "ledger.is_simulation = False",
     ),
-    Mutant(
-        "ledger-file-forgets-distances", "a ledger that is written down has no distances", "Ledger._content",
-        "event_fields(event)",
+    on("Ledger._content", "test_no_field_of_any_event_is_lost")(
+        "ledger-file-forgets-distances", "a ledger that is written down has no distances", "event_fields(event)",
         "{name: 0.0 if name == 'distance' else value for name, value in event_fields(event).items()}",
-        ("test_no_field_of_any_event_is_lost",),
     ),
-    Mutant(
+    on("_join_crowds", "test_shards_of_one_round_hide_together")(
         "ledger-shards-add-twice", "shards that are joined count one user's reports among twice as many",
-        "_join_crowds",
-        "sum(event.n_users for event in events)",
-        "2 * sum(event.n_users for event in events)",
-        ("test_shards_of_one_round_hide_together",),
+        "sum(event.n_users for event in events)", "2 * sum(event.n_users for event in events)",
     ),
-    Mutant(
-        "ledger-shards-take-the-largest", "shards whose crowds vary count with their largest", "_smallest",
-        "min(event.n_users for event in reports)",
-        "max(event.n_users for event in reports)",
-        ("test_shards_whose_crowds_vary_count_with_their_smallest",),
+    on("_smallest", "test_shards_whose_crowds_vary_count_with_their_smallest")(
+        "ledger-shards-take-the-largest", "shards whose crowds vary count with their largest",
+        "min(event.n_users for event in reports)", "max(event.n_users for event in reports)",
     ),
-    Mutant(
+    on("_join", "test_shards_of_every_kind_join_in_any_order")(
         "ledger-shards-take-the-lowest-rate", "of sampled releases of shards the one with the lowest rate counts",
-        "_join",
         "max((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
         "min((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
-        ("test_shards_of_every_kind_join_in_any_order",),
     ),
-    Mutant(
+    on("refuse_understatement", "test_a_document_whose_content_was_changed_is_refused")(
         "ledger-file-forgets-its-digest", "an event of a written ledger may be changed unseen",
-        "refuse_understatement",
-        "document.get('digest', (expected := digest(document))) != expected",
-        "False",
-        ("test_a_document_whose_content_was_changed_is_refused",),
+        "document.get('digest', (expected := digest(document))) != expected", "False",
     ),
     # ---- the least figure over partitions ---------------------------------------------------------------------------
-    Mutant(
-        "split-spends-delta-twice", "each part of a partition takes all of delta", "_divided",
-        "weight * available_delta * _BELOW_ONE / sum(weights)",
-        "weight * available_delta * _BELOW_ONE",
-        ("test_the_smallest_of_some_divisions_counts",),
+    on("_divided", "test_the_smallest_of_some_divisions_counts")(
+        "split-spends-delta-twice", "each part of a partition takes all of delta",
+        "weight * available_delta * _BELOW_ONE / sum(weights)", "weight * available_delta * _BELOW_ONE",
     ),
-    Mutant(
-        "split-forgets-what-releases-take", "the releases' own deltas are not taken from delta", "_divided",
-        "delta - sum_up((part.stated_delta, 1) for part in parts)",
-        "delta",
-        ("test_the_deltas_of_parts_stay_within_delta",),
+    on("_divided", "test_the_deltas_of_parts_stay_within_delta")(
+        "split-forgets-what-releases-take", "the releases' own deltas are not taken from delta",
+        "delta - sum_up((part.stated_delta, 1) for part in parts)", "delta",
     ),
-    Mutant(
-        "split-counts-a-block-once", "of equal blocks of uses one is counted", "_Repeats._in_blocks",
-        "(block.epsilon(delta / count_up(n_blocks)), n_blocks)",
-        "(block.epsilon(delta / count_up(n_blocks)), 1)",
-        ("test_equal_blocks_are_each_counted",),
+    on("_Repeats._in_blocks", "test_equal_blocks_are_each_counted")(
+        "split-counts-a-block-once", "of equal blocks of uses one is counted",
+        "(block.epsilon(delta / count_up(n_blocks)), n_blocks)", "(block.epsilon(delta / count_up(n_blocks)), 1)",
     ),
-    Mutant(
+    on("stated_cost", "test_a_cost_holds_at_its_delta_and_names_who_found_it")(
         "pure-figure-is-not-stated", "a figure at delta 0 is not stated where a delta hardly lowers it",
-        "stated_cost",
-        "pure.epsilon <= smallest.epsilon * _WORTH_A_DELTA",
-        "pure.epsilon < smallest.epsilon",
-        ("test_a_cost_holds_at_its_delta_and_names_who_found_it",),
+        "pure.epsilon <= smallest.epsilon * _WORTH_A_DELTA", "pure.epsilon < smallest.epsilon",
     ),
-    Mutant(
+    on("Ledger.of_shards", "test_shards_of_one_round_hide_together")(
         "ledger-shards-forget-notes", "what shards say beside their events is not in their joined ledger",
-        "Ledger.of_shards",
-        "joined.note(note)",
-        "pass",
-        ("test_shards_of_one_round_hide_together",),
+        "joined.note(note)", "pass",
     ),
     # ---- the page for who must sign ---------------------------------------------------------------------------------
-    Mutant(
-        "report-forgets-the-seed", "a page claims for a simulation what it claims for a run", "_verdict",
-        "ledger.is_simulation",
+    on("_verdict", "test_the_first_line_says_what_there_is_and_never_more")(
+        "report-forgets-the-seed", "a page claims for a simulation what it claims for a run", "ledger.is_simulation",
         "False",
-        ("test_the_first_line_says_what_there_is_and_never_more",),
     ),
-    Mutant(
-        "report-claims-all-views", "a page names as protected from whom there is no guarantee", "_verdict",
+    on("_verdict", "test_whoever_is_not_protected_is_named")(
+        "report-claims-all-views", "a page names as protected from whom there is no guarantee",
         "{view: most_right_guesses(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}",
         "{view: most_right_guesses(min(cost.epsilon, 1.0), cost.delta) for view, cost in costs.items()}",
-        ("test_whoever_is_not_protected_is_named",),
     ),
-    Mutant(
-        "report-guesses-too-few", "a page bounds guesses below what the worst mechanism allows", "most_right_guesses",
-        "1.0 + delta * odds",
+    on("most_right_guesses", "test_guesses_are_those_of_the_best_test_of_the_worst_mechanism")(
+        "report-guesses-too-few", "a page bounds guesses below what the worst mechanism allows", "1.0 + delta * odds",
         "1.0",
-        ("test_guesses_are_those_of_the_best_test_of_the_worst_mechanism",),
     ),
     # ---- calibration ------------------------------------------------------------------------------------------------
-    Mutant(
-        "calibration-overshoots", "calibration returns what just misses the target", "_largest",
-        "return good",
-        "return bad",
-        ("test_noise_meets_the_target_and_hardly_more", "test_epsilon_per_report_meets_the_target_and_hardly_less"),
+    on(
+        "_largest", "test_noise_meets_the_target_and_hardly_more",
+        "test_epsilon_per_report_meets_the_target_and_hardly_less",
+    )("calibration-overshoots", "calibration returns what just misses the target", "return good", "return bad"),
+    on("_target", "test_noise_meets_the_target_and_hardly_more")(
+        "calibration-of-one-round", "calibration forgets the number of rounds",
+        "accountant().compose(seen, count).get_epsilon(delta)", "accountant().compose(seen).get_epsilon(delta)",
     ),
-    Mutant(
-        "calibration-of-one-round", "calibration forgets the number of rounds", "_target",
-        "accountant().compose(seen, count).get_epsilon(delta)",
-        "accountant().compose(seen).get_epsilon(delta)",
-        ("test_noise_meets_the_target_and_hardly_more",),
-    ),
-    Mutant(
-        "one-round-too-many", "calibration grants one round too many", "calibrate_n_rounds",
-        "min(allowed, _MAX_ROUNDS)",
+    on("calibrate_n_rounds", "test_rounds_meet_the_target_and_one_more_does_not")(
+        "one-round-too-many", "calibration grants one round too many", "min(allowed, _MAX_ROUNDS)",
         "min(refused, _MAX_ROUNDS)",
-        ("test_rounds_meet_the_target_and_one_more_does_not",),
     ),
-    Mutant(
-        "mu-rounded-up", "the mu of an (epsilon, delta) is rounded up", "gaussian_mu",
+    on("gaussian_mu", "test_mu_of_a_grid_is_rounded_down", "test_recorded_rounds_cost_the_requested_budget[DPGram]")(
+        "mu-rounded-up", "the mu of an (epsilon, delta) is rounded up",
         "_log_delta(_centre(exact, Fraction(middle) ** 2, middle), middle) <= target",
         "_log_delta(_centre(exact, Fraction(middle) ** 2, middle), middle) <= target + 0.1",
-        ("test_mu_of_a_grid_is_rounded_down", "test_recorded_rounds_cost_the_requested_budget[DPGram]",),
     ),
-    Mutant(
-        "split-rounded-up", "a budget that is divided is rounded up", "split_epsilon",
-        "math.nextafter(share, 0.0)",
+    on("split_epsilon", "test_all_reports_cost_at_most_epsilon")(
+        "split-rounded-up", "a budget that is divided is rounded up", "math.nextafter(share, 0.0)",
         "math.nextafter(share, 2.0 * share)",
-        ("test_all_reports_cost_at_most_epsilon",),
     ),
 ]  # fmt: skip

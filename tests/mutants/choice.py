@@ -1,198 +1,114 @@
 """The private choice of items, and where a list of items comes from."""
 
-from mutants.patch import Mutant
+from mutants.patch import on
 
 TWIN = "test_items_above_the_threshold_equal_the_twin"
 LIMIT = "test_an_item_of_one_user_passes_with_a_chance_of_at_most_delta"
 RECORD = "test_a_choice_is_recorded_before_it_is_made"
 
 CHOICE = [
-    Mutant(
-        "choice-no-noise",
-        "counts are compared with the threshold as they are",
-        "_above_threshold",
-        "counts[counted] + noise.sample(len(counted), key=key, purpose=_NOISE)",
-        "counts[counted]",
-        (TWIN,),
+    on("_above_threshold", TWIN)(
+        "choice-no-noise", "counts are compared with the threshold as they are",
+        "counts[counted] + noise.sample(len(counted), key=key, purpose=_NOISE)", "counts[counted]",
     ),
-    Mutant(
-        "choice-half-noise",
-        "the noise on counts is half as wide",
-        "_above_threshold",
+    on("_above_threshold", TWIN, RECORD)(
+        "choice-half-noise", "the noise on counts is half as wide",
         "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))",
         "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon) / 2)",
-        (TWIN, RECORD),
     ),
-    Mutant(
-        "choice-noise-for-one-item",
-        "the noise is for one item of a user, whatever max_items_per_user is",
-        "_above_threshold",
-        "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))",
-        "DiscreteLaplace(1 / Fraction(epsilon))",
-        (TWIN, "test_one_user_of_many_items_is_counted_with_a_uniform_few"),
+    on("_above_threshold", TWIN, "test_one_user_of_many_items_is_counted_with_a_uniform_few")(
+        "choice-noise-for-one-item", "the noise is for one item of a user, whatever max_items_per_user is",
+        "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))", "DiscreteLaplace(1 / Fraction(epsilon))",
     ),
-    Mutant(
-        "choice-unbounded",
-        "a user is counted with all of its items",
-        "_above_threshold",
+    on("_above_threshold", "test_one_user_of_many_items_is_counted_with_a_uniform_few")(
+        "choice-unbounded", "a user is counted with all of its items",
         "_kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET),"
         " max_items)",
         "counts += data.interactions_per_item()",
-        ("test_one_user_of_many_items_is_counted_with_a_uniform_few",),
     ),
-    Mutant(
-        "choice-delta-not-shared-out",
-        "each item of a user may pass as often as delta allows all of them",
-        "_above_threshold",
-        "Fraction(delta) / max_items",
-        "Fraction(delta)",
-        (TWIN,),
+    on("_above_threshold", TWIN)(
+        "choice-delta-not-shared-out", "each item of a user may pass as often as delta allows all of them",
+        "Fraction(delta) / max_items", "Fraction(delta)",
     ),
-    Mutant(
-        "choice-threshold-rounded-down",
-        "the threshold is rounded down",
-        "threshold",
-        "decimal.ROUND_CEILING",
+    on("threshold", TWIN, LIMIT)(
+        "choice-threshold-rounded-down", "the threshold is rounded down", "decimal.ROUND_CEILING",
         "decimal.ROUND_FLOOR",
-        (TWIN, LIMIT),
     ),
-    Mutant(
-        "choice-threshold-off-by-one",
-        "the threshold forgets the user's own one",
-        "threshold",
+    on("threshold", TWIN, LIMIT)(
+        "choice-threshold-off-by-one", "the threshold forgets the user's own one",
         "1 + max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))",
         "max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))",
-        (TWIN, LIMIT),
     ),
-    Mutant(
-        "choice-items-of-nobody",
-        "an item that nobody is counted with may pass",
-        "_above_threshold",
-        "np.flatnonzero(counts)",
+    on("_above_threshold", "test_an_item_without_users_is_never_chosen")(
+        "choice-items-of-nobody", "an item that nobody is counted with may pass", "np.flatnonzero(counts)",
         "np.arange(len(counts))",
-        ("test_an_item_without_users_is_never_chosen",),
     ),
-    Mutant(
-        "choice-order-of-the-data",
-        "items leave in the order of the data's columns",
-        "_above_threshold",
-        "_sort_order(data.item_ids[columns])",
-        "np.arange(len(columns))",
-        ("test_no_trace_of_omitted_items_remains",),
+    on("_above_threshold", "test_no_trace_of_omitted_items_remains")(
+        "choice-order-of-the-data", "items leave in the order of the data's columns",
+        "_sort_order(data.item_ids[columns])", "np.arange(len(columns))",
     ),
-    Mutant(
-        "choice-type-of-all-ids",
-        "ids leave in the type of all ids",
-        "_take",
-        "_narrow('item_ids', data.item_ids[columns])",
+    on("_take", "test_no_trace_of_omitted_items_remains")(
+        "choice-type-of-all-ids", "ids leave in the type of all ids", "_narrow('item_ids', data.item_ids[columns])",
         "data.item_ids[columns]",
-        ("test_no_trace_of_omitted_items_remains",),
     ),
-    Mutant(
-        "choice-recorded-after",
-        "a choice by threshold is recorded without its delta",
-        "_above_threshold",
-        "delta=delta",
-        "delta=0.0",
-        (RECORD,),
+    on("_above_threshold", RECORD)(
+        "choice-recorded-after", "a choice by threshold is recorded without its delta", "delta=delta", "delta=0.0",
     ),
-    Mutant(
-        "choice-of-many-no-noise",
-        "many items of a public list are chosen by their counts as they are",
-        "_largest_noisy",
-        "noise.add_noise(counts, key=key, purpose=_NOISE)",
-        "counts",
-        ("test_many_items_of_a_public_list_have_the_largest_noisy_counts",),
+    on("_largest_noisy", "test_many_items_of_a_public_list_have_the_largest_noisy_counts")(
+        "choice-of-many-no-noise", "many items of a public list are chosen by their counts as they are",
+        "noise.add_noise(counts, key=key, purpose=_NOISE)", "counts",
     ),
-    Mutant(
+    on("_largest_noisy", "test_many_items_of_a_public_list_have_the_largest_noisy_counts")(
         "choice-of-many-noise-for-one-item",
         "where many items are chosen the noise is for one item of a user, whatever max_items_per_user is",
-        "_largest_noisy",
-        "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))",
-        "DiscreteLaplace(1 / Fraction(epsilon))",
-        ("test_many_items_of_a_public_list_have_the_largest_noisy_counts",),
+        "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))", "DiscreteLaplace(1 / Fraction(epsilon))",
     ),
-    Mutant(
-        "choice-of-many-unbounded",
-        "where many items are chosen a user is counted with all of its items",
-        "_largest_noisy",
+    on("_largest_noisy", "test_one_user_of_many_items_is_counted_with_a_uniform_few")(
+        "choice-of-many-unbounded", "where many items are chosen a user is counted with all of its items",
         "_kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET),"
         " max_items)",
         "counts += data.interactions_per_item()",
-        ("test_one_user_of_many_items_is_counted_with_a_uniform_few",),
     ),
-    Mutant(
-        "choice-of-many-not-recorded",
-        "a choice of many items from a public list is not recorded",
-        "_largest_noisy",
+    on("_largest_noisy", RECORD)(
+        "choice-of-many-not-recorded", "a choice of many items from a public list is not recorded",
         "ledger.record(CentralRelease(CHOICES[2], noise.epsilon(max_items), neighboring='add_remove'),"
         " simulation=key.is_simulation)",
         "pass",
-        (RECORD,),
     ),
-    Mutant(
-        "choice-public-not-recorded",
-        "a choice from a public list is not recorded",
-        "choose_items",
+    on("choose_items", RECORD)(
+        "choice-public-not-recorded", "a choice from a public list is not recorded",
         "ledger.record(CentralRelease(CHOICES[0], mechanism.epsilon, neighboring='add_remove', n_choices=n),"
         " simulation=key.is_simulation)",
         "pass",
-        (RECORD,),
     ),
-    Mutant(
-        "choice-key-used-again",
-        "an entropy key serves choices without end",
-        "choose_items",
+    on("choose_items", "test_an_entropy_key_serves_once")(
+        "choice-key-used-again", "an entropy key serves choices without end",
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)\nkey.claim('choose_items')",
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)",
-        ("test_an_entropy_key_serves_once",),
     ),
-    Mutant(
-        "choice-after-a-choice",
-        "what was chosen by exact counts may be chosen from",
-        "choose_items",
-        "interactions.catalogue == 'counts'",
-        "False",
-        ("test_items_chosen_by_exact_counts_are_refused",),
+    on("choose_items", "test_items_chosen_by_exact_counts_are_refused")(
+        "choice-after-a-choice", "what was chosen by exact counts may be chosen from",
+        "interactions.catalogue == 'counts'", "False",
     ),
-    Mutant(
+    on("choose_items", "test_a_second_choice_adds_up_or_is_refused")(
         "choice-after-an-unpaid-choice",
         "what was chosen privately may be chosen from with a ledger that does not know of it",
-        "choose_items",
-        "interactions.catalogue == 'chosen'",
+        "interactions.catalogue == 'chosen'", "False",
+    ),
+    on("choose_items", TWIN)(
+        "choice-data-as-public", "a list taken from the data counts as public", "interactions.catalogue == 'data'",
         "False",
-        ("test_a_second_choice_adds_up_or_is_refused",),
     ),
-    Mutant(
-        "choice-data-as-public",
-        "a list taken from the data counts as public",
-        "choose_items",
-        "interactions.catalogue == 'data'",
-        "False",
-        (TWIN,),
+    on("Selections.top_items", "test_the_source_of_items_is_preserved")(
+        "catalogue-public-after-counts", "the list that top_items chose counts as public",
+        "best._replace(catalogue='counts')", "best",
     ),
-    Mutant(
-        "catalogue-public-after-counts",
-        "the list that top_items chose counts as public",
-        "Selections.top_items",
-        "best._replace(catalogue='counts')",
-        "best",
-        ("test_the_source_of_items_is_preserved",),
+    on("Interactions.from_arrays", "test_the_source_of_items")(
+        "catalogue-public-from-rows", "a list taken from the rows counts as public",
+        "'data' if listed_ids['items'] is None else 'public'", "'public'",
     ),
-    Mutant(
-        "catalogue-public-from-rows",
-        "a list taken from the rows counts as public",
-        "Interactions.from_arrays",
-        "'data' if listed_ids['items'] is None else 'public'",
-        "'public'",
-        ("test_the_source_of_items",),
-    ),
-    Mutant(
-        "global-ids-twice",
-        "two people may have one global id, and the same random words",
-        "check_fields",
-        "_check_distinct(name('global_user_ids'), global_user_ids)",
-        "pass",
-        ("test_the_constructor_refuses",),
+    on("check_fields", "test_the_constructor_refuses")(
+        "global-ids-twice", "two people may have one global id, and the same random words",
+        "_check_distinct(name('global_user_ids'), global_user_ids)", "pass",
     ),
 ]

@@ -1,26 +1,23 @@
 """DPGram's rounds of columns; mutants of their sums are among DPSubspace's, whose code they run."""
 
 from mutants.central import ALIKE, COST, EXACT, FOLLOWS, PARTS, SAME, SENT, WIDTH
-from mutants.patch import Mutant
+from mutants.patch import on
 
 SHOWN = "test_models_contain_released_values_only[DPGram]"
 HONEST = "_owner, _remedy = 'DPGram', FEWER_ITEMS"
 
 COLUMNS = [
-    Mutant(
-        "columns-no-noise", "DPGram's rounds of columns has no noise", "CrossSum",
-        HONEST,
+    on("CrossSum", f"{WIDTH}[DPGram]")(
+        "columns-no-noise", "DPGram's rounds of columns has no noise", HONEST,
         f"""
         {HONEST}
 
         def apply(self, state, update):
             return type(state)(state.mean, state.encoder, update.arrays["item_projections"])
         """,
-        (f"{WIDTH}[DPGram]",),
     ),
-    Mutant(
-        "columns-half-noise", "DPGram's rounds of columns has half the noise", "CrossSum",
-        HONEST,
+    on("CrossSum", f"{WIDTH}[DPGram]")(
+        "columns-half-noise", "DPGram's rounds of columns has half the noise", HONEST,
         f"""
         {HONEST}
 
@@ -28,60 +25,44 @@ COLUMNS = [
             noisy = super().apply(state, update).noisy + update.arrays["item_projections"]
             return type(state)(state.mean, state.encoder, noisy // 2)
         """,
-        (f"{WIDTH}[DPGram]",),
     ),
-    Mutant(
-        "columns-same-noise", "DPGram's rounds of columns draw from one stream", "CrossSum",
-        "return f'dp_gram.item_projections.{self.number}'",
-        "return 'dp_gram.item_projections'",
-        (f"{ALIKE}[DPGram]",),
+    on("CrossSum", f"{ALIKE}[DPGram]")(
+        "columns-same-noise", "DPGram's rounds of columns draw from one stream",
+        "return f'dp_gram.item_projections.{self.number}'", "return 'dp_gram.item_projections'",
     ),
-    Mutant(
-        "columns-not-normalised", "users of DPGram's rounds of columns contribute twice the norm", "CrossSum._sums",
-        "super()._sums(used, shard, n_threads)",
-        "2 * super()._sums(used, shard, n_threads)",
-        (f"{PARTS}[DPGram]",),
+    on("CrossSum._sums", f"{PARTS}[DPGram]")(
+        "columns-not-normalised", "users of DPGram's rounds of columns contribute twice the norm",
+        "super()._sums(used, shard, n_threads)", "2 * super()._sums(used, shard, n_threads)",
     ),
-    Mutant(
-        "columns-own-item-stays", "an item is told by itself too in DPGram's rounds of columns", "CrossSum._sums",
+    on("CrossSum._sums", f"{PARTS}[DPGram]")(
+        "columns-own-item-stays", "an item is told by itself too in DPGram's rounds of columns",
         "super()._sums(used, shard, n_threads)",
         """super()._sums(used, shard, n_threads) + (
             2**27 * np.bincount(shard.indices, minlength=shard.n_items)[:, None] * used.encoder.astype(np.int64)
         )""",
-        (f"{PARTS}[DPGram]",),
     ),
-    Mutant(
-        "columns-unit-too-small", "the sensitivity of DPGram's rounds of columns is halved", "CrossSum",
-        HONEST,
+    on("CrossSum", f"{EXACT}[DPGram]")(
+        "columns-unit-too-small", "the sensitivity of DPGram's rounds of columns is halved", HONEST,
         f"""
         {HONEST}
         _unit = ProjectionSum._unit // 2
         """,
-        (f"{EXACT}[DPGram]",),
     ),
-    Mutant(
+    on("planned_rounds", f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants")(
         "columns-are-free", "DPGram's pairs cost what columns leave, and columns cost their share on top",
-        "planned_rounds",
         "_Kind(PairSum, GramState(zeros + 1), pair_share, {})",
         "_Kind(PairSum, GramState(zeros + 1), remaining_share, {})",
-        (f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants"),
     ),
-    Mutant(
-        "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have", "planned_rounds",
-        "(remaining_share - pair_share - 2 * measured) / _N_ROUNDS",
-        "remaining_share - pair_share - 2 * measured",
-        (f"{COST}[DPGram]",),
+    on("planned_rounds", f"{COST}[DPGram]")(
+        "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have",
+        "(remaining_share - pair_share - 2 * measured) / _N_ROUNDS", "remaining_share - pair_share - 2 * measured",
     ),
-    Mutant(
-        "columns-not-in-the-ledger", "DPGram's measurements are in no ledger", "MeasuredModel._release_pairs",
-        "fit.rounds(system, state, data)",
+    on("MeasuredModel._release_pairs", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
+        "columns-not-in-the-ledger", "DPGram's measurements are in no ledger", "fit.rounds(system, state, data)",
         "type(fit)(**{**vars(fit), 'ledger': type(fit.ledger)(fit.ledger.delta)}).rounds(system, state, data)",
-        ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
     ),
-    Mutant(
-        "columns-event-of-more-noise", "the ledger says twice the noise of DPGram's rounds of columns",
-        "CrossSum",
-        HONEST,
+    on("CrossSum", f"{WIDTH}[DPGram]", f"{COST}[DPGram]", f"{EXACT}[DPGram]")(
+        "columns-event-of-more-noise", "the ledger says twice the noise of DPGram's rounds of columns", HONEST,
         f"""
         {HONEST}
 
@@ -89,39 +70,29 @@ COLUMNS = [
             event = super().round_event(n_clients)
             return type(event)(**{{**vars(event), "noise_multiplier": 2 * event.noise_multiplier}})
         """,
-        (f"{WIDTH}[DPGram]", f"{COST}[DPGram]", f"{EXACT}[DPGram]"),
     ),
-    Mutant(
+    on("MeasuredModel._release_pairs", SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]")(
         "columns-encoder-of-the-data", "what DPGram asks in its third round is made of exact sums",
-        "MeasuredModel._release_pairs",
         "estimate.encoder(planned.encoder)",
         "(estimate.encoder(planned.encoder) "
         "+ estimate.encoder(planned.encoder).any(axis=0) * (np.bincount(data.indices, minlength=data.n_items)"
         "[:, None] % 3)).astype(np.int16)",
-        (SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]"),
     ),
-    Mutant(
+    on("MeasuredModel._release_pairs", SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]")(
         "columns-of-exact-sums", "DPGram adds the exact sums of a round to its estimate",
-        "MeasuredModel._release_pairs",
         "fit.rounds(system, SubspaceState(centre, encoder), data).noisy / system._unit",
         """(
             0 * fit.rounds(system, SubspaceState(centre, encoder), data).noisy
             + system._sums(SubspaceState(centre, encoder), data, 1)
         ) / system._unit""",
-        (SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]"),
     ),
-    Mutant(
+    on("MeasuredModel._release_pairs", SHOWN, f"{SENT}[DPGram]", f"{SENT}[DPSubspace]")(
         "columns-sends-exact-mean", "users of DPGram's rounds of columns are sent the exact mean",
-        "MeasuredModel._release_pairs",
         "to_grid(floored(mean.values))",
         "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self._public_users(data)))",
-        (SHOWN, f"{SENT}[DPGram]", f"{SENT}[DPSubspace]"),
     ),
-    Mutant(
+    on("DPGram._plan", "test_rounds_are_planned_on_public_numbers_alone")(
         "columns-planned-by-the-rows", "whether DPGram plans columns depends on how many items users have",
-        "DPGram._plan",
-        "max(n_users, data.n_users)",
-        "MAX_USERS if data.n_interactions > 10 * data.n_users else n_users",
-        ("test_rounds_are_planned_on_public_numbers_alone",),
+        "max(n_users, data.n_users)", "MAX_USERS if data.n_interactions > 10 * data.n_users else n_users",
     ),
 ]  # fmt: skip

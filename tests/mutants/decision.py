@@ -1,7 +1,7 @@
 """The choice between popularity and a personal model, and the mean that may come in place of DPGram's columns."""
 
 from mutants.central import ALIKE, COST
-from mutants.patch import Mutant
+from mutants.patch import on
 
 PLANS = "test_no_plan_costs_more_than_the_budget_or_hardly_less"
 LEDGER = "test_the_ledger_of_every_run_states_the_cost_of_its_releases"
@@ -13,161 +13,113 @@ FORMS = "test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic"
 
 DECISION = [
     # ---- the mean in place of columns -------------------------------------------------------------------------------
-    Mutant(
+    on("ShareSumInstead._purpose", "test_no_two_rounds_draw_from_one_stream", f"{ALIKE}[DPGram, popularity]")(
         "substitute-same-noise", "the mean in place of columns has the noise of the first mean",
-        "ShareSumInstead._purpose",
-        "_purpose = 'dp_gram.item_shares_instead'",
-        "_purpose = 'dp_gram.item_shares'",
-        ("test_no_two_rounds_draw_from_one_stream", f"{ALIKE}[DPGram, popularity]"),
+        "_purpose = 'dp_gram.item_shares_instead'", "_purpose = 'dp_gram.item_shares'",
     ),
-    Mutant(
-        "substitute-dearer", "the mean in place of columns costs a thousandth more than they would", "substitute",
-        "system._unit / (mu * math.sqrt(share))",
-        "system._unit / (mu * math.sqrt(share)) / 1.001",
-        (PLANS, LEDGER, f"{COST}[DPGram, popularity]"),
+    on("substitute", PLANS, LEDGER, f"{COST}[DPGram, popularity]")(
+        "substitute-dearer", "the mean in place of columns costs a thousandth more than they would",
+        "system._unit / (mu * math.sqrt(share))", "system._unit / (mu * math.sqrt(share)) / 1.001",
     ),
-    Mutant(
+    on("alternatives", PLANS, LEDGER)(
         "substitute-of-one-round-more", "the mean in place of the last rounds costs as much as in place of one more",
-        "alternatives",
-        "substitute(plan[stop:], [last], [1.0])",
-        "substitute(plan[stop - 1 :], [last], [1.0])",
-        (PLANS, LEDGER),
+        "substitute(plan[stop:], [last], [1.0])", "substitute(plan[stop - 1 :], [last], [1.0])",
     ),
-    Mutant(
-        "substitute-of-single-rounds", "a substitute counts each phase as one round", "substitute",
-        "n_rounds / system.width**2",
+    on("substitute", "test_a_substitute_of_rounds_of_several_numbers_counts_them_all")(
+        "substitute-of-single-rounds", "a substitute counts each phase as one round", "n_rounds / system.width**2",
         "1 / system.width**2",
-        ("test_a_substitute_of_rounds_of_several_numbers_counts_them_all",),
     ),
-    Mutant(
-        "substitute-draws-for-nothing", "the mean in place of columns pays for fewer draws than it makes", "substitute",
-        "system.noise.total_distance(math.prod(system._shape(state)))",
-        "system.noise.total_distance(1)",
-        (PLANS,),
+    on("substitute", PLANS)(
+        "substitute-draws-for-nothing", "the mean in place of columns pays for fewer draws than it makes",
+        "system.noise.total_distance(math.prod(system._shape(state)))", "system.noise.total_distance(1)",
     ),
-    Mutant(
+    on("NoisySum.round_event", "test_a_round_that_a_release_chose_states_2")(
         "substitute-replaced-for-less", "a round that a release chose states its own replace sensitivity",
-        "NoisySum.round_event",
-        "self.is_chosen and self.stated_cost is None",
-        "False",
-        ("test_a_round_that_a_release_chose_states_2",),
+        "self.is_chosen and self.stated_cost is None", "False",
     ),
-    Mutant(
+    on("number_phases", NODE)(
         "substitute-not-counted", "a node counts the mean in place of columns as the round after the last one",
-        "number_phases",
-        "positions[id(system)] - positions[id(before)] - 1",
-        "1",
-        (NODE,),
+        "positions[id(system)] - positions[id(before)] - 1", "1",
     ),
-    Mutant(
-        "substitute-distance-lost", "substitutes state less distance than the rounds that they replace", "substitute",
-        "max(systems[0].distance, paid - math.fsum(system.distance for system in systems[1:]))",
-        "systems[0].distance",
-        (PLANS,),
+    on("substitute", PLANS)(
+        "substitute-distance-lost", "substitutes state less distance than the rounds that they replace",
+        "max(systems[0].distance, paid - math.fsum(system.distance for system in systems[1:]))", "systems[0].distance",
     ),
-    Mutant(
+    on("NoisySum.with_noise", PLANS, "test_without_it_a_substitute_states_2")(
         "substitutes-not-chosen", "rounds in place of planned ones do not know that a release chose them",
-        "NoisySum.with_noise",
-        "noise, True, None",
-        "noise, False, None",
-        (PLANS, "test_without_it_a_substitute_states_2"),
+        "noise, True, None", "noise, False, None",
     ),
-    Mutant(
-        "second-mean-for-nothing", "a second mean leaves the other rounds their whole budget", "alternatives",
-        "(1 - _MORE_MEAN_SHARE) * precisions / precisions.sum()",
-        "precisions / precisions.sum()",
-        (PLANS,),
+    on("alternatives", PLANS)(
+        "second-mean-for-nothing", "a second mean leaves the other rounds their whole budget",
+        "(1 - _MORE_MEAN_SHARE) * precisions / precisions.sum()", "precisions / precisions.sum()",
     ),
-    Mutant(
-        "noisy-mean-kept", "a noisy mean has no more of the budget", "choose_first_plan",
-        "mean.is_noisy(mean.precision)",
-        "False",
-        ("test_the_mean_takes_the_minimum_budget_for_little_noise",),
+    on("choose_first_plan", "test_the_mean_takes_the_minimum_budget_for_little_noise")(
+        "noisy-mean-kept", "a noisy mean has no more of the budget", "mean.is_noisy(mean.precision)", "False",
     ),
-    Mutant(
-        "columns-replaced-for-less", "rounds of columns state a replace sensitivity of sqrt(2)", "CrossSum",
+    on("CrossSum", LEDGER)(
+        "columns-replaced-for-less", "rounds of columns state a replace sensitivity of sqrt(2)",
         "_owner, _remedy = 'DPGram', FEWER_ITEMS",
         "_owner, _remedy, replace_sensitivity = 'DPGram', FEWER_ITEMS, SQRT_2",
-        (LEDGER,),
     ),
-    Mutant(
-        "columns-by-exact-mean", "the exact mean decides which plan is run", "MeasuredModel._release",
-        "self._means(fit, data, phases[0])",
+    on("MeasuredModel._release", "test_messages_to_users_follow_from_noisy_numbers[DPGram]")(
+        "columns-by-exact-mean", "the exact mean decides which plan is run", "self._means(fit, data, phases[0])",
         "data.interactions_per_item() / data.n_users",
-        ("test_messages_to_users_follow_from_noisy_numbers[DPGram]",),
     ),
     # ---- pairs ------------------------------------------------------------------------------------------------------
-    Mutant(
+    on("PairSum._sums", FORMS, "test_sums_of_both_forms_equal_the_naive_twin_in_whole_numbers")(
         "pairs-full-as-uncentred", "pairs of centred rows have a norm of one unit without their diagonal",
-        "PairSum._sums",
-        "is_full = bool(state.mean.any())",
-        "is_full = False",
-        (FORMS, "test_sums_of_both_forms_equal_the_naive_twin_in_whole_numbers"),
+        "is_full = bool(state.mean.any())", "is_full = False",
     ),
-    Mutant(
-        "pairs-form-by-data", "the form of pairs is chosen by the exact mean", "DPGram._begin",
+    on("DPGram._begin", "test_models_contain_released_values_only[DPGram]")(
+        "pairs-form-by-data", "the form of pairs is chosen by the exact mean",
         "PairForm.of(mean, self._public_users(data))",
         "PairForm.of(np.bincount(data.indices, minlength=data.n_items) / data.n_users / 2, self._public_users(data))",
-        ("test_models_contain_released_values_only[DPGram]",),
     ),
     # ---- the decision -----------------------------------------------------------------------------------------------
-    Mutant(
-        "decision-by-exact-pairs", "item features are chosen on the exact pairs", "DPGram._begin",
+    on("DPGram._begin", FOLLOWS)(
+        "decision-by-exact-pairs", "item features are chosen on the exact pairs",
         "best_estimator(pairs, named_estimators(features, estimate))",
         """best_estimator(
             form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width),
             named_estimators(features, estimate),
         )""",
-        (FOLLOWS,),
     ),
-    Mutant(
-        "decision-without-split", "candidates are evaluated on the matrix that they were fitted to", "_test_matrix",
-        "test = pairs.values - training",
-        "return training.copy()",
-        (DENSE, "test_a_matrix_that_scored_itself_would_choose_a_model_of_noise"),
+    on("_test_matrix", DENSE, "test_a_matrix_that_scored_itself_would_choose_a_model_of_noise")(
+        "decision-without-split", "candidates are evaluated on the matrix that they were fitted to",
+        "test = pairs.values - training", "return training.copy()",
     ),
-    Mutant(
-        "decision-half-split", "noise is split in other parts than evaluation undoes", "_training_matrices",
-        "math.sqrt(_SPLIT)",
-        "_SPLIT",
-        (UNRELATED,),
+    on("_training_matrices", UNRELATED)(
+        "decision-half-split", "noise is split in other parts than evaluation undoes", "math.sqrt(_SPLIT)", "_SPLIT",
     ),
-    Mutant(
-        "decision-one-training-matrix", "both training matrices are the same", "_training_matrices",
-        "np.subtract(pairs.values, training, out=training)",
-        "training -= pairs.values",
-        ("test_both_training_matrices_are_symmetric_and_their_mean_is_the_release",),
+    on("_training_matrices", "test_both_training_matrices_are_symmetric_and_their_mean_is_the_release")(
+        "decision-one-training-matrix", "both training matrices are the same",
+        "np.subtract(pairs.values, training, out=training)", "training -= pairs.values",
     ),
-    Mutant(
-        "decision-one-block-of-noise", "each block of rows has the noise of the first", "_training_matrices",
-        "round=start // _ROWS",
+    on("_training_matrices", "test_blocks_of_rows_have_independent_noise")(
+        "decision-one-block-of-noise", "each block of rows has the noise of the first", "round=start // _ROWS",
         "round=0",
-        ("test_blocks_of_rows_have_independent_noise",),
     ),
-    Mutant(
-        "decision-error-of-less-noise", "the error of the decision is that of half the noise", "choose_candidate",
+    on(
+        "choose_candidate", "test_the_error_is_that_of_two_explicit_matrices",
+        "test_the_stated_error_is_the_spread_over_noise",
+    )(
+        "decision-error-of-less-noise", "the error of the decision is that of half the noise",
         "pairs.noise * _spread(weights(best), weights(popularity))",
         "pairs.noise / 2 * _spread(weights(best), weights(popularity))",
-        ("test_the_error_is_that_of_two_explicit_matrices", "test_the_stated_error_is_the_spread_over_noise"),
     ),
-    Mutant(
+    on("_pairs_may_win", "test_the_last_reports_are_about_items_if_popularity_is_noisy_or_pairs_are_clearly_worse")(
         "sketch-pairs-anyway", "the last reports of the sketch are about pairs however noisy popularity is",
-        "_pairs_may_win",
-        "not mean.is_noisy(mean.precision)",
-        "True",
-        ("test_the_last_reports_are_about_items_if_popularity_is_noisy_or_pairs_are_clearly_worse",),
+        "not mean.is_noisy(mean.precision)", "True",
     ),
-    Mutant(
+    on("ShuffledSketchGram._noisy_mean", "test_the_noise_of_popularity_is_as_stated")(
         "sketch-noise-of-half-the-answers", "the noise of the sketch's popularity is stated too small",
-        "ShuffledSketchGram._noisy_mean",
-        "math.sqrt(state.n_answers)",
-        "math.sqrt(state.n_answers / 2)",
-        ("test_the_noise_of_popularity_is_as_stated",),
+        "math.sqrt(state.n_answers)", "math.sqrt(state.n_answers / 2)",
     ),
-    Mutant(
-        "decision-always-personal", "a personal model is chosen whatever its gain", "choose_candidate",
-        "best if gain > 0 else popularity",
+    on(
+        "choose_candidate",
+        "test_noise_alone_gains_no_more_than_its_error_and_a_strong_signal_is_answered_by_a_personal_model",
+    )(
+        "decision-always-personal", "a personal model is chosen whatever its gain", "best if gain > 0 else popularity",
         "best",
-        ("test_noise_alone_gains_no_more_than_its_error_and_a_strong_signal_is_answered_by_a_personal_model",),
     ),
 ]  # fmt: skip

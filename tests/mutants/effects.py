@@ -1,6 +1,6 @@
 """Effects of central systems: relations of events, cohorts from the server's secret, and groups by released centres."""
 
-from mutants.patch import Mutant
+from mutants.patch import on
 
 RELATION = "test_events_have_the_proved_relation"
 WITHIN = "test_no_users_data_change_sums_by_more_than_the_events_state"
@@ -18,17 +18,15 @@ def both(*names):
 
 EFFECTS = [
     # ---- relations of events, and what is in them --------------------------------------------------------------------
-    Mutant(
-        "sums-entered-as-replace", "sums of sketches are entered for replacing a user", "NoisySum.round_event",
+    on("NoisySum.round_event", *both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"))(
+        "sums-entered-as-replace", "sums of sketches are entered for replacing a user",
         "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='zero_out', sampling='none', "
         "distance=self.distance, replace_sensitivity=replacement if replacement < 2 else None)",
         "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='replace', sampling='none', "
         "distance=self.distance)",
-        both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"),
     ),
-    Mutant(
+    on("NoisyRound.round_event", *both("DPALS", "DPALS, uniform", "DPALS, adaptive", "DPFMF"))(
         "dpals-entered-as-replace", "sums of DPALS and DPFMF are entered for replacing a user",
-        "NoisyRound.round_event",
         """
         return Gaussian(
             sum(squares.values()) ** -0.5 * _BELOW_ONE,
@@ -48,46 +46,33 @@ EFFECTS = [
             distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
         )
         """,
-        both("DPALS", "DPALS, uniform", "DPALS, adaptive", "DPFMF"),
     ),
-    Mutant(
+    on("DPPopularity._event", *both("DPPopularity"))(
         "popularity-entered-as-replace", "DPPopularity's counts are entered for replacing a user",
-        "DPPopularity._event",
         "CentralRelease('discrete Laplace on item counts', epsilon)",
         "CentralRelease('discrete Laplace on item counts', epsilon, neighboring='replace')",
-        both("DPPopularity"),
     ),
-    Mutant(
+    on("Recovery.events", *both("PrivatePrototypes", "PrivatePrototypes, masked"))(
         "prototypes-entered-as-replace", "sums of prototypes are entered for replacing a user",
-        "Recovery.events",
         "CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust='entity', distance=distance)",
         "CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust='entity', distance=distance,"
         " neighboring='replace')",
-        both("PrivatePrototypes", "PrivatePrototypes, masked"),
     ),
-    Mutant(
+    on("Recovery.events", *both("PrivatePrototypes, delta"))(
         "prototypes-rho-entered-as-replace", "sums of prototypes with Gaussian noise are entered for replacing a user",
-        "Recovery.events",
         "ZCDP(name, cost, neighboring='add_remove', sampling='none', trust='entity', distance=distance)",
         "ZCDP(name, cost, neighboring='replace', sampling='none', trust='entity', distance=distance)",
-        both("PrivatePrototypes, delta"),
     ),
-    Mutant(
+    on("release_popularity", f"{WITHIN}[PrivRec, popularity]")(
         "privrec-counts-for-one-user", "a replaced user is taken to change as many counts as one that leaves",
-        "release_popularity",
-        "noise.epsilon(sensitivity)",
-        "noise.epsilon(sensitivity // 2)",
-        (f"{WITHIN}[PrivRec, popularity]",),
+        "noise.epsilon(sensitivity)", "noise.epsilon(sensitivity // 2)",
     ),
-    Mutant(
+    on("FedRecRounds._noise_event", *(f"{WITHIN}[{name}]" for name in ("FedRec", "FedRecPlusPlus")))(
         "fedrec-sums-for-one-user", "a replaced user of FedRec is taken to move sums by one gradient",
-        "FedRecRounds._noise_event",
-        "noise.noise_multiplier(sensitivity)",
-        "2 * noise.noise_multiplier(sensitivity)",
-        tuple(f"{WITHIN}[{name}]" for name in ("FedRec", "FedRecPlusPlus")),
+        "noise.noise_multiplier(sensitivity)", "2 * noise.noise_multiplier(sensitivity)",
     ),
-    Mutant(
-        "fedrec-counts-before-their-event", "FedRec's counts are released before they are in the ledger", "FedRec.fit",
+    on("FedRec.fit", f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]")(
+        "fedrec-counts-before-their-event", "FedRec's counts are released before they are in the ledger",
         """
         if self.clip_norm is not None and self.max_items is not None:
             replaced = self._replaced_count_sensitivity
@@ -102,64 +87,43 @@ EFFECTS = [
             counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
             self.ledger_.record(counted, simulation=fit.key.is_simulation)
         """,
-        (f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]"),
     ),
     # ---- cohorts ----------------------------------------------------------------------------------------------------
-    Mutant(
-        "fedgnn-cohort-is-public", "FedGNN's cohorts come from a seed that everybody knows", "FedGNNRounds._cohort",
-        "key=self.key",
+    on("FedGNNRounds._cohort", f"{SECRET}[FedGNN]", f"{INDEPENDENT}[FedGNN]")(
+        "fedgnn-cohort-is-public", "FedGNN's cohorts come from a seed that everybody knows", "key=self.key",
         "key=Key.from_seed(1)",
-        (f"{SECRET}[FedGNN]", f"{INDEPENDENT}[FedGNN]"),
     ),
-    Mutant(
+    on("FedGNNRounds._cohort", f"{SECRET}[FedGNN]")(
         "fedgnn-cohort-of-a-seed", "FedGNN's cohorts come from a seed that is drawn from the key, as one that is told",
-        "FedGNNRounds._cohort",
-        "key=self.key",
-        "key=Key.from_seed(int(self.key.words('fedgnn.seed', size=1)[0]))",
-        (f"{SECRET}[FedGNN]",),
+        "key=self.key", "key=Key.from_seed(int(self.key.words('fedgnn.seed', size=1)[0]))",
     ),
-    Mutant(
-        "fedgnn-one-cohort", "FedGNN asks the same cohort in every round", "FedGNNRounds._cohort",
-        "round=round_number",
-        "round=0",
-        (f"{INDEPENDENT}[FedGNN]",),
+    on("FedGNNRounds._cohort", f"{INDEPENDENT}[FedGNN]")(
+        "fedgnn-one-cohort", "FedGNN asks the same cohort in every round", "round=round_number", "round=0",
     ),
-    Mutant(
-        "fedgnn-next-cohort-is-this", "FedGNN asks a cohort in two rounds", "FedGNNRounds._cohort",
-        "round=round_number",
+    on("FedGNNRounds._cohort", f"{INDEPENDENT}[FedGNN]")(
+        "fedgnn-next-cohort-is-this", "FedGNN asks a cohort in two rounds", "round=round_number",
         "round=round_number // 2",
-        (f"{INDEPENDENT}[FedGNN]",),
     ),
-    Mutant(
-        "privrec-cohort-is-public", "PrivRec's cohorts come from a seed that everybody knows", "CohortRounds.state_of",
-        "key=self.key",
+    on("CohortRounds.state_of", *(f"{test}[{name}]" for name in PRIVREC for test in (SECRET, INDEPENDENT)))(
+        "privrec-cohort-is-public", "PrivRec's cohorts come from a seed that everybody knows", "key=self.key",
         "key=Key.from_seed(1)",
-        tuple(f"{test}[{name}]" for name in PRIVREC for test in (SECRET, INDEPENDENT)),
     ),
-    Mutant(
-        "privrec-cohort-of-a-seed", "PrivRec's cohorts come from a seed that is drawn from the key",
-        "CohortRounds.state_of",
-        "key=self.key",
+    on("CohortRounds.state_of", *(f"{SECRET}[{name}]" for name in PRIVREC))(
+        "privrec-cohort-of-a-seed", "PrivRec's cohorts come from a seed that is drawn from the key", "key=self.key",
         "key=Key.from_seed(int(self.key.words('privrec.seed', size=1)[0]))",
-        tuple(f"{SECRET}[{name}]" for name in PRIVREC),
     ),
-    Mutant(
-        "cohort-of-the-first", "a cohort of fixed size is the first clients", "FixedSizeSampling.sample",
-        "_marked_clients(marked, self.cohort_size, resolve_n_threads(0))",
-        "np.arange(self.cohort_size)",
-        tuple(f"{INDEPENDENT}[{name}]" for name in ("PrivRec", "FedGNN")),
+    on("FixedSizeSampling.sample", *(f"{INDEPENDENT}[{name}]" for name in ("PrivRec", "FedGNN")))(
+        "cohort-of-the-first", "a cohort of fixed size is the first clients",
+        "_marked_clients(marked, self.cohort_size, resolve_n_threads(0))", "np.arange(self.cohort_size)",
     ),
     # ---- groups -----------------------------------------------------------------------------------------------------
-    Mutant(
+    on("PrototypeRounds._cluster", NEAREST, ALONE, "test_the_sums_of_a_round_are_those_of_these_groups")(
         "kmeans-thrown-away", "private k-means runs and is paid for, and exact centres group the users",
-        "PrototypeRounds._cluster",
         "clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)",
         "clustering.kmeans(points, n_prototypes, key=key, n_threads=n_threads).labels.astype(np.int64)",
-        (NEAREST, ALONE, "test_the_sums_of_a_round_are_those_of_these_groups"),
     ),
-    Mutant(
+    on("PrototypeRounds._cluster", NEAREST, ALONE)(
         "kmeans-refined", "the released centres are moved to the means of their users before they group them",
-        "PrototypeRounds._cluster",
         "clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)",
         """
         clustering.assign_rows(
@@ -172,16 +136,14 @@ EFFECTS = [
             n_threads=n_threads,
         )[0].astype(np.int64)
         """,
-        (NEAREST, ALONE),
     ),
-    Mutant(
-        "kmeans-not-private", "users are grouped by exact k-means of their rows", "PrototypeRounds._group",
+    on("PrototypeRounds._group", NEAREST, ALONE)(
+        "kmeans-not-private", "users are grouped by exact k-means of their rows",
         "self._cluster(shard, n_prototypes, key, entity, n_threads)",
         "clustering.kmeans(shard, n_prototypes, key=key, n_threads=n_threads).labels.astype(np.int64)",
-        (NEAREST, ALONE),
     ),
-    Mutant(
-        "kmeans-of-other-groups", "sums of prototypes are those of exact groups", "PrototypeRounds.local_round",
+    on("PrototypeRounds.local_round", "test_the_sums_of_a_round_are_those_of_these_groups")(
+        "kmeans-of-other-groups", "sums of prototypes are those of exact groups",
         "recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)",
         """
         recover_prototypes(
@@ -190,13 +152,9 @@ EFFECTS = [
             n_prototypes, recovery, round=entity, **options,
         )
         """,
-        ("test_the_sums_of_a_round_are_those_of_these_groups",),
     ),
-    Mutant(
+    on("PrototypeRounds._cluster", "test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price")(
         "kmeans-dearer-than-said", "a swap of private k-means is drawn at twice the epsilon that is paid for",
-        "PrototypeRounds._cluster",
-        "epsilon=swap_epsilon",
-        "epsilon=2 * swap_epsilon",
-        ("test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price",),
+        "epsilon=swap_epsilon", "epsilon=2 * swap_epsilon",
     ),
 ]  # fmt: skip

@@ -1,98 +1,57 @@
 """FedGNN: the server's noise, and what its clients do alone."""
 
-from mutants.patch import Mutant
+from mutants.patch import on
 
 WIDTH = "test_released_parameters_have_the_noise_of_the_ledgers_event"
 BUDGET = "test_the_guaranteed_ledger_stays_within_its_budget"
-STREAMS = "test_a_stream_serves_one_purpose_and_nothing_is_drawn_twice"
+STREAMS = "test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice"
 
 FEDGNN = [
-    Mutant(
-        "fedgnn-no-noise",
-        "FedGNN's server adds no noise",
-        "FedGNNRounds.apply",
-        "self.noise.release(total, self.key, _NOISE, update.round, 0)",
-        "total * self.noise.step",
-        (WIDTH,),
+    on("FedGNNRounds.apply", WIDTH)(
+        "fedgnn-no-noise", "FedGNN's server adds no noise",
+        "self.noise.release(total, self.key, _NOISE, update.round, 0)", "total * self.noise.step",
     ),
-    Mutant(
-        "fedgnn-same-noise-every-round",
-        "FedGNN's server draws the same noise in every round",
-        "FedGNNRounds.apply",
+    on("FedGNNRounds.apply", f"{STREAMS}[FedGNN]")(
+        "fedgnn-same-noise-every-round", "FedGNN's server draws the same noise in every round",
         "self.noise.release(total, self.key, _NOISE, update.round, 0)",
         "self.noise.release(total, self.key, _NOISE, 0, 0)",
-        (f"{STREAMS}[FedGNN]",),
     ),
-    Mutant(
-        "fedgnn-unclipped",
-        "FedGNN adds up gradients of any norm",
-        "FedGNNRounds._add_clipped",
-        "clip_factors(gradients, entries.indptr, self.noise.clip_norm)",
-        "np.ones(len(rows))",
-        ("test_a_guaranteed_client_moves_the_sum_within_its_bound",),
+    on("FedGNNRounds._add_clipped", "test_a_guaranteed_client_moves_the_sum_within_its_bound")(
+        "fedgnn-unclipped", "FedGNN adds up gradients of any norm",
+        "clip_factors(gradients, entries.indptr, self.noise.clip_norm)", "np.ones(len(rows))",
     ),
-    Mutant(
-        "fedgnn-clips-layer-alone",
-        "FedGNN's clip forgets the rows of items",
-        "clip_factors",
-        "np.where(np.diff(indptr) > 0, client_squares, 0.0)",
-        "0 * client_squares",
-        ("test_a_guaranteed_client_moves_the_sum_within_its_bound",),
+    on("clip_factors", "test_a_guaranteed_client_moves_the_sum_within_its_bound")(
+        "fedgnn-clips-layer-alone", "FedGNN's clip forgets the rows of items",
+        "np.where(np.diff(indptr) > 0, client_squares, 0.0)", "0 * client_squares",
     ),
-    Mutant(
-        "fedgnn-infinite",
-        "FedGNN's clip lets through what is no number",
-        "clip_factors",
-        "np.where(np.isfinite(norms), factors, 0.0)",
+    on("clip_factors", "test_a_gradient_that_is_not_finite_counts_as_zero")(
+        "fedgnn-infinite", "FedGNN's clip lets through what is no number", "np.where(np.isfinite(norms), factors, 0.0)",
         "factors",
-        ("test_a_gradient_that_is_not_finite_counts_as_zero",),
     ),
-    Mutant(
-        "fedgnn-budget-exceeded",
-        "FedGNN's noise is calibrated for a tenth more epsilon",
-        "FedGNN._noise",
-        "self.epsilon * (1 - 1e-06)",
+    on("FedGNN._noise", BUDGET)(
+        "fedgnn-budget-exceeded", "FedGNN's noise is calibrated for a tenth more epsilon", "self.epsilon * (1 - 1e-06)",
         "self.epsilon * 1.1",
-        (BUDGET,),
     ),
-    Mutant(
-        "fedgnn-guaranteed-neighbors",
-        "guaranteed clients have neighbours, whose data move their gradients",
-        "FedGNN._n_graph_neighbors",
-        "self.n_neighbors if self._is_published else 0",
-        "self.n_neighbors",
-        (BUDGET,),
+    on("FedGNN._n_graph_neighbors", BUDGET)(
+        "fedgnn-guaranteed-neighbors", "guaranteed clients have neighbours, whose data move their gradients",
+        "self.n_neighbors if self._is_published else 0", "self.n_neighbors",
     ),
-    Mutant(
-        "fedgnn-published-called-private",
-        "messages of published FedGNN are recorded as reports",
-        "FedGNNRounds.event",
+    on("FedGNNRounds.event", "test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view")(
+        "fedgnn-published-called-private", "messages of published FedGNN are recorded as reports",
         'Unprotected("each user\'s gradients, with noise on every number, and which items they are of, among others")',
         "Gaussian(1.0, neighboring='replace', sampling='none')",
-        ("test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view",),
     ),
-    Mutant(
-        "fedgnn-local-noise-less",
-        "published clients draw a tenth less noise than their ledger says",
-        "PublishedNoise.draw",
-        "laplace_table(self.mechanism.scale)",
-        "laplace_table(self.mechanism.scale * Fraction(9, 10))",
-        ("test_every_number_has_the_noise_of_the_ledger",),
+    on("PublishedNoise.draw", "test_every_number_has_the_noise_of_the_ledger")(
+        "fedgnn-local-noise-less", "published clients draw a tenth less noise than their ledger says",
+        "laplace_table(self.mechanism.scale)", "laplace_table(self.mechanism.scale * Fraction(9, 10))",
     ),
-    Mutant(
-        "fedgnn-local-noise-alike",
-        "all published clients draw the same noise",
-        "PublishedNoise.draw",
+    on("PublishedNoise.draw", "test_users_and_rounds_draw_independent_noise")(
+        "fedgnn-local-noise-alike", "all published clients draw the same noise",
         "key.ragged_words(_LOCAL_NOISE, users, 2 * sizes, round=round_number, n_threads=n_threads)",
         "key.ragged_words(_LOCAL_NOISE, 0 * users, 2 * sizes, round=round_number, n_threads=n_threads)",
-        ("test_users_and_rounds_draw_independent_noise",),
     ),
-    Mutant(
-        "fedgnn-third-party-untold",
-        "the ledger does not say that there is a third party",
-        "FedGNN.fit",
-        "n_neighbors=self._n_graph_neighbors if len(phases) > 1 else 0",
-        "n_neighbors=0",
-        ("test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view",),
+    on("FedGNN.fit", "test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view")(
+        "fedgnn-third-party-untold", "the ledger does not say that there is a third party",
+        "n_neighbors=self._n_graph_neighbors if len(phases) > 1 else 0", "n_neighbors=0",
     ),
 ]

@@ -1,7 +1,7 @@
 """DPGram's measurements of candidates by devices, and the decision that each makes."""
 
 from mutants.central import COST, WIDTH
-from mutants.patch import Mutant
+from mutants.patch import on
 
 UNIT = "test_no_contribution_exceeds_the_unit_for_any_state"
 ALONE = "test_an_answer_depends_on_no_other_user"
@@ -13,99 +13,75 @@ FOLLOWS = "test_the_decision_follows_from_the_releases_and_not_from_the_data"
 FIELDS = "_unit, _field = UNIT, 'hits'"
 
 MEASUREMENT = [
-    Mutant(
-        "hits-no-noise", "DPGram's measurement has no noise", "HitSum",
-        FIELDS,
+    on("HitSum", STREAMS_APART, f"{WIDTH}[DPGram]")(
+        "hits-no-noise", "DPGram's measurement has no noise", FIELDS,
         f"""
         {FIELDS}
 
         def apply(self, state, update):
             return type(state)(**(vars(state) | {{"noisy": update.arrays["hits"]}}))
         """,
-        (STREAMS_APART, f"{WIDTH}[DPGram]"),
     ),
-    Mutant(
-        "hits-same-noise", "both of DPGram's measurements draw from one stream", "HitSum._purpose",
-        "f'{self._stream}.{self.number}'",
+    on("HitSum._purpose", STREAMS_APART)(
+        "hits-same-noise", "both of DPGram's measurements draw from one stream", "f'{self._stream}.{self.number}'",
         "self._stream",
-        (STREAMS_APART,),
     ),
-    Mutant(
-        "hits-not-clipped", "a user's answer is as long as its differences are", "HitSum._sums",
+    on("HitSum._sums", UNIT)(
+        "hits-not-clipped", "a user's answer is as long as its differences are",
         "_clipped(np.stack(differences, axis=1)).sum(axis=0)",
         "(np.stack(differences, axis=1) * UNIT).astype(np.int64).sum(axis=0)",
-        (UNIT,),
     ),
-    Mutant(
-        "hits-of-two-units", "a user's answer counts twice", "HitSum._sums",
-        "_clipped(np.stack(differences, axis=1)).sum(axis=0)",
+    on("HitSum._sums", UNIT)(
+        "hits-of-two-units", "a user's answer counts twice", "_clipped(np.stack(differences, axis=1)).sum(axis=0)",
         "2 * _clipped(np.stack(differences, axis=1)).sum(axis=0)",
-        (UNIT,),
     ),
-    Mutant(
-        "hits-rounded-beyond-the-unit", "a user's answer is rounded away from 0 and not looked at again", "_clipped",
+    on("_clipped", UNIT)(
+        "hits-rounded-beyond-the-unit", "a user's answer is rounded away from 0 and not looked at again",
         """
         whole = np.trunc(finite / norms * UNIT).astype(np.int64)
         whole[np.square(whole).sum(axis=1) > UNIT**2] //= 2
         """,
         "whole = (np.sign(finite) * np.ceil(np.abs(finite) / norms * UNIT)).astype(np.int64)",
-        (UNIT,),
     ),
-    Mutant(
-        "hits-unit-too-small", "the sensitivity of DPGram's measurement is halved", "HitSum",
-        FIELDS,
+    on("HitSum", BEATS)(
+        "hits-unit-too-small", "the sensitivity of DPGram's measurement is halved", FIELDS,
         "_unit, _field = UNIT // 2, 'hits'",
-        (BEATS,),
     ),
-    Mutant(
-        "hits-hash-of-earlier-users", "which item a user holds out depends on the rows before", "_hashes",
-        "np.diff(ends[rows.indptr])",
-        "ends[rows.indptr[1:]]",
-        (ALONE,),
+    on("_hashes", ALONE)(
+        "hits-hash-of-earlier-users", "which item a user holds out depends on the rows before",
+        "np.diff(ends[rows.indptr])", "ends[rows.indptr[1:]]",
     ),
-    Mutant(
-        "hits-stride-by-position", "whether a user takes part depends on how many rows are before", "HitSum._sums",
-        "hashes // 2**16 % self.stride == 0",
-        "np.arange(shard.n_users) % self.stride == 0",
-        (STRIDE,),
+    on("HitSum._sums", STRIDE)(
+        "hits-stride-by-position", "whether a user takes part depends on how many rows are before",
+        "hashes // 2**16 % self.stride == 0", "np.arange(shard.n_users) % self.stride == 0",
     ),
-    Mutant(
-        "hits-stride-by-all-rows", "whether a user takes part depends on the rows of others", "HitSum._sums",
-        "hashes // 2**16 % self.stride == 0",
-        "(hashes + hashes.sum()) // 2**16 % self.stride == 0",
-        (STRIDE,),
+    on("HitSum._sums", STRIDE)(
+        "hits-stride-by-all-rows", "whether a user takes part depends on the rows of others",
+        "hashes // 2**16 % self.stride == 0", "(hashes + hashes.sum()) // 2**16 % self.stride == 0",
     ),
-    Mutant(
-        "hits-replaced-for-less", "answers of two users are said to be sqrt(2) apart at most", "HitSum",
-        FIELDS,
+    on("HitSum", OPPOSITE)(
+        "hits-replaced-for-less", "answers of two users are said to be sqrt(2) apart at most", FIELDS,
         f"""
         {FIELDS}
         replace_sensitivity = math.sqrt(2)
         """,
-        (OPPOSITE,),
     ),
-    Mutant(
-        "hits-are-free", "DPGram's measurements cost their share on top of the budget", "planned_rounds",
-        "remaining_share - pair_share - 2 * measured",
-        "remaining_share - pair_share",
-        (f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants"),
+    on("planned_rounds", f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants")(
+        "hits-are-free", "DPGram's measurements cost their share on top of the budget",
+        "remaining_share - pair_share - 2 * measured", "remaining_share - pair_share",
     ),
-    Mutant(
-        "hits-decide-exactly", "the exact sums of a measurement decide", "MeasuredModel._release_pairs",
+    on("MeasuredModel._release_pairs", FOLLOWS)(
+        "hits-decide-exactly", "the exact sums of a measurement decide",
         "system.decide(sums, self._public_users(data), mean.spared(precision_of(todo)))",
         "system.decide(system._sums(state, data, 1), self._public_users(data), mean.spared(precision_of(todo)))",
-        (FOLLOWS,),
     ),
-    Mutant(
-        "hits-error-of-half-the-noise", "a measurement states half the error of its gain", "HitSum.decide",
+    on("HitSum.decide", BEATS)(
+        "hits-error-of-half-the-noise", "a measurement states half the error of its gain",
         "self.width / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))",
         "self.width / 2 / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))",
-        (BEATS,),
     ),
-    Mutant(
-        "hits-popularity-as-it-is", "a candidate need not beat popularity with the rest of the budget", "HitSum.decide",
-        "gain = scores[best] - scores[popularity]",
-        "gain = scores[best]",
-        (BEATS,),
+    on("HitSum.decide", BEATS)(
+        "hits-popularity-as-it-is", "a candidate need not beat popularity with the rest of the budget",
+        "gain = scores[best] - scores[popularity]", "gain = scores[best]",
     ),
 ]  # fmt: skip

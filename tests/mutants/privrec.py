@@ -5,9 +5,9 @@ from mutants.patch import Mutant
 WIDTH = "test_noise_has_the_width_of_the_ledger"
 ALIKE = "test_no_two_rounds_or_fields_have_noise_in_common"
 PARTS = "test_the_server_adds_up_contributions_within_the_sensitivity"
-SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
-FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
-DRAWS = "test_an_entity_draws_what_its_ledger_says_and_no_more_often"
+SAME = "test_equal_messages_give_equal_outputs_for_any_data"
+FOLLOWS = "test_outputs_of_a_server_follow_from_noisy_numbers"
+DRAWS = "test_an_entity_draws_exactly_the_noise_of_its_ledger"
 STREAMS = "test_no_stream_of_random_words_serves_two_releases"
 WITHIN = "test_no_users_data_change_sums_by_more_than_the_events_state"
 INDEPENDENT = "test_cohorts_of_rounds_stages_and_keys_are_independent"
@@ -186,19 +186,19 @@ PRIVREC = [
         "prototypes-of-all-rows", "all rows of a user are used, and some are paid for", "PrivatePrototypes.fit",
         "(user_entities == h) & is_used",
         "user_entities == h",
-        ("test_no_more_rows_of_a_user_leave_an_entity_than_were_agreed_on",),
+        ("test_at_most_the_agreed_number_of_rows_of_a_user_is_used",),
     ),
     Mutant(
         "lloyd-entities-share-noise", "Lloyd's rounds of all entities have the same noise", "private_lloyd",
         "_noisy_steps(steps, labels, n_clusters, max_step, part, key, round_number << 8 | number)",
         "_noisy_steps(steps, labels, n_clusters, max_step, part, key, number)",
-        ("test_what_takes_a_round_draws_from_other_streams_in_another",),
+        ("test_functions_with_a_round_draw_from_separate_streams_per_round",),
     ),
     Mutant(
         "lloyd-entities-share-spread", "the means of all entities have the same noise", "private_lloyd",
         "_mean_and_spread(clipped / radius, first_part, key, round_number << 8)",
         "_mean_and_spread(clipped / radius, first_part, key, 0)",
-        ("test_what_takes_a_round_draws_from_other_streams_in_another",),
+        ("test_functions_with_a_round_draw_from_separate_streams_per_round",),
     ),
     Mutant(
         "prototypes-divide-by-users", "the weight of a prototype follows the users in the data",

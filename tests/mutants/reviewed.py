@@ -7,7 +7,7 @@ REVIEWED = [
         "threshold-rounded", "a threshold is rounded up or down to the type in which values are stored", "exceed",
         "float(rounded) > threshold",
         "False",
-        ("test_functions_give_the_others_the_same_bits[data.interactions.Interactions.binarize-float32 numbers]",),
+        ("test_functions_give_other_users_the_same_bits[data.interactions.Interactions.binarize-float32 numbers]",),
     ),
     Mutant(
         "prototypes-fit-unchecked", "prototypes of any number of users are summed", "PrivatePrototypes.fit",
@@ -25,7 +25,7 @@ REVIEWED = [
         "file-keeps-value-type", "a file for others keeps the type of values and times", "Recommender.save",
         "data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None, repeats=None)",
         "data._replace(user_ids=np.empty(0, dtype=np.int64))",
-        ("test_a_file_without_users_has_one_form_whatever_the_users_ids_and_values_are",),
+        ("test_a_file_without_users_has_one_form_for_any_ids_and_values",),
     ),
     Mutant(
         "file-with-features", "a file for others has the columns of users' features", "Recommender.save",

@@ -2,7 +2,7 @@
 
 from mutants.patch import Mutant
 
-ONE = "test_a_stream_serves_one_purpose_and_nothing_is_drawn_twice"
+ONE = "test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice"
 CHOICES = "test_rounds_and_keys_choose_apart"
 CALL = "test_an_entropy_key_serves_one_call_of_any_way_to_randomize"
 AGAIN = "test_an_entropy_key_makes_no_message_twice"
