@@ -79,7 +79,7 @@ def test_every_parameter_has_a_type_a_default_and_a_sentence(name):
         assert "As for" not in parameter["description"]
 
 
-def test_parameters_that_are_described_together_have_a_sentence_each():
+def test_parameters_with_a_joint_description_have_a_sentence_each():
     said = {p["name"]: p["description"] for p in describe_system("fmf-ldp")["parameters"]}
     assert said["learning_rate"] == "Step size."
     assert said["confidence_weight"] == "Weight of an interaction beyond 1."

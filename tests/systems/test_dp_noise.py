@@ -447,7 +447,7 @@ def test_noise_does_not_depend_on_the_data(name):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_two_runs_whose_keys_came_from_entropy_have_no_noise_in_common(name):
+def test_two_runs_with_keys_from_entropy_have_independent_noise(name):
     (_, rounds), (_, other_rounds) = (record(name, Key.from_entropy()) for _ in range(2))
     for recorded, other in zip(rounds, other_rounds, strict=True):
         for field, noise in noise_of(recorded).items():

@@ -92,7 +92,7 @@ def test_a_list_that_is_changed_later_changes_no_model(data):
     np.testing.assert_array_equal(model.predict(data.user_ids, data.item_ids[:40]), before)
 
 
-def test_parameters_that_are_refused_change_nothing():
+def test_refused_parameters_do_not_change_the_model():
     model = FMFLDP()
     with pytest.raises(ValueError, match="n_rounds"):
         model.set_params(n_factors=7, n_rounds=0)

@@ -233,7 +233,7 @@ def test_a_run_resumed_from_an_older_copy_keeps_later_costs(data, tmp_path):
     assert model.ledger_.events == whole
 
 
-def test_a_run_whose_resumption_is_interrupted_keeps_its_cost(data, tmp_path):
+def test_a_run_with_an_interrupted_resumption_keeps_its_cost(data, tmp_path):
     model = PrivRec(**PRIVREC)
     spent = stopped(model, data, tmp_path / "run", 2)
     whole, line = PrivRec(**PRIVREC).fit(data, key=KEY).ledger_.events, 0

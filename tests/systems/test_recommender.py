@@ -272,7 +272,7 @@ def test_an_unfitted_model_raises_not_fitted(model):
             call()
 
 
-def test_a_model_is_loaded_where_its_class_was_never_imported(tmp_path, data):
+def test_a_model_is_loaded_in_a_process_that_never_imported_its_class(tmp_path, data):
     Popularity().fit(data, key=Key.from_seed(0)).save(tmp_path / "model")
     code = f"from fastfedrec import load; print(type(load({str(tmp_path / 'model')!r})).__name__)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True)

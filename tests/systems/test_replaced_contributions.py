@@ -239,7 +239,7 @@ def test_gradients_of_dpfmf_keep_2_since_two_users_can_be_opposite():
     assert system.round_event(1).replace_sensitivity is None
 
 
-def test_fedrecs_counts_of_raters_cost_what_two_disjoint_lists_differ_by():
+def test_fedrecs_counts_of_raters_cost_the_distance_of_two_disjoint_lists():
     model = FedRec(clip_norm=0.5, noise_multiplier=2.0, max_items=9)
     model._check_parameters()
     square = Fraction(model._replaced_count_sensitivity) ** 2

@@ -97,7 +97,7 @@ def test_every_plan_states_the_largest_cost(sensitivities, shares, n_rounds):
     assert [[one.system.stated_cost for one in plan] for plan in plans] == first
 
 
-def test_a_cheaper_substitute_states_what_the_plan_would_have_cost():
+def test_a_cheaper_substitute_states_the_cost_of_the_plan():
     root = math.sqrt(2)
     mean, pairs = phase(0.6, root), phase(0.8, 2.0)
     substituted = in_place_of([pairs], ShareSumAgain)

@@ -115,8 +115,8 @@ def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, sha
         ("mean, pairs", "mean, pairs, mean", EXIT + 1),
     ):  # fmt: skip
         other = plans[name]
-        kept, substituted, skipped = other[:n_kept], other[n_kept:], plans[before][n_kept:]
-        assert all(a is b for a, b in zip(kept, plans[before], strict=False))
+        planned_rounds, substituted, skipped = other[:n_kept], other[n_kept:], plans[before][n_kept:]
+        assert all(a is b for a, b in zip(planned_rounds, plans[before], strict=False))
         assert costs(skipped) * (1 - Fraction(1, 2**30)) < costs(substituted) <= costs(skipped)
         assert costs(other) <= budget
         assert replaced(plan) <= replaced(other) * (1 + Fraction(1, 2**38))
@@ -155,19 +155,19 @@ def test_plans_of_dpsubspace_cost_the_same(n_rounds, n_before):
 def test_a_substitute_has_the_width_of_the_budget_of_replaced_rounds():
     model = DPGram(1.0)
     plans = alternatives(model._plan(ROWS, KEY))
-    left = sum(system.width**-2 for system, *_ in plans["pairs"][EXIT:])
-    assert plans["pairs, mean"][-1].system.width == pytest.approx(left**-0.5, rel=1e-9)
+    remaining_precision = sum(system.width**-2 for system, *_ in plans["pairs"][EXIT:])
+    assert plans["pairs, mean"][-1].system.width == pytest.approx(remaining_precision**-0.5, rel=1e-9)
 
 
 def test_a_second_mean_takes_its_share_from_all_later_rounds_alike():
     plans = alternatives(DPGram(1.0)._plan(ROWS, KEY))
-    (_, again, *others), (_, *planned) = plans["mean, pairs"], plans["pairs"]
-    assert [type(one.system) for one in others] == [type(one.system) for one in planned]
-    ratios = [(one.system.width / two.system.width) ** 2 for one, two in zip(others, planned, strict=True)]
+    (_, second_mean, *later), (_, *planned) = plans["mean, pairs"], plans["pairs"]
+    assert [type(one.system) for one in later] == [type(one.system) for one in planned]
+    ratios = [(one.system.width / two.system.width) ** 2 for one, two in zip(later, planned, strict=True)]
     assert ratios == pytest.approx([1 / (1 - plan._MORE_MEAN_SHARE)] * len(planned), rel=1e-9)
-    left = precision_of(planned)
-    assert again.system.width**-2 == pytest.approx(plan._MORE_MEAN_SHARE * left, rel=1e-9)
-    assert precision_of(plans["mean"][1:]) == pytest.approx(left, rel=1e-9)
+    planned_precision = precision_of(planned)
+    assert second_mean.system.width**-2 == pytest.approx(plan._MORE_MEAN_SHARE * planned_precision, rel=1e-9)
+    assert precision_of(plans["mean"][1:]) == pytest.approx(planned_precision, rel=1e-9)
 
 
 @pytest.mark.parametrize("taken", PLANS)
@@ -209,12 +209,12 @@ def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
     model = DPGram(1.0)
     plan = model._plan(ROWS, KEY)
     # The plan has two rounds of columns, and a measurement.
-    twice = [plan[2]._replace(n_rounds=2), plan[-1]]
-    again = Phase(rounds.ShareSumAgain(plan[0].system.noise, KEY, 0.0), plan[0].state)
-    found = substitute(twice, [again], [1.0])[0].system
-    expected = substitute([plan[2], plan[3], plan[-1]], [again], [1.0])[0].system
-    assert found.width == pytest.approx(expected.width, rel=1e-12)
-    assert found.distance == pytest.approx(expected.distance, rel=1e-12)
+    two_rounds = [plan[2]._replace(n_rounds=2), plan[-1]]
+    second_share = Phase(rounds.ShareSumAgain(plan[0].system.noise, KEY, 0.0), plan[0].state)
+    substituted = substitute(two_rounds, [second_share], [1.0])[0].system
+    expected = substitute([plan[2], plan[3], plan[-1]], [second_share], [1.0])[0].system
+    assert substituted.width == pytest.approx(expected.width, rel=1e-12)
+    assert substituted.distance == pytest.approx(expected.distance, rel=1e-12)
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def test_a_model_without_its_users_is_a_warm_start_too(tmp_path):
     np.testing.assert_array_equal(there.item_factors_, here.item_factors_)
 
 
-def test_weights_and_regularization_may_be_scaled_together():
+def test_weights_and_regularization_may_have_a_common_factor():
     """Check that multiplying the objective by a number changes its scale only."""
     data = of(ratings(30, 20))
     start = start_of(data.shape, 3)

@@ -206,7 +206,7 @@ def _recalls(data, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_skewed", [True, False])
-def test_adaptive_weights_recall_more_at_the_same_epsilon_where_popularity_and_rows_are_skewed(is_skewed):
+def test_adaptive_weights_raise_recall_at_the_same_epsilon_on_skewed_data(is_skewed):
     """Check the gain in recall; in the control, with equal lengths and popularities, only the noise differs."""
     data = datasets.generate_implicit(3000, 1000, key=KEY, mean_interactions=60.0) if is_skewed else _flat()
     adaptive, uniform = (list(_recalls(data, weights=weights)) for weights in ("adaptive", "uniform"))
@@ -216,7 +216,7 @@ def test_adaptive_weights_recall_more_at_the_same_epsilon_where_popularity_and_r
 
 
 @pytest.mark.parametrize("is_skewed", [True, False])
-def test_rare_items_get_more_of_the_budget_where_there_are_any(is_skewed):
+def test_rare_items_get_more_of_the_budget_if_there_are_any(is_skewed):
     data = datasets.generate_implicit(1000, 500, key=KEY) if is_skewed else _flat(1000, 500)
     counts = data.interactions_per_item().astype(float)
     rare = counts[data.indices] <= np.quantile(counts, 0.3)

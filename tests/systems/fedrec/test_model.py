@@ -178,7 +178,7 @@ def test_divergence_is_named_and_the_last_finite_round_remains():
     assert max(np.abs(model.item_factors_).max(), np.abs(model.user_factors_).max()) <= 1e3
 
 
-def test_a_user_whose_factors_are_not_finite_sends_zeros():
+def test_a_user_with_factors_that_are_not_finite_sends_zeros():
     data, key = random_ratings(5, 4, 1, density=1.0), Key.from_seed(1)
     model = FedRec(rho=0, n_factors=2)
     state = model.initial_state(data, key)

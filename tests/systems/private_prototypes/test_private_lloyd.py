@@ -121,7 +121,7 @@ def test_only_the_releases_depend_on_the_data(releases):
     assert all(other == seen[0] for other in seen)
 
 
-def test_centres_are_good_where_noise_is_small_and_stay_in_the_ball():
+def test_centres_are_good_with_small_noise_and_stay_in_the_ball():
     true_centers = np.array([[-0.5, 0.0, 0.3], [0.5, 0.5, 0.0], [0.1, -0.6, -0.5]])
     x = np.concatenate([points(2_000, seed=4) * 0.1 + center for center in true_centers])
     centers = run(x, epsilon=20.0, n_rounds=9)

@@ -67,7 +67,7 @@ def client_updates(system, data, state, number):
         ).total()  # fmt: skip
 
 
-def test_rounds_equal_the_twin_and_begin_where_stage_one_ended():
+def test_rounds_equal_the_twin_and_start_from_the_result_of_stage_one():
     data, seen = people(), []
 
     def keep(system, state, update, apply=JointRounds.apply):

@@ -286,7 +286,7 @@ def test_bad_public_data(kind, public, message):
         model_of(kind).fit(people(), key=KEY, public=public)
 
 
-def test_a_cohort_beyond_the_users():
+def test_a_cohort_larger_than_the_number_of_users():
     with pytest.raises(ValueError, match=r"stage1_options\['cohort_size'\] must be at most the number of users \(40\)"):
         fit("published", parameters={"stage1_options": {"cohort_size": 41}})
     parameters = PrivRec().get_params() | {"stage1_options": None}

@@ -49,7 +49,7 @@ def test_rounds_after_private_popularity_keep_within_the_target(tmp_path):
     assert resumed.ledger_.to_dict() == model.ledger_.to_dict()
 
 
-def test_a_log_starts_from_how_many_users_have_each_item():
+def test_a_log_starts_from_the_number_of_users_of_each_item():
     log = small_log()
     model = PrivRec(
         {"context": ["hour"]}, n_rounds=0, popularity_epsilon=1e6, n_factors=16, hidden=(16,), threshold=3.0

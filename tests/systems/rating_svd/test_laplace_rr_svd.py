@@ -133,7 +133,7 @@ def test_biases_solve_the_equations_of_the_mixed_model():
     epsilon_2=st.floats(0.1, 3),
     max_ratings=st.none() | st.integers(1, 6),
 )
-def test_ledger_states_the_channels_epsilon_and_what_is_not_hidden(variant, epsilon_1, epsilon_2, max_ratings):
+def test_ledger_states_the_channels_epsilon_and_the_unprotected_values(variant, epsilon_1, epsilon_2, max_ratings):
     data = random_ratings(20, 12, 2)
     model = LaplaceRRSVD(variant, epsilon_1, epsilon_2, max_ratings).fit(data, key=Key.from_seed(1))
     reports, item_sets = model.ledger_.events

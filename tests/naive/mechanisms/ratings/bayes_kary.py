@@ -21,7 +21,7 @@ def largest_share(x, epsilon, prior, largest_variance, n_lattice):
     """Return a lower bound of the optimum that rises to it with a finer lattice."""
     n, x, prior = len(x), np.asarray(x, dtype=float), np.asarray(prior)
     farthest = 4 * (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1) * max(abs(x))
-    # Extreme rows of an epsilon-LDP channel have likelihoods 1 or e^epsilon; the two constant rows carry no information.
+    # Extreme rows of an epsilon-LDP channel have likelihoods 1 or e^epsilon; constant rows carry no information.
     sets = np.array(list(itertools.product([1.0, math.exp(epsilon)], repeat=n))[1:-1])
     mean = prior @ x
     gains = (sets @ (prior * (x - mean))) ** 2 / (sets @ prior) / (prior @ (x - mean) ** 2)

@@ -11,7 +11,7 @@ def least_variance(x, epsilon, n_lattice):
     """Return an upper bound of the optimum that falls to it with a finer lattice."""
     n, x = len(x), np.asarray(x, dtype=float)
     largest = 1.5 * (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1) * max(abs(x))
-    # Extreme rows of an epsilon-LDP channel have likelihoods 1 or e^epsilon; the two constant rows carry no information.
+    # Extreme rows of an epsilon-LDP channel have likelihoods 1 or e^epsilon; constant rows carry no information.
     sets = np.array(list(itertools.product([1.0, math.exp(epsilon)], repeat=n))[1:-1])
     factors = np.repeat(sets, n_lattice, axis=0).T
     values = np.tile(np.linspace(-largest, largest, n_lattice), len(sets))
