@@ -111,4 +111,4 @@ CHOICE = [
         "global-ids-twice", "two people may have one global id, and the same random words",
         "_check_distinct(name('global_user_ids'), global_user_ids)", "pass",
     ),
-]
+]  # fmt: skip

@@ -54,4 +54,4 @@ FEDGNN = [
         "fedgnn-third-party-untold", "the ledger does not say that there is a third party",
         "n_neighbors=self._n_graph_neighbors if len(phases) > 1 else 0", "n_neighbors=0",
     ),
-]
+]  # fmt: skip

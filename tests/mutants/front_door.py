@@ -67,4 +67,4 @@ FRONT_DOOR = [
         "front-door-key-used-again", "an entropy key that is handed over serves runs without end", "self.claim(what)",
         "self._check_process()",
     ),
-]
+]  # fmt: skip

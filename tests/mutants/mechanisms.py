@@ -1,418 +1,288 @@
 """Mechanisms, what they have in common, and keys."""
 
-from mutants.patch import Mutant
+from mutants.patch import on
 
 MECHANISMS = [
     # ---- largest response -------------------------------------------------------------------------------------------
-    Mutant(
-        "largest-too-few-clones", "the signs of the candidates are forgotten", "LargestResponse.__init__",
-        "2 * self.n_candidates",
+    on("LargestResponse.__init__", "test_clones_are_as_few_as_epsilon_allows")(
+        "largest-too-few-clones", "the signs of the candidates are forgotten", "2 * self.n_candidates",
         "self.n_candidates",
-        ("test_clones_are_as_few_as_epsilon_allows",),
     ),
-    Mutant(
-        "largest-clones-rounded-down", "clones are rounded to the user's disadvantage", "LargestResponse.__init__",
-        "2 * -int(-TOTAL * share // 2)",
+    on("LargestResponse.__init__", "test_clones_are_as_few_as_epsilon_allows")(
+        "largest-clones-rounded-down", "clones are rounded to the user's disadvantage", "2 * -int(-TOTAL * share // 2)",
         "2 * int(TOTAL * share // 2)",
-        ("test_clones_are_as_few_as_epsilon_allows",),
     ),
-    Mutant(
-        "largest-same-stream", "who knows the code knows all words", "LargestResponse.privatize",
-        "key.words",
-        "Key.from_seed(0).words",
-        ("test_largest_responses_equal_naive_twin",),
+    on("LargestResponse.privatize", "test_largest_responses_equal_naive_twin")(
+        "largest-same-stream", "who knows the code knows all words", "key.words", "Key.from_seed(0).words",
     ),
-    Mutant(
-        "largest-same-round", "the words of all rounds are the same", "LargestResponse.privatize",
-        "round=round_number",
-        "round=0",
-        ("test_largest_responses_equal_naive_twin",),
+    on("LargestResponse.privatize", "test_largest_responses_equal_naive_twin")(
+        "largest-same-round", "the words of all rounds are the same", "round=round_number", "round=0",
     ),
-    Mutant(
-        "largest-too-much-truth", "half of the clones tell the truth", "LargestResponse.privatize",
-        "np.uint64(self.clones)",
+    on(
+        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "test_reports_have_the_exact_distribution_and_no_other",
+    )(
+        "largest-too-much-truth", "half of the clones tell the truth", "np.uint64(self.clones)",
         "np.uint64(self.clones // 2)",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
     ),
-    Mutant(
-        "largest-clones-tell-the-sign", "a clone tells its entry's sign", "LargestResponse.privatize",
-        "np.where(is_clone, 0.0, vectors[rows, entries])",
-        "vectors[rows, entries]",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
+    on(
+        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "test_reports_have_the_exact_distribution_and_no_other",
+    )(
+        "largest-clones-tell-the-sign", "a clone tells its entry's sign",
+        "np.where(is_clone, 0.0, vectors[rows, entries])", "vectors[rows, entries]",
     ),
-    Mutant(
-        "largest-without-sign", "every report that is no clone says +1", "LargestResponse.privatize",
-        "np.sign(chosen_values).astype(np.int64)",
-        "1",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
-    ),
-    Mutant(
-        "largest-of-all", "the largest of all entries is told, no candidate", "LargestResponse.privatize",
+    on(
+        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "test_reports_have_the_exact_distribution_and_no_other",
+    )("largest-without-sign", "every report that is no clone says +1", "np.sign(chosen_values).astype(np.int64)", "1"),
+    on(
+        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "test_reports_have_the_exact_distribution_and_no_other",
+    )(
+        "largest-of-all", "the largest of all entries is told, no candidate",
         "candidates[rows, np.where(is_clone, 0, chosen)]",
         "np.where(is_clone, candidates[:, 0], np.abs(values).argmax(axis=1))",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
     ),
     # ---- local randomizers ------------------------------------------------------------------------------------------
-    Mutant(
-        "binary-threshold-rounded-up", "the threshold of binary response is rounded up", "BinaryResponse.__init__",
-        "min(int(TOTAL * bound / (1 + bound)), TOTAL - 1)",
-        "min(int(TOTAL * bound / (1 + bound)) + 1, TOTAL - 1)",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
+    on("BinaryResponse.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "binary-threshold-rounded-up", "the threshold of binary response is rounded up",
+        "min(int(TOTAL * bound / (1 + bound)), TOTAL - 1)", "min(int(TOTAL * bound / (1 + bound)) + 1, TOTAL - 1)",
     ),
-    Mutant(
-        "binary-span-doubled", "binary response answers with twice the bias", "BinaryResponse.privatize",
-        "self.span",
+    on("BinaryResponse.privatize", "test_answers_equal_naive_twin")(
+        "binary-span-doubled", "binary response answers with twice the bias", "self.span",
         "min(2 * self.span, 2**63 - 1)",
-        ("test_answers_equal_naive_twin",),
     ),
-    Mutant(
-        "binary-same-round", "answers of binary response are the same in every round", "BinaryResponse.privatize",
+    on("BinaryResponse.privatize", "test_rounds_and_keys_of_every_randomizer_are_apart")(
+        "binary-same-round", "answers of binary response are the same in every round",
         "_kernel.respond_values(np.ascontiguousarray(values).reshape(-1), out.reshape(-1), key.subkey(_PURPOSE),"
         " self.span, round_number, n_threads)",
         "_kernel.respond_values(np.ascontiguousarray(values).reshape(-1), out.reshape(-1), key.subkey(_PURPOSE),"
         " self.span, 0, n_threads)",
-        ("test_rounds_and_keys_of_every_randomizer_are_apart",),
     ),
-    Mutant(
-        "binary-decoder-off", "the decoder of binary response is a tenth too small", "BinaryResponse.__init__",
-        "self.decoder = float(answer)",
+    on("BinaryResponse.__init__", "test_every_decoder_is_unbiased_on_reports")(
+        "binary-decoder-off", "the decoder of binary response is a tenth too small", "self.decoder = float(answer)",
         "self.decoder = float(answer) * 0.9",
-        ("test_every_decoder_is_unbiased_on_reports",),
     ),
-    Mutant(
-        "exp-rounded-up", "a bound below e^epsilon lies above it", "exp_lower",
-        "_CONTEXT.next_minus",
+    on("exp_lower", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "exp-rounded-up", "a bound below e^epsilon lies above it", "_CONTEXT.next_minus",
         "(lambda number: number * decimal.Decimal('1.000000000001'))",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
-    Mutant(
-        "log-rounded-down", "a channel's epsilon is rounded down", "log_upper",
-        "math.nextafter(nearest, math.inf)",
+    on("log_upper", "test_log_upper_is_the_smallest_float_that_is_not_below")(
+        "log-rounded-down", "a channel's epsilon is rounded down", "math.nextafter(nearest, math.inf)",
         "math.nextafter(nearest, 0.0)",
-        ("test_log_upper_is_the_smallest_float_that_is_not_below",),
     ),
-    Mutant(
+    on("Channel.likelihood_ratio", "test_ratio_and_moments_equal_naive_twin")(
         "channel-ratio-of-one-column", "a channel's epsilon looks at its first output alone",
-        "Channel.likelihood_ratio",
-        "zip(*self.counts, strict=True)",
-        "list(zip(*self.counts, strict=True))[:1]",
-        ("test_ratio_and_moments_equal_naive_twin",),
+        "zip(*self.counts, strict=True)", "list(zip(*self.counts, strict=True))[:1]",
     ),
-    Mutant(
-        "channel-impossible-output-ignored", "an output that only one input can have costs nothing",
-        "Channel.likelihood_ratio",
-        "return math.inf",
+    on("Channel.likelihood_ratio", "test_ratio_and_moments_equal_naive_twin")(
+        "channel-impossible-output-ignored", "an output that only one input can have costs nothing", "return math.inf",
         "continue",
-        ("test_ratio_and_moments_equal_naive_twin",),
     ),
-    Mutant(
-        "channel-same-round", "reports of a channel are the same in every round", "Channel.privatize",
+    on("Channel.privatize", "test_rounds_and_keys_of_every_randomizer_are_apart")(
+        "channel-same-round", "reports of a channel are the same in every round",
         "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)",
         "claim_call(f'{type(self).__name__}.privatize', key, 0, n_threads)",
-        ("test_rounds_and_keys_of_every_randomizer_are_apart",),
     ),
-    Mutant(
-        "channel-truth", "a channel of the package reports the truth half of the time", "Channel.privatize",
-        "return out",
+    on("Channel.privatize", "mechanisms/channels/test_channel::test_reports_equal_naive_twin")(
+        "channel-truth", "a channel of the package reports the truth half of the time", "return out",
         "out.reshape(-1)[::2] = values.reshape(-1)[::2]; return out",
-        ("mechanisms/channels/test_channel::test_reports_equal_naive_twin",),
     ),
-    Mutant(
+    on("counts_within", "test_counts_within_keep_the_ratio_for_any_wish")(
         "counts-may-leave-their-range", "rounded probabilities may leave the range that keeps epsilon",
-        "counts_within",
-        "[int(low * ratio) for low in lows]",
-        "[int(low * ratio) + 1 for low in lows]",
-        ("test_counts_within_keep_the_ratio_for_any_wish",),
+        "[int(low * ratio) for low in lows]", "[int(low * ratio) + 1 for low in lows]",
     ),
-    Mutant(
-        "grr-rounded-down", "the other values of GRR are drawn a little too rarely", "GRR.__init__",
+    on("GRR.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "grr-rounded-down", "the other values of GRR are drawn a little too rarely",
         "int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1)))",
         "int(TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1))",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
-    Mutant(
-        "grr-truth-too-often", "GRR tells the truth more often than its epsilon says", "GRR.privatize",
-        "self.p_count - self.q_count",
+    on("GRR.privatize", "test_grr_reports_equal_naive_twin")(
+        "grr-truth-too-often", "GRR tells the truth more often than its epsilon says", "self.p_count - self.q_count",
         "min(2 * (self.p_count - self.q_count), 2**64 - 1)",
-        ("test_grr_reports_equal_naive_twin",),
     ),
-    Mutant(
-        "oue-rounded-down", "bits of OUE are set a little too rarely", "OUE.__init__",
+    on("OUE.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "oue-rounded-down", "bits of OUE are set a little too rarely",
         "int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + 1)))",
         "int(TOTAL // (exp_lower(self.nominal_epsilon) + 1))",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
-    Mutant(
-        "oue-ratio-of-one-bit", "OUE accounts for one of the two bits in which reports differ", "OUE.__init__",
-        "Fraction(TOTAL - self.q_count, self.q_count)",
-        "Fraction(self.p_count, self.q_count)",
-        ("test_oue_epsilon_is_the_worst_over_all_reports",),
+    on("OUE.__init__", "test_oue_epsilon_is_the_worst_over_all_reports")(
+        "oue-ratio-of-one-bit", "OUE accounts for one of the two bits in which reports differ",
+        "Fraction(TOTAL - self.q_count, self.q_count)", "Fraction(self.p_count, self.q_count)",
     ),
-    Mutant(
-        "oue-other-bits-off", "OUE sets other bits half as often", "OUE.privatize",
-        "self.q_count",
-        "self.q_count // 2",
-        ("test_oue_reports_equal_naive_twin",),
+    on("OUE.privatize", "test_oue_reports_equal_naive_twin")(
+        "oue-other-bits-off", "OUE sets other bits half as often", "self.q_count", "self.q_count // 2",
     ),
-    Mutant(
+    on("SubsetSelection._largest_p_count", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
         "subsets-rounded-up", "the own value is in its subset a little too often",
-        "SubsetSelection._largest_p_count",
         "int(TOTAL * weight / (weight + self.n_values - size))",
         "int(TOTAL * weight / (weight + self.n_values - size)) + 1",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
-    Mutant(
+    on("FrequencyOracle.estimate_from_support", "test_every_frequency_oracle_is_unbiased_on_reports")(
         "frequencies-biased", "estimated frequencies forget the reports that support by chance",
-        "FrequencyOracle.estimate_from_support",
-        "(support / n_reports - float(q)) / float(p - q)",
-        "(support / n_reports) / float(p)",
-        ("test_every_frequency_oracle_is_unbiased_on_reports",),
+        "(support / n_reports - float(q)) / float(p - q)", "(support / n_reports) / float(p)",
     ),
-    Mutant(
-        "piecewise-window-too-likely", "the window of Piecewise gets one cell's words too many", "Piecewise._plan",
-        "2 * int(self.low * (ratio - 1) / 2)",
-        "2 * int(self.low * (ratio - 1) / 2) + 2",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
+    on("Piecewise._plan", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "piecewise-window-too-likely", "the window of Piecewise gets one cell's words too many",
+        "2 * int(self.low * (ratio - 1) / 2)", "2 * int(self.low * (ratio - 1) / 2) + 2",
     ),
-    Mutant(
-        "hybrid-answers-uncounted", "Hybrid's epsilon is that of its piecewise part", "Hybrid.likelihood_ratio",
+    on("Hybrid.likelihood_ratio", "mechanisms/channels/test_piecewise::test_no_values_have_a_larger_ratio_than_stated")(
+        "hybrid-answers-uncounted", "Hybrid's epsilon is that of its piecewise part",
         "max(answers, super().likelihood_ratio) if self.low else answers",
         "super().likelihood_ratio if self.low else Fraction(1)",
-        ("mechanisms/channels/test_piecewise::test_no_values_have_a_larger_ratio_than_stated",),
     ),
-    Mutant(
-        "hybrid-answers-too-sure", "the answers of Hybrid are a little too sure", "Hybrid.__init__",
-        "int(self._half * (ratio - 1) / (ratio + 1))",
-        "int(self._half * (ratio - 1) / (ratio + 1)) + 1",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
+    on("Hybrid.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "hybrid-answers-too-sure", "the answers of Hybrid are a little too sure",
+        "int(self._half * (ratio - 1) / (ratio + 1))", "int(self._half * (ratio - 1) / (ratio + 1)) + 1",
     ),
-    Mutant(
+    on("SerialLaplaceRR.__init__", "test_exact_epsilon_is_at_most_the_stated_one_and_reports_are_unbiased")(
         "serial-without-response", "the serial mechanism leaves out its response",
-        "SerialLaplaceRR.__init__",
-        "Fraction(q * TOTAL + (p - q) * c, TOTAL**2)",
-        "Fraction(c, TOTAL)",
-        ("test_exact_epsilon_is_at_most_the_stated_one_and_reports_are_unbiased",),
+        "Fraction(q * TOTAL + (p - q) * c, TOTAL**2)", "Fraction(c, TOTAL)",
     ),
-    Mutant(
+    on("MixtureLaplaceRR.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
         "mixture-publishes-truth", "MixtureLaplaceRR tells the truth as if it had twice its epsilon",
-        "MixtureLaplaceRR.__init__",
-        "exp_lower(total)",
-        "exp_lower(2 * total)",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
+        "exp_lower(total)", "exp_lower(2 * total)",
     ),
-    Mutant(
-        "rounded-laplace-narrow", "RoundedLaplace is made for twice its epsilon", "RoundedLaplace.__init__",
+    on("RoundedLaplace.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "rounded-laplace-narrow", "RoundedLaplace is made for twice its epsilon",
         "self.nominal_epsilon = check_epsilon('nominal_epsilon', nominal_epsilon)",
         "self.nominal_epsilon = 2 * check_epsilon('nominal_epsilon', nominal_epsilon)",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
-    Mutant(
-        "geometric-too-steep", "TruncatedGeometric spends twice its epsilon", "TruncatedGeometric.__init__",
+    on("TruncatedGeometric.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "geometric-too-steep", "TruncatedGeometric spends twice its epsilon",
         "self.nominal_epsilon = check_epsilon('nominal_epsilon', nominal_epsilon)",
         "self.nominal_epsilon = 2 * check_epsilon('nominal_epsilon', nominal_epsilon)",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
-    Mutant(
-        "optimal-too-sure", "OptimalKary rounds to counts of twice its epsilon", "OptimalKary.__init__",
-        "exp_lower(self.nominal_epsilon)",
+    on("OptimalKary.__init__", "test_every_table_makes_a_channel_that_keeps_epsilon")(
+        "optimal-too-sure", "OptimalKary rounds to counts of twice its epsilon", "exp_lower(self.nominal_epsilon)",
         "exp_lower(2 * self.nominal_epsilon)",
-        ("test_every_table_makes_a_channel_that_keeps_epsilon",),
     ),
-    Mutant(
-        "bayes-too-sure", "BayesKary rounds to counts of twice its epsilon", "BayesKary.__init__",
-        "exp_lower(self.nominal_epsilon)",
+    on("BayesKary.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "bayes-too-sure", "BayesKary rounds to counts of twice its epsilon", "exp_lower(self.nominal_epsilon)",
         "exp_lower(2 * self.nominal_epsilon)",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
     ),
-    Mutant(
-        "rated-or-not-too-sure", "RatedOrNot spends twice its epsilon", "RatedOrNot.__init__",
-        "GRR(nominal_epsilon, n_values=1 + len(ratings))",
-        "GRR(2 * nominal_epsilon, n_values=1 + len(ratings))",
-        ("test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one",),
+    on("RatedOrNot.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "rated-or-not-too-sure", "RatedOrNot spends twice its epsilon",
+        "GRR(nominal_epsilon, n_values=1 + len(ratings))", "GRR(2 * nominal_epsilon, n_values=1 + len(ratings))",
     ),
     # ---- selection, sampling, clipping ------------------------------------------------------------------------------
-    Mutant(
-        "selection-two-sided", "scores that move both ways get the noise of counts", "ExponentialMechanism.__init__",
-        "(1 if self.monotone else 2)",
-        "1",
-        ("test_beta_spends_epsilon_exactly",),
+    on("ExponentialMechanism.__init__", "test_beta_spends_epsilon_exactly")(
+        "selection-two-sided", "scores that move both ways get the noise of counts", "(1 if self.monotone else 2)", "1",
     ),
-    Mutant(
-        "selection-of-many-for-one", "choosing several items costs what one does", "ExponentialMechanism.__init__",
-        "self.n_selected * self.sensitivity",
+    on("ExponentialMechanism.__init__", "test_beta_spends_epsilon_exactly")(
+        "selection-of-many-for-one", "choosing several items costs what one does", "self.n_selected * self.sensitivity",
         "self.sensitivity",
-        ("test_beta_spends_epsilon_exactly",),
     ),
-    Mutant(
-        "selection-gumbel-same-words", "Gumbel noise uses one word where it needs two", "_gumbel",
-        "words[1::2]",
-        "words[0::2]",
-        ("test_gumbel_draws_equal_decimals",),
+    on("_gumbel", "test_gumbel_draws_equal_decimals")(
+        "selection-gumbel-same-words", "Gumbel noise uses one word where it needs two", "words[1::2]", "words[0::2]",
     ),
-    Mutant(
+    on("ExponentialMechanism._weights_of", "test_peeling_equals_naive_twin")(
         "selection-weights-too-steep", "the exact sampler proposes with weights of twice the epsilon",
-        "ExponentialMechanism._weights_of",
-        "(best - s) / self.beta",
-        "(best - s) / self.beta * 2",
-        ("test_peeling_equals_naive_twin",),
+        "(best - s) / self.beta", "(best - s) / self.beta * 2",
     ),
-    Mutant(
+    on("_Weights.find", "test_a_position_equals_that_of_bisection")(
         "selection-first-among-equals", "the exact sampler takes the place before the one that a number falls on",
-        "_Weights.find",
-        "self._tree[index + step] <= number",
-        "self._tree[index + step] < number",
-        ("test_a_position_equals_that_of_bisection",),
+        "self._tree[index + step] <= number", "self._tree[index + step] < number",
     ),
-    Mutant(
-        "poisson-rounded-up", "clients are sampled a little more often than stated", "PoissonSampling.__init__",
-        "int(nominal * TOTAL)",
+    on("PoissonSampling.__init__", "test_probability_is_rounded_down_to_64_bits")(
+        "poisson-rounded-up", "clients are sampled a little more often than stated", "int(nominal * TOTAL)",
         "int(nominal * TOTAL) + 1",
-        ("test_probability_is_rounded_down_to_64_bits",),
     ),
-    Mutant(
-        "poisson-same-cohort", "Poisson sampling takes the same clients in every round", "PoissonSampling.sample",
+    on("PoissonSampling.sample", "mechanisms/test_client_sampling::test_rounds_differ")(
+        "poisson-same-cohort", "Poisson sampling takes the same clients in every round",
         "_kernel.mark_poisson(marked, subkey, n_clients, self._threshold, round_number, n_threads)",
         "_kernel.mark_poisson(marked, subkey, n_clients, self._threshold, 0, n_threads)",
-        ("mechanisms/test_client_sampling::test_rounds_differ",),
     ),
-    Mutant(
+    on("FixedSizeSampling.sample", "mechanisms/test_client_sampling::test_rounds_differ")(
         "fixed-size-same-cohort", "sampling without replacement takes the same clients in every round",
-        "FixedSizeSampling.sample",
         "_kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, round_number)",
         "_kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, 0)",
-        ("mechanisms/test_client_sampling::test_rounds_differ",),
     ),
-    Mutant(
-        "clip-skipped", "rows are not clipped", "_clip",
+    on("_clip", "mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic")(
+        "clip-skipped", "rows are not clipped",
         "_kernel.clip_rows(np.ascontiguousarray(rows), out, rejected.view(np.uint8), clip_norm, order, n_threads)",
         "out[:] = rows",
-        ("mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
     ),
-    Mutant(
-        "clip-in-the-other-norm", "rows are clipped in Euclidean norm where Laplace noise follows", "clip_rows_l1",
-        "order=1",
+    on("clip_rows_l1", "mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic")(
+        "clip-in-the-other-norm", "rows are clipped in Euclidean norm where Laplace noise follows", "order=1",
         "order=2",
-        ("mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
     ),
-    Mutant(
-        "clip-a-little-longer", "clipped rows may be a thousandth longer than the bound", "_clip",
+    on("_clip", "mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic")(
+        "clip-a-little-longer", "clipped rows may be a thousandth longer than the bound",
         "clip_norm = check_real('clip_norm', clip_norm, low=_LOWEST, high=_HIGHEST)",
         "clip_norm = 1.001 * check_real('clip_norm', clip_norm, low=_LOWEST, high=_HIGHEST)",
-        ("mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic",),
     ),
     # ---- keys -------------------------------------------------------------------------------------------------------
-    Mutant(
-        "key-taken-twice", "an entropy key serves any number of fits", "Key.claim",
-        "self._used_by is not None",
-        "False",
-        ("test_an_entropy_key_is_taken_once",),
+    on("Key.claim", "test_an_entropy_key_is_taken_once")(
+        "key-taken-twice", "an entropy key serves any number of fits", "self._used_by is not None", "False",
     ),
-    Mutant(
-        "key-message-twice", "an entropy key makes a message any number of times", "Key.claim_message",
-        "name in self._messages",
-        "False",
-        ("test_an_entropy_key_draws_the_noise_of_a_round_once",),
+    on("Key.claim_message", "test_an_entropy_key_draws_the_noise_of_a_round_once")(
+        "key-message-twice", "an entropy key makes a message any number of times", "name in self._messages", "False",
     ),
-    Mutant(
-        "key-copy-forgets", "a copy of an entropy key does not know that it was used", "Key.__copy__",
-        "return self",
+    on("Key.__copy__", "test_a_copy_is_the_same_key")(
+        "key-copy-forgets", "a copy of an entropy key does not know that it was used", "return self",
         "return Key(self._secret)",
-        ("test_a_copy_is_the_same_key",),
     ),
-    Mutant(
-        "key-pickled", "entropy keys can be pickled", "Key.__reduce_ex__",
-        "self._refuse_pickle()",
-        "return Key, (self._secret,)",
-        ("test_only_simulation_keys_are_pickled",),
+    on("Key.__reduce_ex__", "test_only_simulation_keys_are_pickled")(
+        "key-pickled", "entropy keys can be pickled", "self._refuse_pickle()", "return Key, (self._secret,)",
     ),
-    Mutant(
-        "key-shows-its-secret", "a key's secret is printed", "Key.__repr__",
-        "'Key.from_entropy()'",
-        "f'Key({self._secret!r})'",
-        ("test_nothing_printed_holds_the_secret",),
+    on("Key.__repr__", "test_nothing_printed_holds_the_secret")(
+        "key-shows-its-secret", "a key's secret is printed", "'Key.from_entropy()'", "f'Key({self._secret!r})'",
     ),
-    Mutant(
-        "subkeys-collide", "purposes that begin alike share a stream", "Key.subkey",
-        "purpose.encode()",
-        "purpose.encode()[:8]",
-        ("test_another_name_is_another_stream",),
+    on("Key.subkey", "test_another_name_is_another_stream")(
+        "subkeys-collide", "purposes that begin alike share a stream", "purpose.encode()", "purpose.encode()[:8]",
     ),
-    Mutant(
-        "subkey-without-secret", "every key has the same streams", "Key.subkey",
-        "key=self._secret",
-        "key=bytes(32)",
-        ("test_words_equal_the_twin",),
+    on("Key.subkey", "test_words_equal_the_twin")(
+        "subkey-without-secret", "every key has the same streams", "key=self._secret", "key=bytes(32)",
     ),
-    Mutant(
-        "words-same-round", "words of a key are the same in every round", "Key.words_by_user",
+    on("Key.words_by_user", "test_another_name_is_another_stream")(
+        "words-same-round", "words of a key are the same in every round",
         "_kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))",
         "_kernel.stream_words(self.subkey(purpose), users, out, 0, resolve_n_threads(n_threads))",
-        ("test_another_name_is_another_stream",),
     ),
-    Mutant(
-        "words-same-user", "words of a key are the same for all users", "Key.words_by_user",
+    on("Key.words_by_user", "test_another_name_is_another_stream")(
+        "words-same-user", "words of a key are the same for all users",
         "_kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))",
         "_kernel.stream_words(self.subkey(purpose), 0 * users, out, round_number, resolve_n_threads(n_threads))",
-        ("test_another_name_is_another_stream",),
     ),
-    Mutant(
-        "entropy-is-a-seed", "keys from entropy are all the same", "Key.from_entropy",
-        "os.urandom(32)",
-        "bytes(32)",
-        ("test_entropy_keys_differ",),
+    on("Key.from_entropy", "test_entropy_keys_differ")(
+        "entropy-is-a-seed", "keys from entropy are all the same", "os.urandom(32)", "bytes(32)",
     ),
-    Mutant(
-        "seed-passes-for-entropy", "a simulation is not marked as one", "Key.is_simulation",
-        "self._seed is not None",
-        "False",
-        ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
+    on("Key.is_simulation", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
+        "seed-passes-for-entropy", "a simulation is not marked as one", "self._seed is not None", "False",
     ),
-    Mutant(
+    on(
+        "Immutable.__setattr__", "test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]",
+        "test_items_cannot_be_renumbered_past_the_check[in memory]",
+    )(
         "claims-can-be-rewritten", "attributes of a mechanism, and of checked data, can be set again",
-        "Immutable.__setattr__",
-        "name in vars(self) or hasattr(type(self), name)",
-        "False",
-        (
-            "test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]",
-            "test_items_cannot_be_renumbered_past_the_check[in memory]",
-        ),
+        "name in vars(self) or hasattr(type(self), name)", "False",
     ),
-    Mutant(
+    on("Immutable.__setattr__", "test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]")(
         "claims-can-be-hidden", "an attribute of a method's name takes the method's place",
-        "Immutable.__setattr__",
-        "name in vars(self) or hasattr(type(self), name)",
-        "name in vars(self)",
-        ("test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]",),
+        "name in vars(self) or hasattr(type(self), name)", "name in vars(self)",
     ),
-    Mutant(
+    on("Immutable.__setattr__", "test_what_is_computed_at_its_first_use_cannot_be_put_there_before[OptimalKary]")(
         "tables-can-be-put-there", "a table that is computed at its first use can be put there before",
-        "Immutable.__setattr__",
         "name in vars(self) or hasattr(type(self), name)",
         "name in vars(self) or callable(getattr(type(self), name, None))",
-        ("test_what_is_computed_at_its_first_use_cannot_be_put_there_before[OptimalKary]",),
     ),
-    Mutant(
-        "tables-can-be-written", "tables of thresholds can be written to", "read_only",
-        "array.flags.writeable = False",
-        "pass",
-        tuple(
+    on(
+        "read_only",
+        *(
             f"test_no_array_of_a_mechanism_can_be_written_to[{name}]"
             for name in ("OptimalKary", "BinaryResponse", "LayeredGaussian", "DiscreteLaplace by table")
         ),
+    )("tables-can-be-written", "tables of thresholds can be written to", "array.flags.writeable = False", "pass"),
+    on(
+        "Immutable.__setstate__", "test_no_array_of_a_mechanism_can_be_written_to[RoundedGaussian]",
+        "test_no_array_of_a_network_can_be_written_to",
+    )(
+        "copies-can-be-written", "arrays of a copied mechanism can be written to",
+        "read_only(v) if isinstance(v, np.ndarray) else v", "v",
     ),
-    Mutant(
-        "copies-can-be-written", "arrays of a copied mechanism can be written to", "Immutable.__setstate__",
-        "read_only(v) if isinstance(v, np.ndarray) else v",
-        "v",
-        (
-            "test_no_array_of_a_mechanism_can_be_written_to[RoundedGaussian]",
-            "test_no_array_of_a_network_can_be_written_to",
-        ),
-    ),
-    Mutant(
-        "checked-arrays-can-be-written", "checked arrays can be made writable again", "own_array",
-        "array.view()",
-        "array",
-        ("test_items_cannot_be_renumbered_past_the_check[in memory]",),
+    on("own_array", "test_items_cannot_be_renumbered_past_the_check[in memory]")(
+        "checked-arrays-can-be-written", "checked arrays can be made writable again", "array.view()", "array",
     ),
 ]  # fmt: skip

@@ -4,7 +4,7 @@ import ast
 import os
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +41,15 @@ class Mutant:
     old: str
     new: str
     killed_by: tuple[str, ...]
+
+
+def on(target: str, *killed_by: str) -> Callable[[str, str, str, str], Mutant]:
+    """Return a function that makes mutants of a target from their name, broken guarantee, old code and new code."""
+
+    def mutant(name: str, breaks: str, old: str, new: str) -> Mutant:
+        return Mutant(name, breaks, target, old, new, killed_by)
+
+    return mutant
 
 
 class Place(NamedTuple):

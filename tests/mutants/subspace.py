@@ -1,108 +1,78 @@
 """DPSubspace, in which a trusted server adds noise to sums of projections."""
 
 from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, TRACE
-from mutants.patch import Mutant
+from mutants.patch import on
 
 TWIN = "test_projected_sums_equal_naive_twin"
 NORM = "test_no_projected_row_is_longer_than_the_bound"
 
 SUBSPACE = [
-    Mutant(
-        "subspace-unit-one-too-small", "the sensitivity of DPSubspace is one step too small", "SubspaceSum._unit",
-        "_unit = UNIT",
+    on("SubspaceSum._unit", "test_no_event_states_more_noise_than_is_added[DPSubspace]")(
+        "subspace-unit-one-too-small", "the sensitivity of DPSubspace is one step too small", "_unit = UNIT",
         "_unit = UNIT - 1",
-        ("test_no_event_states_more_noise_than_is_added[DPSubspace]",),
     ),
-    Mutant(
-        "subspace-norm-above-the-unit", "a projected row is scaled to a norm that is a step too large",
-        "ProjectionSum._sums",
-        "UNIT",
+    on("ProjectionSum._sums", TWIN, NORM)(
+        "subspace-norm-above-the-unit", "a projected row is scaled to a norm that is a step too large", "UNIT",
         "UNIT + UNIT // 100",
-        (TWIN, NORM),
     ),
-    Mutant(
-        "subspace-own-item-stays", "an item is told by itself too, which the norm leaves out", "ProjectionSum._sums",
+    on("ProjectionSum._sums", TWIN, NORM, "test_an_items_projection_excludes_the_item")(
+        "subspace-own-item-stays", "an item is told by itself too, which the norm leaves out",
         "_kernel.center_rows(mean, encoder, totals, item_weights, sums, n_threads)",
         "_kernel.center_rows(mean, encoder, totals, np.zeros_like(item_weights), sums, n_threads)",
-        (TWIN, NORM, "test_an_items_projection_excludes_the_item"),
     ),
-    Mutant(
-        "subspace-norm-of-another-row", "the norm is that of the row before it is centred", "ProjectionSum._sums",
+    on("ProjectionSum._sums", TWIN)(
+        "subspace-norm-of-another-row", "the norm is that of the row before it is centred",
         "no_user = _kernel.Nobody(mean, encoder, squares)",
         "no_user = _kernel.Nobody(np.zeros_like(mean), encoder, squares)",
-        (TWIN,),
     ),
-    Mutant(
+    on("ProjectionSum._sums", TWIN, NORM)(
         "subspace-norm-by-another-encoder", "the norm is not that of the encoder in whole numbers",
-        "ProjectionSum._sums",
         "no_user = _kernel.Nobody(mean, encoder, squares)",
         """
         no_user = _kernel.Nobody(mean, encoder, squares)
         squares //= 2
         """,
-        (TWIN, NORM),
     ),
-    Mutant(
+    on("DPSubspace._plan", f"{DATA}[DPSubspace]")(
         "subspace-noise-by-users", "the noise of DPSubspace is narrower where there are more users with data",
-        "DPSubspace._plan",
         "self._rounds(mu, n_items, n_measured, key)",
         "self._rounds(mu * (1 + data.n_interactions / 10**5), n_items, n_measured, key)",
-        (f"{DATA}[DPSubspace]",),
     ),
-    Mutant(
-        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget", "planned_rounds",
+    on("planned_rounds", f"{COST}[DPSubspace]")(
+        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget",
         "phases.append(planned_phase(kind, state, mu * math.sqrt(share), key, **options))",
         "phases.append(planned_phase(kind, state, mu, key, **options))",
-        (f"{COST}[DPSubspace]",),
     ),
-    Mutant(
+    on("planned_rounds", f"{COST}[DPSubspace]")(
         "subspace-measurements-are-free", "DPSubspace's measurements cost their share on top of the budget",
-        "planned_rounds",
-        "(remaining_share - n_measured * measured) * part / sum(parts)",
-        "remaining_share * part / sum(parts)",
-        (f"{COST}[DPSubspace]",),
+        "(remaining_share - n_measured * measured) * part / sum(parts)", "remaining_share * part / sum(parts)",
     ),
-    Mutant(
+    on("ShareSumAgain._purpose", "test_no_two_rounds_draw_from_one_stream[DPSubspace]")(
         "subspace-mean-again-same-noise", "the mean in place of projections has the noise of the first mean",
-        "ShareSumAgain._purpose",
-        "_purpose = 'dp_subspace.item_shares_again'",
-        "_purpose = 'dp_subspace.item_shares'",
-        ("test_no_two_rounds_draw_from_one_stream[DPSubspace]",),
+        "_purpose = 'dp_subspace.item_shares_again'", "_purpose = 'dp_subspace.item_shares'",
     ),
-    Mutant(
-        "subspace-same-noise", "all projections of DPSubspace draw from one stream", "ProjectionSum._purpose",
-        "return f'dp_subspace.item_projections.{self.number}'",
-        "return 'dp_subspace.item_projections'",
-        (f"{ALIKE}[DPSubspace]", "test_rounds_draw_independent_noise"),
+    on("ProjectionSum._purpose", f"{ALIKE}[DPSubspace]", "test_rounds_draw_independent_noise")(
+        "subspace-same-noise", "all projections of DPSubspace draw from one stream",
+        "return f'dp_subspace.item_projections.{self.number}'", "return 'dp_subspace.item_projections'",
     ),
-    Mutant(
-        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._begin",
-        "Projections(self._public_users(data), centre, priors)",
-        "Projections(data.n_users, centre, priors)",
-        (f"{TRACE}[DPSubspace]",),
+    on("DPSubspace._begin", f"{TRACE}[DPSubspace]")(
+        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data",
+        "Projections(self._public_users(data), centre, priors)", "Projections(data.n_users, centre, priors)",
     ),
-    Mutant(
+    on("SubspaceSum._objection", "test_devices_answer_no_state_that_the_norm_is_not_bounded_for")(
         "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",
-        "SubspaceSum._objection",
-        "len(mean) and (mean.min() < 0 or mean.max() > SCALE or int(mean @ mean) > SCALE ** 2)",
-        "False",
-        ("test_devices_answer_no_state_that_the_norm_is_not_bounded_for",),
+        "len(mean) and (mean.min() < 0 or mean.max() > SCALE or int(mean @ mean) > SCALE ** 2)", "False",
     ),
-    Mutant(
+    on(
+        "SubspaceSum._objection", "test_devices_answer_no_state_that_the_norm_is_not_bounded_for",
+        "test_an_encoder_or_mean_that_no_norm_is_bounded_for_is_refused",
+    )(
         "subspace-answers-any-encoder", "users of DPSubspace answer an encoder for which no norm is bounded",
-        "SubspaceSum._objection",
-        "encoder.size and (encoder.min() < -FINEST or encoder.max() > FINEST)",
-        "False",
-        (
-            "test_devices_answer_no_state_that_the_norm_is_not_bounded_for",
-            "test_an_encoder_or_mean_that_no_norm_is_bounded_for_is_refused",
-        ),
+        "encoder.size and (encoder.min() < -FINEST or encoder.max() > FINEST)", "False",
     ),
-    Mutant(
+    on("DPSubspace._begin", f"{FOLLOWS}[DPSubspace, features]", f"{SAME}[DPSubspace, features]")(
         "subspace-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
-        "DPSubspace._begin",
         "prior_factors(features, centre)",
         "prior_factors(features, centre + np.bincount(data.indices, minlength=data.n_items))",
-        (f"{FOLLOWS}[DPSubspace, features]", f"{SAME}[DPSubspace, features]"),
     ),
 ]  # fmt: skip
