@@ -111,6 +111,7 @@ def with_guarantee():
         kind = getattr(fastfedrec, path.rpartition(".")[2])
         said = re.search(r"\*\*Guarantee(\.\*\*|\*\* \()\s*(.*)", kind.__doc__)
         assert said, f"the docstring of {kind.__name__} needs a **Guarantee.**, also where it is None"
+        # A guarantee in parentheses or by default is a guarantee.
         if said[1].endswith("(") or not NOTHING_CLAIMED.match(said[2]) or "by default" in said[2]:
             yield kind.__name__
 

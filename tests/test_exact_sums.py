@@ -74,6 +74,7 @@ def test_a_range_that_no_double_holds_is_refused_without_users():
 def test_a_recovery_at_its_bound_has_exact_sums():
     """With the largest values for n users, the sum equals that of Python's integers."""
     n, steps = 1000, 1
+    # An even value with an n-fold sum just below the limit of doubles.
     high = float(2 * (DOUBLE_LIMIT // n // 2 - 1))
     rule = Recovery("masked", 1, (0.0, high), steps_per_unit=steps, epsilon=1e9)
     assert rule.max_users >= n

@@ -71,6 +71,7 @@ def differences(golden, actual, path=""):
         pairs = enumerate(zip(golden, actual, strict=True))
         return [line for number, pair in pairs for line in differences(*pair, f"{path}[{number}]")]
     if isinstance(golden, float) and isinstance(actual, float):
+        # NaN equals NaN here.
         same = golden == actual or abs(golden - actual) <= TOLERANCE * abs(golden) or golden != golden != actual
         return [] if same else [f"{path}: {golden} -> {actual}"]
     return [] if golden == actual and type(golden) is type(actual) else [f"{path}: {golden} -> {actual}"]

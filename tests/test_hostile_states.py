@@ -24,6 +24,7 @@ def hostile(shape, dtype):
     limits, rng = np.finfo(dtype), np.random.default_rng(1)
     smallest, largest = float(limits.smallest_subnormal), float(limits.max)
     normal = rng.normal(size=shape)
+    # Exponents are uniform over the range of the type.
     exponents = rng.uniform(np.log2(smallest) + 1, np.log2(largest) - 1, size=shape)
     with np.errstate(over="ignore", under="ignore"):
         made = {

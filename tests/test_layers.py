@@ -109,6 +109,7 @@ def runs_up(importing, imported):
 def is_intrusion(importing, imported):
     """Return whether a private module is imported from outside its folder."""
     here, there = folders_of(importing), folders_of(imported)
+    # A private folder or module at `depth` is visible only below its parent.
     return any(part.startswith("_") and here[:depth] != there[:depth] for depth, part in enumerate(there))
 
 

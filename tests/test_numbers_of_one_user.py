@@ -274,6 +274,7 @@ def test_counts_of_other_users(other_values):
     ]
     assert all(np.array_equal(counts, scores[0]) for counts in scores)
     for positive in (True, False):
+        # Kinds with one sign give equal local reports.
         kinds = [kind for kind, value in KINDS.items() if (value > 0) == positive]
         local = [
             DPPopularity(4.0, trust="local").fit(data_of(kind, other_values), key=key).item_counts_ for kind in kinds

@@ -60,6 +60,7 @@ def test_all_pages_together_can_be_read():
     """The sum of words is bounded; generated pages do not count."""
     folders = (ROOT.glob("*.md"), *((ROOT / name).rglob("*.md") for name in ("docs", "benches", "examples")))
     pages = [path.relative_to(ROOT) for paths in folders for path in paths]
+    # Generated folders and hidden folders are not part of the tree.
     made = re.compile(r"(^|/)(_build|_generated|generated|\..*)/")
     words = {path: len((ROOT / path).read_text().split()) for path in pages if not made.search(path.as_posix())}
     assert len(words) > 50

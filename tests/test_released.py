@@ -125,6 +125,7 @@ def without_noise(system):
             patch.setattr(IntegerNoise, "_add", lambda noise, values, *remaining: values.copy())
             return system.apply(state, update)
 
+    # The copy leaves the given system unchanged.
     broken = copy.copy(system)
     broken.apply = apply
     return broken
@@ -166,6 +167,7 @@ class ScriptedEngine(LocalEngine):
 def rows_of(seed):
     """Return ratings of N_USERS users and N_ITEMS items; rows of different seeds are independent."""
     words = Key.from_seed(seed).words("test.released", size=N_USERS * N_ITEMS).reshape(N_USERS, N_ITEMS)
+    # Row 1 has odd words only, so its user has no ratings for seed 2.
     words[:3] |= np.arange(3, dtype=np.uint64)[:, None] % 2  # some users have no ratings or few
     users, items = np.nonzero(words % 4 == seed % 2)
     values, times = (
@@ -321,6 +323,7 @@ def test_an_entity_draws_exactly_the_noise_of_its_ledger(tmp_path, monkeypatch):
         "masked sums with DiscreteGaussian": {square / 2 for square in squares},
     }.items():
         (cost,) = map(float, costs)
+        # The recorded cost covers the drawn noise and exceeds it by at most one part in a million.
         assert 0 < cost <= events[name][0] * (1 + 1e-12)
         assert cost > events[name][0] * (1 - 1e-6)
 

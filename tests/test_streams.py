@@ -101,6 +101,7 @@ RUNS = {
 
 def caller_outside(parts):
     """Return the function that uses a stream: the first caller outside these parts of the package."""
+    # Frame 2 is the caller of the patched method.
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(parts):
         frame = frame.f_back

@@ -27,9 +27,11 @@ def user_rows():
     rng = np.random.default_rng(1)
     rows = {}
     for user in range(200):
+        # A user prefers the items of one group: every fourth item.
         likes = np.where(np.arange(60) % 4 == user % 4, 0.35, 0.05)
         rows[user] = rng.permutation(np.flatnonzero(rng.random(60) < likes)).tolist() or [user % 60]
     train = {user: row[: max(1, len(row) - 2)] for user, row in rows.items() if user < 190}
+    # Item 900 and users from 190 on are in the test file only; users below 20 only in the train file.
     test = {user: [*row[-2:], 900] for user, row in rows.items() if user >= 20}
     return train, test
 
@@ -348,8 +350,11 @@ def visits(n_users, n_items, n_regions=400):
     rng = np.random.default_rng(1)
     users = np.repeat(np.arange(n_users), np.maximum(rng.lognormal(3.2, 0.8, n_users).astype(int), 10))
     n = len(users)
+    # A quarter of the visits are in the user's second region.
     region = rng.integers(0, n_regions, (n_users, 2))[users, (rng.random(n) < 0.25).astype(int)]
+    # The power makes the first items of a region the popular ones.
     regional_items = region + n_regions * (n_items // n_regions * rng.random(n) ** 2.2).astype(int)
+    # A fifth of the visits are at sites that are popular in all regions.
     items = np.where(rng.random(n) < 0.2, (n_items * rng.random(n) ** 3.3).astype(int), regional_items)
     pairs = np.unique(users * n_items + items)
     return pairs // n_items, rng.permutation(n_items)[pairs % n_items]

@@ -18,6 +18,7 @@ def stated(text):
     figures = {}
     for row in table.splitlines()[2:]:
         trust, systems, epsilons, hits, *_ = (cell.strip() for cell in row.strip("|").split(" | "))
+        # A row lists several systems or several values of epsilon, and one hit ratio for each.
         names = re.findall(r"`(\w+)`", systems) or ["Popularity"]
         spent = [None] if epsilons == "none" else [float(e.replace(",", "")) for e in epsilons.split(" / ")]
         points = [(name, epsilon) for name in names for epsilon in spent]

@@ -42,6 +42,7 @@ def test_evaluate_compare_and_sweep_take_them_too(table, tmp_path, capsys):
     key = Key.from_seed(0)
     train, test = next(LeaveOneOut().split(datasets.generate_implicit(400, 300, key=key), key=key))
     model = DPGram(9, item_features=load_item_features(table)).fit(train, key=key)
+    # The command uses the key of seed 0 for the data, the split, the fit and the candidates.
     expected = evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(50), key=key)["hr@10"]
     document = run_json(capsys, "evaluate", *FIT[1:6], *metrics, "--seeds", 1)
     assert document["results"]["DPGram"]["hr@10"]["values"] == [expected]

@@ -162,6 +162,7 @@ def test_a_misspelt_id_is_refused(capsys, model):
 )
 def test_quotes_that_are_misplaced(capsys, model, tmp_path, text, message):
     (tmp_path / "ids.txt").write_text(text)
+    # The message names the line of the first fault.
     assert message in refusal(capsys, "recommend", model, "--users-file", tmp_path / "ids.txt")
 
 

@@ -53,6 +53,7 @@ def closed_pipe():
 
 def save_foreign(path):
     """A model of items with names that need more letters than some terminals have, and of one that clears them."""
+    # The last id has control characters: one clears the screen, one reverses the text.
     items = ["Amélie", "千と千尋", "\x1b[2J\u202egnp.exe"]
     Popularity().fit(Interactions.from_arrays([1, 1, 1, 2], [*items, items[0]])).save(path)
     return items

@@ -57,6 +57,7 @@ def test_evaluate_of_files_is_evaluate_of_their_parts(names, files, capsys):
 
 
 def test_sweep_of_files_is_evaluate_of_their_parts(files, tmp_path, capsys):
+    # Cells take the seeds 0 and 1, which are the keys of the fits below.
     argv = ["sweep", *options(files, "train", "test", "given"), "--system", "dp-gram", "--set", "epsilon=2,8"]
     argv += ["--no-baselines", "--seeds", "2", "--metrics", "recall@3", "--out", str(tmp_path / "out"), "--json"]
     assert main(argv) == 0

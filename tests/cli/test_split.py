@@ -20,6 +20,7 @@ IDS = ["007", 'quo"te', "com,ma", "späte", " space", "x"]
 
 def write_ratings(path):
     """Write ratings and times of six users with ids that need quotes, zeros or blanks to survive a table."""
+    # The product with 7 modulo 9 gives users different but overlapping items.
     pairs = [(u, i) for u in range(6) for i in range(5)]
     rows = [(IDS[u], f"item {(u * 7 + i) % 9}", 0.5 * (1 + (u + i) % 9), 100 * i + u) for u, i in pairs]
     with open(path, "w", encoding="utf-8", newline="") as file:
@@ -72,6 +73,7 @@ def test_files_are_the_parts_of_the_split(words, splitter, tmp_path, capsys):
     splits = list(splitter.split(data, key=Key.from_seed(5)))
     names = [part["name"] for part in document["files"]]
     assert sorted(names) == sorted(str(p.relative_to(out)) for p in out.rglob("*.csv"))
+    # Files are in the order of the splits and of the parts in each.
     parts = [part for split in splits for part in split]
     for described, part in zip(document["files"], parts, strict=True):
         assert read(out / described["name"]) == with_times(part)

@@ -55,6 +55,7 @@ REPRODUCED = "studies.reproduce."  # figures of papers, of the sets that their r
 def arguments_of_data():
     """Return (function, argument, annotation) of every public function of the reference that takes users' data."""
     arguments = []
+    # The page of the reference lists a module on each indented line.
     reference = re.findall(r"^   fastfedrec\.([\w.]+)$", (ROOT / "docs/reference/index.md").read_text(), re.MULTILINE)
     for module in reference:
         tree = ast.parse((ROOT / "fastfedrec" / f"{module.replace('.', '/')}.py").read_text())
@@ -64,6 +65,7 @@ def arguments_of_data():
                 functions += [(f"{module}.{node.name}", inner) for inner in node.body]
         for owner, node in functions:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                # All kinds of parameters except *args and **kwargs.
                 every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 for argument in every:
                     if argument.annotation and "Interactions" in (annotation := ast.unparse(argument.annotation)):
@@ -209,6 +211,7 @@ def assert_equal(one, other):
         np.testing.assert_equal(one, other)
 
 
+# A pattern of 8 users and 10 items with about two thirds of the pairs.
 USERS, ITEMS = (part.ravel() for part in np.divmod(np.flatnonzero(np.arange(80) % 7 > 2), 10))
 COLUMNS = {"user": USERS, "item": ITEMS, "value": 1.0 + (USERS + ITEMS) % 5, "timestamp": np.arange(len(USERS)) * 3}
 MATRIX = scipy.sparse.coo_array((COLUMNS["value"], (USERS, ITEMS)), shape=(8, 10))

@@ -27,9 +27,11 @@ def stated(draw):
     indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     indices = np.array([item for row in rows for item in row], dtype=np.int32)
     values = np.array(draw(st.lists(st.integers(0, 3), min_size=len(indices), max_size=len(indices))), dtype=float)
+    # Half of the arrays stay valid; others get one or two wrong entries.
     for array, wrong in ((indptr, st.integers(-3, 9)), (indices, st.integers(-3, 9)), (values, st.floats(width=32))):
         for _ in range(draw(st.sampled_from([0, 0, 1, 2])) if len(array) else 0):
             array[draw(st.integers(0, len(array) - 1))] = draw(wrong)
+    # A quarter of the cases lack the last entry.
     if draw(st.booleans()) and draw(st.booleans()):
         indices, values = indices[:-1], values[:-1]
     return indptr, indices, draw(st.sampled_from([None, values, values.astype(np.float32)])), n_items

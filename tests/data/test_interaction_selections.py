@@ -21,6 +21,7 @@ def assert_aligned(selected, source):
     times = {}
     for row in range(source.n_users):
         for k in range(source.indptr[row], source.indptr[row + 1]):
+            # The table maps (row, column) of the source to a timestamp.
             times[row, int(source.indices[k])] = source.timestamps[k]
     for row in range(selected.n_users):
         for k in range(selected.indptr[row], selected.indptr[row + 1]):

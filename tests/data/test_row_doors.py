@@ -202,6 +202,7 @@ def add_rows(indptr, columns):
 def test_no_entry_point_leads_a_kernel_out_of_its_arrays(entry, names, indptr, indices, message):
     with pytest.raises((TypeError, ValueError), match=message.format(indptr=names[0], indices=names[1])):
         entry(indptr, indices)
+    # The same call with valid rows is accepted.
     entry([0, 1, 2, 3], [0, 1, 2])
 
 

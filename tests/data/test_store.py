@@ -92,6 +92,7 @@ def test_a_shard_is_pickled_as_path_and_rows(data, folder):
     shards = open_interactions(folder).shard(3)
     for shard, expected in zip(shards, data.shard(3), strict=True):
         text = pickle.dumps(shard)
+        # The pickle has the path and the range of rows, not the arrays.
         assert len(text) < 400
         unpickled = pickle.loads(text)
         assert_same(unpickled, expected)

@@ -239,7 +239,9 @@ def test_invalid_dates_are_refused(field):
 def survey(text, separator):
     """Return the kernel's survey of lines, computed in Python."""
     between = re.escape(separator.decode())
+    # Doubtful fields have a sign +, -0, leading zeros, or blanks.
     doubtful = rb"[+]|-0|(?:\A|[\n" + between.encode() + rb"])0[0-9]|" + (rb" " if separator == b"\t" else rb"[ \t]")
+    # A carriage return without a line feed ends no line.
     n_alone = text.count(b"\r") - text.count(b"\r\n")
     return text.count(b"\n"), text.count(separator), text.isascii(), n_alone > 0, bool(re.search(doubtful, text))
 
@@ -275,9 +277,7 @@ def test_blanks_around_fields_are_removed_as_python_strips_them(lines, separator
     assert _polars.strip_blanks(expected.encode(), separator.encode(), False).decode() == expected
     for position in range(len(text)):  # cut anywhere, as blocks of a file are
         first = _polars.strip_blanks(text[:position].encode(), separator.encode(), False)
-        assert (
-            _polars.strip_blanks(first + text[position:].encode(), separator.encode(), False).decode() == expected
-        )
+        assert _polars.strip_blanks(first + text[position:].encode(), separator.encode(), False).decode() == expected
 
 
 def test_blanks_are_all_spaces_of_unicode_and_the_tab():

@@ -335,8 +335,10 @@ def test_items_come_in_plackett_luce_order(budget):
         0, 0.0, 0.0, 0.4, 1.0, budget, 2,
     )  # fmt: skip
     pairs, ranks = indices.reshape(-1, 2), order.reshape(-1, 2)
+    # `order` gives the rank of each of the two items in the user's row.
     first = np.where(ranks[:, 0] == 0, pairs[:, 0], pairs[:, 1])
     second = np.where(ranks[:, 0] == 0, pairs[:, 1], pairs[:, 0])
+    # Successive draws without replacement: the second is proportional to the remaining weights.
     joint = weights[:, None] * weights[None, :] / (1 - weights[:, None])
     np.fill_diagonal(joint, 0.0)
     for items, chances in ((first, weights), (second, joint.sum(axis=0))):

@@ -88,6 +88,7 @@ def p_values(data, factor):
     residuals = (counts - rates) / np.sqrt(rates)
     mean = residuals.mean() * math.sqrt(residuals.size)
     # The fourth central moment of a Poisson variable is rate + 3 rate^2.
+    # A squared residual has mean 1 and variance 1 / rate + 2.
     variance = (residuals**2 - 1).sum() / math.sqrt((1 / rates + 2).sum())
     return 2 * norm.sf(abs(mean)), 2 * norm.sf(abs(variance))
 

@@ -21,11 +21,13 @@ def sequences(data):
 def sequence_by_hand(user, n_items, n_topics, length, stay, popularity):
     path = KEY.uniform("datasets.generate_sequences.path", user=user, size=length)
     race = KEY.uniform("datasets.generate_sequences.race", user=user, size=n_items)
+    # Exponential races: the smallest arrival wins, at a rate that falls with the rank.
     arrival = [-math.log(race[j]) * (1 + j // n_topics) ** popularity for j in range(n_items)]
     waiting = sorted(range(n_items), key=lambda j: arrival[j])
     topic, items = int(path[0] * n_topics), []
     for step in range(length):
         if step and path[step] >= stay:
+            # A user who does not stay moves to the next topic.
             topic = (topic + 1) % n_topics
         items.append(next(j for j in waiting if j % n_topics == topic))
         waiting.remove(items[-1])

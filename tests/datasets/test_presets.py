@@ -142,6 +142,7 @@ def test_pilots_can_be_selected(preset):
     """Pilots come from `step` ranges of lengths, each with a separate start."""
     chosen: Preset = PRESETS[preset]
     step = chosen.n_pilot_candidates // chosen.n_pilots
+    # The candidates divide evenly among the pilots.
     assert step * chosen.n_pilots == chosen.n_pilot_candidates
     assert chosen.n_pilots % step == 0
     assert sorted(5 * number % step for number in range(step)) == list(range(step))

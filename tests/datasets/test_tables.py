@@ -60,6 +60,7 @@ def test_tables_equal_the_twin(tmp_path_factory, users, items, times, values, he
     n = min(len(users), len(items))
     frame = pd.DataFrame({"t": times[:n], "i": items[:n], "x": ["skipped"] * n, "u": users[:n], "v": values[:n]})
     path = tmp_path_factory.mktemp("t") / "table.csv"
+    # Ids with blanks need quotes, since readers strip unquoted blanks.
     has_blanks = any(text != text.strip() for text in (*users[:n], *items[:n]))
     frame.to_csv(path, index=False, header=header, quoting=csv.QUOTE_ALL if has_blanks else csv.QUOTE_MINIMAL)
     rows = naive.read_rows(path.read_bytes().decode(), ",", int(header))

@@ -99,6 +99,7 @@ def test_every_worker_holds_an_equal_number_of_shards(client, data):
     held = []
 
     def look(model, round_number):
+        # Keys of stored shards begin with _hold; `has_what` lists the keys of each worker.
         held.extend(sum(key.startswith("_hold") for key in keys) for keys in client.has_what().values())
 
     FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=6), callback=look)

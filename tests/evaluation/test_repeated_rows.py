@@ -78,6 +78,7 @@ def test_a_temporal_split_is_that_of_the_rows(table, time, rule):
 @settings(deadline=None)
 def test_a_share_is_of_rows(table, rule, share):
     split = next(TemporalSplit(share=share).split(merged(table, slice(None), rule)))
+    # The split time minimizes the distance to the share; the later time wins a tie.
     counts = [(abs(int((table[3] >= time).sum()) - share * len(table[3])), -time) for time in np.unique(table[3])[1:]]
     assert_parts(table, rule, table[3] >= -min(counts)[1], *split)
 
@@ -91,6 +92,7 @@ def test_leave_one_out_takes_the_latest_row(table, rule):
     is_test = np.zeros(len(users), dtype=bool)
     for user in np.unique(users):
         rows = np.flatnonzero(users == user)
+        # A user with one row keeps it in train.
         is_test[rows[np.argmax(table[3][rows])]] = len(rows) > 1
     assert_parts(table, rule, is_test, train, test)
 

@@ -264,6 +264,7 @@ def test_folds_are_uniform():
     for column in range(7):
         assert chisquare(counts[:, column]).pvalue > ALPHA
         for factor in (0.8, 1.2):
+            # The control multiplies one fold's count by 0.8 or 1.2.
             wrong = counts[:, column] * np.array([factor, 1, 1])
             assert chisquare(wrong, np.full(3, wrong.sum() / 3)).pvalue < ALPHA
 

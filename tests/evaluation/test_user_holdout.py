@@ -67,6 +67,7 @@ def test_one_user_less_changes_at_most_one_tested_user():
     for removed_user in range(40):
         remaining_users = data.select_users(np.flatnonzero(np.arange(40) != removed_user))
         now = set(next(UserHoldout(0.25).split(remaining_users, key=KEY)).test.user_ids.tolist())
+        # The sample without one user keeps the other tested users and may add one.
         assert len(tested - now - {removed_user}) == 0
         assert len(now - tested) <= 1
 

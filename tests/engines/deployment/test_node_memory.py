@@ -114,6 +114,7 @@ def test_an_answer_is_checked_before_it_is_repeated(answered):
     with pytest.raises(DamagedFileError, match="answer' is damaged: field 'total' must be at most 1"):
         answered.answer(1, "north", 10, lambda answer: "field 'total' must be at most 1")
     header, arrays = read_model(answered.folder / "answer")
+    # Each field of the header has a wrong type or range, or is undeclared.
     for change in ({"n_users": "10"}, {"round": -1}, {"n_clients": 0.5}, {"more": 1}):
         write_model(answered.folder / "answer", header | change, arrays)
         with pytest.raises(DamagedFileError, match="answer' is damaged"):

@@ -90,6 +90,7 @@ def test_a_node_that_fails_reveals_no_data(data, caplog):
 
 def test_a_node_with_too_little_memory_refuses_before_it_computes(data, monkeypatch):
     system, calls, original_sums = DPGram(8.0), [], PairSum._sums
+    # DPGram's message has one sum for each pair of items.
     n_pairs = data.n_items * (data.n_items - 1) // 2
 
     def sums(*arguments):
@@ -98,6 +99,7 @@ def test_a_node_with_too_little_memory_refuses_before_it_computes(data, monkeypa
 
     whole = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
     monkeypatch.setattr("fastfedrec.systems.gram.dp_gram_rounds.PairSum._sums", sums)
+    # One byte less than three arrays of 8 bytes per pair is too little.
     monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_pairs - 1)
     with pytest.raises(
         RuntimeError, match=r"this node's message needs up to .* of memory, and .* are available; fit fewer"
@@ -105,6 +107,7 @@ def test_a_node_with_too_little_memory_refuses_before_it_computes(data, monkeypa
         serve(system, data, MemoryGrid(two_nodes(system, data)))
     assert calls == []
     monkeypatch.undo()
+    # The largest phase sends pairs of items or projected columns.
     n_most = max(n_pairs, data.n_items * min(data.n_items, N_COLUMNS))
     monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_most)
     model = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
@@ -133,6 +136,7 @@ def altered(record, name, value):
 def array_of(descr, shape, data):
     """Return an array with a NumPy header that claims this type and shape."""
     header = str({"descr": descr, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
+    # A header of version 1.0: the magic string, the version, and two bytes for the header's length.
     start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
     return Array("int64", (1,), "numpy.ndarray", start + header + data)
 

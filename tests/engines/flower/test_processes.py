@@ -43,6 +43,7 @@ class Federation:
 
     def __init__(self, folder, app, seed, files=None, **environment):
         with socket.socket() as free:
+            # The system selects a free port.
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.folder, self.groups, self.files = folder, {}, files
@@ -120,6 +121,7 @@ class Federation:
 
     def kill(self, name):
         process = self.groups.pop(name)
+        # The process group includes the children of Flower's commands.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 

@@ -28,6 +28,7 @@ def split():
     """Return train rows, one held-out item per user, and the rows of each node with user numbers from 0."""
     data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(5), ratings=True)
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(5)))
+    # Node `node` has the users with this remainder modulo the number of nodes.
     parts = [train.select_users(np.flatnonzero(np.arange(N_USERS) % N_NODES == node)) for node in range(N_NODES)]
     of_nodes = [Interactions.from_scipy(part.to_scipy(), np.arange(part.n_users), part.item_ids) for part in parts]
     return train, test, of_nodes
@@ -75,6 +76,7 @@ def is_alike(a, b):
 def test_separate_keys_give_the_quality_of_one_process(split, one_key, tmp_path):
     of_nodes = [deployed(split, None, tmp_path / str(run)) for run in range(N_RUNS)]
     assert is_alike(of_nodes, one_key)
+    # The difference of two means of N_RUNS runs is within three standard errors plus 0.01.
     assert abs(np.mean(of_nodes) - np.mean(one_key)) < 3 * np.std(one_key, ddof=1) * np.sqrt(2 / N_RUNS) + 0.01
     # Control: nodes that share a key draw the same noise for their first users, their second users, and so on.
     shared = [deployed(split, seed, tmp_path) for seed in range(N_RUNS)]

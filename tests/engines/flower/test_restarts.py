@@ -41,10 +41,12 @@ def test_a_server_that_dies_comes_back(data, tmp_path, after, is_simulation):
     system = FMFLDP(n_rounds=3)
     nodes = two_nodes(system, data) if is_simulation else in_folders(system, data, tmp_path)
     options = {"folder": tmp_path / "server", "seed": SEED if is_simulation else None}
+    # Each answered request of the first server is stored, so the second one does not repeat it.
     dying, restarted = MemoryGrid(nodes, dies(after)), MemoryGrid(nodes)
     with pytest.raises(KilledError):
         serve(system, data, dying, **options)
     model, engine = serve(system, data, restarted, **options)
+    # Three rounds with two nodes are six requests; complete rounds before the kill are not repeated.
     assert len(requests_of(restarted)) == 6 - 2 * (after // 2)
     assert sum(model.ledger_.events.values()) == len(model.communication_.rounds) == len(engine.messages.rounds) == 3
     assert model.ledger_.epsilon("server", 0) == 3 * 250.0
@@ -72,6 +74,7 @@ def test_a_key_without_a_state_makes_no_noise(data, tmp_path, is_simulation):
     serve(system, data, MemoryGrid(nodes), **options)
     keys = [json.loads(text) for text in (key, (tmp_path / "server/key.json").read_text())]
     assert keys[0]["bound_to"]["run"] != keys[1]["bound_to"]["run"]
+    # A simulation derives its key from the seed; a deployment draws a new one.
     assert (keys[0]["secret"] == keys[1]["secret"]) == is_simulation
 
 
@@ -228,6 +231,7 @@ def test_a_node_that_is_killed_comes_back_in_the_round(data, number):
     np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
     assert engine.rejections == []
     requested = [message.metadata.dst_node_id for message in requests_of(grid)]
+    # Three rounds with two nodes are six requests, and the lost one is repeated.
     assert len(requested) == 7
     assert number in requested
 

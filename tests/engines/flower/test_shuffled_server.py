@@ -121,6 +121,7 @@ def test_separate_keys_and_a_server_that_restarts(data, shuffler, tmp_path):
 def test_sigkill_of_the_shuffler_in_mid_round(data, shuffler, moment):
     """Collected reports are lost, nodes send the same ones again, and the model and epsilon do not change."""
     hop, count = shuffler(), []
+    # Round 1 has messages 3 and 4.
     last_of_round_1 = 3 if moment == "between two nodes" else 4
 
     def tamper(reply):
@@ -135,6 +136,7 @@ def test_sigkill_of_the_shuffler_in_mid_round(data, shuffler, moment):
     there, engine = serve_shuffled(SYSTEM, data, grid, hop)
     np.testing.assert_array_equal(there.item_factors_, SYSTEM.fit(data, key=Key.from_seed(SEED)).item_factors_)
     assert engine.rejections == []
+    # Three rounds with two nodes are six requests; the interrupted round adds two.
     assert len(requests_of(grid)) == 8  # one round was requested twice
     assert there.ledger_.epsilon("shuffled_server") == claimed(3)
 

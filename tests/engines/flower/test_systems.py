@@ -250,6 +250,7 @@ def test_the_number_of_users_stays_that_of_the_first_answer(data, tmp_path):
     node = last.metadata.dst_node_id
     app, config = grid.nodes[node]
     assert "update" in app(last, make_context(node, config)).content  # a repeated request is answered
+    # A server that changes the number of users would change the scale of the noise.
     last.content["request"]["n-users"] += 1
     refusal = app(last, make_context(node, config)).content["config"]["refusal"]
     assert refusal == "n_users must be 300 as in this node's first message, got 301"

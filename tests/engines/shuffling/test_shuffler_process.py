@@ -203,6 +203,7 @@ def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
         open_ones.append(connection)
         with contextlib.suppress(OSError):  # it is refused, and cut off
             connection.sendall(head_of_body("mallory", 40_000_000) + bytes(30_000_000))
+    # Sixteen bodies of 30 MB would take 480 MB; the server stores one body per name.
     assert memory_of(there.process) - before < 100e6
     there.client("a").submit(RUN, 0, codes(*range(2)) * 50)  # other clients are served meanwhile
     for connection in open_ones:
@@ -239,6 +240,7 @@ def is_cut_after_a_second(server, clock, head, body=b""):
     with connected(server) as (here, there):
         here.sendall(head + body)
         wait_until(lambda: there.received == len(body))
+        # Nine steps of 0.11 s stay below the limit of one second.
         for _ in range(9):  # it is never silent for long
             pass_time(server, clock, 0.11)
             here.sendall(b"X" * (not body))
@@ -282,6 +284,7 @@ def test_a_full_server_closes_a_slow_body_and_not_a_quick_one(server, clock, mon
     ):
         slow.sendall(head_of_body("slow", length) + b"X")
         quick.sendall(head_of_body("quick", length) + bytes(length - 4))
+        # The slow body has sent 1 byte, and the quick one all but 4.
         wait_until(lambda: sum(body.received for body in server._sending.values()) == length - 3)
         third = head_of_body("third", 4) + codes(1)
         answer = send(server.server_address[1], third)

@@ -162,6 +162,7 @@ def test_results_that_cannot_be_compared():
 
 def test_results_of_other_tests_of_the_same_size_cannot_be_compared():
     train, test, (table, *_) = make_parts()
+    # The other test set has items that are in neither part, with equal numbers per user.
     neither = (train.to_scipy() + test.to_scipy()).toarray() == 0
     counts = test.interactions_per_user()
     items = [np.flatnonzero(of_user)[:n] for of_user, n in zip(neither, counts, strict=True)]

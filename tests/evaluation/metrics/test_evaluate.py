@@ -278,6 +278,7 @@ def test_errors_of_ratings(split_data):
     errors = model.predict(
         *(ids[positions] for ids, positions in zip((test.user_ids, test.item_ids), pairs(test), strict=True))
     )
+    # The row of user 7 in the result must have the errors of this user only.
     user_errors = np.abs(errors - test.values)[pairs(test)[0] == 7]
     row = actual.per_user["user"].tolist().index(test.user_ids[7])
     assert actual.per_user["mae"][row] == pytest.approx(user_errors.mean(), rel=1e-6)
@@ -294,6 +295,7 @@ def test_random_scores_have_the_metrics_of_chance(split_data):
     """With random scores AUC is one half, and recall is 10 over the number of unseen items."""
     _, train, test = split_data
     actual = evaluate(Random().fit(train, key=KEY), train, test, metrics=["auc", "recall@10"])
+    # Candidates of a tested user are the 60 items without those in train.
     unseen = 60 - train.interactions_per_user()[test.interactions_per_user() > 0]
     assert actual["auc"] == pytest.approx(0.5, abs=0.03)
     assert actual["recall@10"] == pytest.approx(np.minimum(1, 10 / unseen).mean(), abs=0.03)

@@ -22,6 +22,7 @@ KEY = Key.from_seed(5)
 def test_few_users_are_exchanged_in_every_way(n_users, seed):
     differences = np.random.default_rng(seed).integers(-2, 3, (n_users, 2)) / 4
     signs = np.array(list(itertools.product([1, -1], repeat=n_users)))
+    # The tolerance counts sums that are equal up to rounding as ties.
     expected = (np.abs(signs @ differences) >= np.abs(differences.sum(axis=0)) - 1e-9).mean(axis=0)
     assert sign_test(differences, 512, KEY).tolist() == expected.tolist()
 
@@ -40,6 +41,7 @@ def test_holm_by_its_steps(p_values):
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     greatest = 0.0
     for k, i in enumerate(order):
+        # Adjusted p-values do not decrease with the rank.
         greatest = max(greatest, p_values[i] * (len(p_values) - k))
         assert adjusted[i] == min(greatest, 1.0)
 

@@ -55,6 +55,7 @@ def test_expectations_equal_the_mean_over_all_orders(case, cutoffs):
     for metric in parse_metrics(names(cutoffs)):
         values, weights = placement.values(metric)
         for u, (row, positives) in enumerate(zip(scores, relevant, strict=True)):
+            # AUC needs a negative item, and the percentile rank needs two items.
             if (metric.kind == "auc" and len(positives) == len(row)) or (metric.kind == "mpr" and len(row) == 1):
                 assert weights[u] == 0
                 continue

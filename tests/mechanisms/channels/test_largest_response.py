@@ -92,7 +92,7 @@ def test_no_two_vectors_differ_by_more_than_the_claim(values, data):
     first, second = (distribution_of_reports(of, response.n_candidates, share) for of in (values, other_values))
     assert sum(first.values()) == 1
     assert max(first[y] / second[y] for y in first) <= response.likelihood_ratio
-    # Each probability is between that of a clone and that of the largest share of a choice.
+    # A clone's share is the lower bound of each probability; the largest choice adds the upper bound.
     uniform = Fraction(1, 2 * len(values))
     assert all(
         share * uniform <= p <= (share + (1 - share) * 2 * response.n_candidates) * uniform for p in first.values()

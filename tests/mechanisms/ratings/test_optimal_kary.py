@@ -58,7 +58,7 @@ def test_two_values_are_binary_response(kind):
 
 
 def test_there_is_a_mechanism_if_the_simplex_method_fails():
-    """Its variance is between those of neighbouring epsilons."""
+    """Its variance is between the variances at neighbouring epsilons."""
     variances = [OptimalKary(epsilon, 5).worst_variance for epsilon in (7.9999, 7.999999999999999, 8.0)]
     assert variances[2] * (1 - 1e-6) < variances[1] < variances[0]
 
