@@ -5,345 +5,352 @@ from mutants.patch import on
 ACCOUNTS = [
     # ---- composition ------------------------------------------------------------------------------------------------
     on("Accountant._add", "test_pure_epsilons_add")(
-        "count-forgotten", "an event that happened several times counts once", "leaves[leaf] += times",
+        "count-forgotten", "the cost of an event that occurs several times is charged once", "leaves[leaf] += times",
         "leaves[leaf] = 1",
     ),
     on("Accountant._add", "test_unsupported_events_name_the_event_and_the_part")(
-        "unprotected-is-free", "an event without a guarantee costs nothing",
+        "unprotected-is-free", "an event without a guarantee is charged at zero cost",
         "raise UnsupportedEventError(f'{self._name} cannot account for {leaf!r}{inside}: it has no guarantee')",
         "continue",
     ),
     on("Accountant._stated_delta", "test_a_releases_own_delta_is_paid_for")(
-        "own-delta-is-free", "the deltas of releases are not paid for", "(release_delta(event), times * event.count)",
-        "(0.0, times * event.count)",
+        "own-delta-is-free", "the deltas of releases are left out of the total delta",
+        "(release_delta(event), times * event.count)", "(0.0, times * event.count)",
     ),
     on("Accountant._distance", "test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run")(
-        "distance-is-free", "what noise tables are off the ideal is not paid for",
+        "distance-is-free", "the total-variation distance of noise tables is left out of delta",
         "(event.distance, times * event.count)", "(0.0, times * event.count)",
     ),
     on("stretched_delta", "test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run")(
-        "distance-without-epsilon", "a distance is paid for as if epsilon were 0", "(1 + math.exp(epsilon)) * delta",
-        "2 * delta",
+        "distance-without-epsilon", "a total-variation distance is charged as if epsilon were 0",
+        "(1 + math.exp(epsilon)) * delta", "2 * delta",
     ),
     on("pure_cost", "test_epsilons_add_without_a_shuffler")(
-        "reports-of-a-round-forgotten", "of a user's reports in a round one is counted",
+        "reports-of-a-round-forgotten", "only one of a user's reports in a round is charged",
         "event.epsilon, event.n_reports", "event.epsilon, 1",
     ),
     on("AdvancedAccountant._epsilon", "test_every_accountant_errs_upward_on_randomized_response")(
-        "advanced-mean-missing", "advanced composition leaves out the losses' mean",
+        "advanced-mean-missing", "the mean privacy loss is missing from advanced composition",
         "mean + math.sqrt(-2 * math.log(delta)) * root", "math.sqrt(-2 * math.log(delta)) * root / 2",
     ),
     on("gaussian_rho", "test_uses_count_wherever_they_are_said")(
-        "gaussian-count-forgotten", "Gaussian noise that is added many times costs what it costs once",
+        "gaussian-count-forgotten", "repeated Gaussian noise is charged once",
         "event.count / (2 * Fraction(event.noise_multiplier) ** 2)", "1 / (2 * Fraction(event.noise_multiplier) ** 2)",
     ),
     on("AdvancedAccountant._moments", "test_uses_count_wherever_they_are_said")(
-        "advanced-uses-forgotten", "advanced composition adds the squares of one use",
+        "advanced-uses-forgotten", "only one use enters the sum of squares in advanced composition",
         "math.sqrt(count_up(uses * times))", "math.sqrt(count_up(uses))",
     ),
     on("AdvancedAccountant._delta", "test_delta_undoes_epsilon_by_every_accountant")(
-        "advanced-delta-squared", "advanced composition gives the square of its delta",
+        "advanced-delta-squared", "the delta of advanced composition is squared and so understated",
         "math.exp(-excess * excess / 2)", "math.exp(-excess * excess)",
     ),
     on(
         "ZCDPAccountant._cost", "test_uses_count_wherever_they_are_said",
         "test_an_events_own_count_costs_what_so_many_events_do",
     )(
-        "zcdp-count-forgotten", "a zCDP event of many uses costs what one costs",
+        "zcdp-count-forgotten", "a zCDP event with many uses is charged for one use",
         "up(count_up(event.count) * event.rho)", "up(event.rho)",
     ),
     on("gaussian_rho", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
-        "zcdp-of-gaussian-halved", "zCDP of Gaussian noise is half of what it costs",
+        "zcdp-of-gaussian-halved", "the zCDP cost of Gaussian noise is halved",
         "2 * Fraction(event.noise_multiplier) ** 2", "4 * Fraction(event.noise_multiplier) ** 2",
     ),
     on(
         "pure_rho", "test_every_accountant_errs_upward_on_randomized_response",
         "test_the_rho_of_a_pure_release_is_the_least",
     )(
-        "zcdp-of-pure-quartered", "zCDP of a pure release is a quarter of what it costs",
+        "zcdp-of-pure-quartered", "the zCDP cost of a pure release is a quarter of its true value",
         "epsilon * math.tanh(epsilon / 2)", "epsilon * math.tanh(epsilon / 2) / 4",
     ),
     on("bounded_choices", "test_the_divergences_are_the_least")(
-        "bounded-range-halved", "choices have half of their range", "Fraction(event.epsilon) / event.n_choices",
-        "Fraction(event.epsilon) / event.n_choices / 2",
+        "bounded-range-halved", "the bounded range of exponential-mechanism selections is halved",
+        "Fraction(event.epsilon) / event.n_choices", "Fraction(event.epsilon) / event.n_choices / 2",
     ),
     on("_for_replacement", "test_replacing_doubles_the_range_and_sampling_ends_it")(
-        "bounded-range-under-sampling", "sampled choices keep a bounded range", "event.sampling == 'none'", "True",
+        "bounded-range-under-sampling",
+        "the bounded-range bound is applied to sampled selections, for which it is not proved",
+        "event.sampling == 'none'", "True",
     ),
     on("release_delta", "test_sampling_amplifies_a_releases_own_delta")(
-        "own-delta-sampled-twice", "sampling amplifies the delta of a release twice", "rate * Fraction(event.delta)",
-        "rate**2 * Fraction(event.delta)",
+        "own-delta-sampled-twice", "the delta of a release is amplified twice by sampling",
+        "rate * Fraction(event.delta)", "rate**2 * Fraction(event.delta)",
     ),
     on("renyi_epsilon", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
-        "renyi-conversion-optimistic", "epsilon from Renyi divergences leaves out the term of delta",
+        "renyi-conversion-optimistic", "the conversion of Renyi divergences to epsilon uses half of the delta term",
         "-math.log(delta) / excess", "-math.log(delta) / 2 / excess",
     ),
     on("check_sampling", "test_sampling_under_the_other_relation_raises")(
-        "sampling-under-any-relation", "sampling amplifies under relations for which nothing is proved",
+        "sampling-under-any-relation",
+        "amplification by sampling is applied to neighbouring relations for which it is not proved",
         "event.sampling != 'none'", "False",
     ),
     on("CentralEvent.sampling_rate", "test_sampling_rates")(
-        "sampling-rate-halved", "half as many are said to be sampled as are",
+        "sampling-rate-halved", "the recorded sampling rate is half of the true rate",
         "(self.cohort_size or 0) / (self.n_users or 1)", "(self.cohort_size or 0) / (self.n_users or 1) / 2",
     ),
     # ---- RDP and PLD ------------------------------------------------------------------------------------------------
     on("_event_divergences", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
-        "rdp-gaussian-halved", "the Renyi divergence of a Gaussian is halved", "gaussian_rho(event) * orders",
+        "rdp-gaussian-halved", "the Renyi divergence of Gaussian noise is halved", "gaussian_rho(event) * orders",
         "gaussian_rho(event) * orders / 2",
     ),
     on("_event_divergences", "test_every_accountant_errs_upward_on_randomized_response")(
-        "rdp-pure-squared", "a pure release has a tenth of its Renyi divergence",
+        "rdp-pure-squared", "the Renyi divergence of a pure release is a tenth of its true value",
         "count_up(uses) * _divergences(orders, logs)", "count_up(uses) * _divergences(orders, logs) / 10",
     ),
     on("spread", "test_spreading_keeps_both_masses_and_never_lowers_delta")(
-        "pld-masses-moved-down", "losses are rounded down instead of spread", "ends[first + 1:stop + 1] += p - low",
-        "ends[first:stop] += p - low",
+        "pld-masses-moved-down", "privacy losses are rounded down to the grid and so understated",
+        "ends[first + 1:stop + 1] += p - low", "ends[first:stop] += p - low",
     ),
     on("convolve", "test_losses_beyond_the_grid_are_paid_for")(
-        "pld-infinite-losses-dropped", "what may have an infinite loss is left out", "-math.expm1(_log_finite(pmfs))",
-        "0.0",
+        "pld-infinite-losses-dropped", "the probability of an infinite privacy loss is dropped",
+        "-math.expm1(_log_finite(pmfs))", "0.0",
     ),
     on("PLDAccountant._parts", "test_reports_of_several_rounds_cost_what_as_many_of_one_round_do")(
-        "pld-uses-forgotten", "a composition of many uses is that of one", "times * uses", "uses",
+        "pld-uses-forgotten", "a composition of many uses is charged as one use", "times * uses", "uses",
     ),
     on("pure_loss", "test_pld_of_pure_mechanisms_is_nearly_exact")(
-        "pld-pure-halved", "a pure release counts as one of half its epsilon", "math.floor(epsilon / step)",
+        "pld-pure-halved", "a pure release is charged at half of its epsilon", "math.floor(epsilon / step)",
         "math.floor(epsilon / step / 2)",
     ),
     on("poisson_divergence", "test_poisson_is_not_below_quadrature_and_hardly_above")(
-        "rdp-poisson-squared", "Poisson sampling amplifies twice",
+        "rdp-poisson-squared", "amplification by Poisson sampling is applied twice",
         "_renyi.sampled_gaussian(order, sampling_probability, noise_multiplier)",
         "_renyi.sampled_gaussian(order, sampling_probability**2, noise_multiplier)",
     ),
     on("_compose", "test_adding_a_user_is_accounted_for_as_removing_one_is")(
-        "pld-one-direction", "only removing a user is accounted for, not adding one", "directions[:1 if alike else 2]",
-        "directions[:1]",
+        "pld-one-direction", "only the removal of a user is accounted for, not the addition",
+        "directions[:1 if alike else 2]", "directions[:1]",
     ),
     # ---- shuffling --------------------------------------------------------------------------------------------------
     on("ShuffledReports.n_honest_users", "test_only_honest_users_hide")(
-        "dishonest-users-hide", "users who tell what they sent hide others all the same",
+        "dishonest-users-hide", "dishonest users are counted in the crowd that amplifies by shuffling",
         "int(self.honest_fraction * self.n_users)", "self.n_users",
     ),
     on("_clone_pmf", "test_never_below_the_truth_of_a_few_users")(
-        "own-report-among-clones", "a user hides behind its own report",
+        "own-report-among-clones", "a user's report is counted in the crowd that hides it",
         "_clone_numbers(n_users - 1, clone_probability)", "_clone_numbers(n_users, clone_probability)",
     ),
     on("_clone_probability", "test_never_below_the_truth_of_a_few_users")(
-        "clones-twice-as-likely", "reports are clones twice as often as they are", "2 / (math.exp(epsilon) + 1)",
+        "clones-twice-as-likely", "the probability of a clone is doubled", "2 / (math.exp(epsilon) + 1)",
         "min(1.0, 4 / (math.exp(epsilon) + 1))",
     ),
     on("_clone_numbers", "test_coarse_tables_only_lose_tightness")(
-        "clones-rounded-up", "numbers of clones between those looked at are moved up",
+        "clones-rounded-up", "numbers of clones are rounded up to the grid",
         "_binomial.block_masses(low, high, stride, n, probability)",
         "_binomial.block_masses(low - stride, high - stride, stride, n, probability)",
     ),
     on("pmf", "test_the_last_digits_are_right_at_every_size")(
-        "binomial-mean-rounded", "probabilities of many trials are off where the mean's last digit is",
+        "binomial-mean-rounded", "binomial probabilities omit the correction of the mean's rounding error",
         "excess = (ones - mean) - mean_error", "excess = ones - mean",
     ),
     on("_series", "test_a_tail_is_no_less_than_the_truth")(
-        "binomial-tail-cut", "of a tail the likeliest count alone is counted", "start / (1 - ratio)", "start",
+        "binomial-tail-cut", "a binomial tail is bounded by its first term alone", "start / (1 - ratio)", "start",
     ),
     on("PLDAccountant._cost", "test_data_against_none_of_several_reports_is_at_least_that_of_their_sum")(
-        "zero-out-reports-not-linked", "of a round's reports of one user one is counted",
+        "zero-out-reports-not-linked", "only one of a user's reports in a batch is charged under zero-out neighbours",
         "zero_out_loss(event.epsilon, per_batch, event.n_honest_users)",
         "zero_out_loss(event.epsilon, 1, event.n_honest_users)",
     ),
     on("_likelihoods", "test_no_rows_of_few_users_cost_more_than_is_said")(
-        "largest-blanket-too-likely", "largest responses are clones more often than they are",
+        "largest-blanket-too-likely", "the probability of a clone is overstated for largest response",
         "math.expm1(epsilon) + max_ratio", "math.expm1(epsilon) / 2 + max_ratio",
     ),
     on("_likelihoods", "test_one_report_is_the_pair_integrated")(
-        "largest-only-right-signs", "a largest response of the wrong sign tells nothing",
+        "largest-only-right-signs", "the information in a largest response's wrong sign is ignored",
         "np.append(chances, chances) / 2",
         "np.append(chances / 2, chances / 2) * np.append(np.ones(_LEVELS + 1) / 2, np.ones(_LEVELS + 1) * 3 / 2)",
     ),
     on("PLDAccountant._cost", "accounting/test_blanket::test_monotone_in_everything")(
-        "largest-dishonest-hide", "largest responses hide among users who tell what they sent",
+        "largest-dishonest-hide", "dishonest users are counted in the crowd that hides largest responses",
         "largest_response_loss(event.epsilon, event.n_candidates, event.n_honest_users, event.neighboring)",
         "largest_response_loss(event.epsilon, event.n_candidates, event.n_users, event.neighboring)",
     ),
     on("_seen_reports", "test_more_reports_are_allowed_and_each_view_keeps_the_candidates")(
-        "largest-candidates-unseen", "neighbours and public are told of binary responses", "n_candidates=candidates",
-        "n_candidates=1",
+        "largest-candidates-unseen", "largest responses are accounted for as binary responses in shuffled views",
+        "n_candidates=candidates", "n_candidates=1",
     ),
     # ---- views ------------------------------------------------------------------------------------------------------
     on("_for_replacement", "test_gaussian_for_replacing_a_user")(
-        "replacing-costs-one-step", "replacing a user costs what removing one does (Gaussian)",
+        "replacing-costs-one-step", "the replacement of a user is charged as a removal (Gaussian)",
         "-Fraction(event.noise_multiplier) / Fraction(stated or 2)", "-Fraction(event.noise_multiplier)",
     ),
     on("_for_replacement", "test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart")(
-        "replace-sensitivity-halved", "a stated distance of two contributions counts as that of one",
+        "replace-sensitivity-halved", "a stated replace sensitivity is treated as the sensitivity for one contribution",
         "Fraction(stated or 2)", "Fraction(1 if stated else 2)",
     ),
     on("_for_replacement", "test_a_replacement_is_rounded_against_the_claim")(
-        "replace-sensitivity-rounded-down", "the noise of a replaced user is rounded up",
+        "replace-sensitivity-rounded-down", "the noise multiplier for a replaced user is rounded up",
         "-float_up(-Fraction(event.noise_multiplier) / Fraction(stated or 2))",
         "float_up(Fraction(event.noise_multiplier) / Fraction(stated or 2))",
     ),
     on("check_replace_sensitivity", "test_bad_sensitivities_are_refused_by_name")(
-        "replace-sensitivity-below-one", "two contributions may be stated nearer than one and none",
+        "replace-sensitivity-below-one", "a stated replace sensitivity below the add-or-remove sensitivity is accepted",
         "not 1 <= sensitivity <= 2", "not 0 < sensitivity <= 2",
     ),
     on("_target", "test_calibrated_noise_meets_a_target_for_replaced_users_and_hardly_more")(
-        "calibrated-for-no-data", "noise that is calibrated for replaced users is so for no data",
+        "calibrated-for-no-data", "noise for the replacement relation is calibrated for addition or removal",
         "seen_event(event, 'public') if for_replacement else event", "event",
     ),
     on("_for_replacement", "test_sampled_central_releases_pay_for_both_steps_after_amplification")(
-        "replacing-costs-one-epsilon", "replacing a user costs what removing one does (pure)",
+        "replacing-costs-one-epsilon", "the replacement of a user is charged as a removal (pure)",
         "replaced_epsilon(event.epsilon, event.sampling_rate)", "pure_cost(event)[0]",
     ),
     on("opposite_gaussian_masses", "test_one_release_is_never_below_the_pair_and_hardly_above")(
-        "replaced-user-is-only-added", "a user who is replaced is not removed first", "mix + rate * other",
+        "replaced-user-is-only-added", "a replaced user's old contribution is ignored", "mix + rate * other",
         "mix + rate * unused",
     ),
     on("opposite_gaussian", "test_the_renyi_divergence_is_never_below_quadrature_and_hardly_above")(
-        "replaced-user-is-only-added-renyi", "a user who is replaced is not removed first (Renyi)",
+        "replaced-user-is-only-added-renyi", "a replaced user's old contribution is ignored (Renyi)",
         "-m * x - m * m / 2", "0 * x",
     ),
     on("opposite_noise", "test_no_two_contributions_cost_more")(
-        "contribution-taken-for-granted", "a contribution is half of the sensitivity, whichever is stated",
+        "contribution-taken-for-granted", "the stated contribution is ignored and half of the sensitivity is assumed",
         "Fraction(event.contribution)", "Fraction(1, 2)",
     ),
     on("_for_replacement", "test_replacing_costs_four_times_the_rho")(
-        "replacing-costs-twice-the-rho", "replacing a user costs twice the rho, not four times", "4 * event.rho",
-        "2 * event.rho",
+        "replacing-costs-twice-the-rho", "the replacement of a user is charged at 2 rho instead of 4 rho",
+        "4 * event.rho", "2 * event.rho",
     ),
     on("_for_replacement", "test_a_releases_own_delta_costs_more_for_a_replacement")(
-        "replacing-without-delta", "replacing a user takes a release's delta once",
+        "replacing-without-delta", "the delta for the replacement of a user omits the factor in epsilon",
         "stretched_delta(release_delta(event), both - event.epsilon)", "release_delta(event)",
     ),
     on("_for_replacement", "test_an_events_own_count_costs_what_so_many_events_do")(
-        "replacing-counts-once", "replacing a user costs one of the uses of a release", "count=uses", "count=1",
+        "replacing-counts-once", "the replacement of a user is charged for one use of a repeated release", "count=uses",
+        "count=1",
     ),
     on("seen_event", "test_who_is_protected_from_whom")(
-        "server-sees-nothing", "a trusted server has the public's guarantee",
+        "server-sees-nothing", "the trusted server's view is charged as the public view",
         "view != 'public' and event.trust == 'central'", "False",
     ),
     on("seen_event", "test_who_is_protected_from_whom")(
-        "key-holder-is-protected", "whoever holds the key has the public's guarantee",
+        "key-holder-is-protected", "the key holder's view is charged as the public view",
         "isinstance(event, Unprotected) or view == 'key_holder'", "isinstance(event, Unprotected)",
     ),
     on("_seen_reports", "test_reports_that_stay_together_are_not_amplified")(
-        "everything-is-separable", "reports that stay together are amplified by a shuffler", "not separable", "False",
+        "everything-is-separable", "shuffling is assumed to amplify reports that stay linked", "not separable", "False",
     ),
     on("cost_of", "test_who_is_protected_from_whom")(
-        "unprotected-is-left-out", "a run with an event that has no guarantee costs what the others do",
+        "unprotected-is-left-out", "an event without a guarantee is dropped from the total cost",
         "len(known) < len(seen)", "False",
     ),
     on("seen_event", "test_unknown_costs_raise_and_are_not_recorded")(
-        "interactions-pass-for-users", "what protects an interaction is stated for a user",
+        "interactions-pass-for-users", "an interaction-level guarantee is reported as a user-level guarantee",
         "event.privacy_unit != 'user'", "False",
     ),
     # ---- the ledger -------------------------------------------------------------------------------------------------
     on("Ledger.record", "test_default_run_of_the_paper")(
-        "ledger-records-once", "an event that happens again is not recorded", "self.events[event] += 1",
-        "self.events[event] = 1",
+        "ledger-records-once", "a repeated event is recorded once", "self.events[event] += 1", "self.events[event] = 1",
     ),
     on("Ledger.record", "test_simulation_is_marked_for_good")(
-        "ledger-forgets-the-seed", "a ledger forgets that a run was a simulation", "self.is_simulation |= simulation",
-        "self.is_simulation = simulation",
+        "ledger-forgets-the-seed", "the mark of a simulation is lost at the ledger's next entry",
+        "self.is_simulation |= simulation", "self.is_simulation = simulation",
     ),
     on("Ledger.amend", "test_amend_makes_the_crowd_smaller_never_larger")(
-        "ledger-amends-upward", "users who were not heard hide others", "n_users_heard < event.n_users",
+        "ledger-amends-upward", "users without a report are counted in the crowd", "n_users_heard < event.n_users",
         "n_users_heard > event.n_users",
     ),
     on("Ledger.confirm_shuffled", "test_reports_are_shuffled_only_once_a_batch_has_come")(
-        "ledger-confirms-all", "a batch of a shuffler is counted as if all users were honest",
+        "ledger-confirms-all", "a shuffled batch is recorded as if all users were honest",
         "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)",
         "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)",
     ),
     on("after_dropouts", "test_drop_outs_may_all_be_honest")(
-        "dropouts-are-dishonest", "users who dropped out are taken for dishonest ones",
+        "dropouts-are-dishonest", "users who dropped out are counted as dishonest",
         "event.n_users - event.n_honest_users", "0",
     ),
     on("Ledger._restate", "test_amend_makes_the_crowd_smaller_never_larger")(
-        "ledger-restate-drops", "correcting an entry drops it", "self.events[as_event] += 1", "pass",
+        "ledger-restate-drops", "a corrected entry disappears from the ledger", "self.events[as_event] += 1", "pass",
     ),
     on("Ledger.from_dict", "test_json_round_trip")(
-        "ledger-file-forgets-times", "a ledger that is read back has every event once",
+        "ledger-file-forgets-times", "the counts of events are lost when a ledger is loaded",
         "ledger.events.update(dict(events))", "ledger.events.update(dict.fromkeys(dict(events), 1))",
     ),
     on("Ledger.from_dict", "test_json_round_trip")(
-        "ledger-file-forgets-the-seed", "a ledger that is read back is no simulation",
+        "ledger-file-forgets-the-seed", "the mark of a simulation is lost when a ledger is loaded",
         "ledger.is_simulation = current['is_simulation']", "ledger.is_simulation = False",
     ),
     on("Ledger._content", "test_no_field_of_any_event_is_lost")(
-        "ledger-file-forgets-distances", "a ledger that is written down has no distances", "event_fields(event)",
+        "ledger-file-forgets-distances", "the total-variation distances are lost when a ledger is saved",
+        "event_fields(event)",
         "{name: 0.0 if name == 'distance' else value for name, value in event_fields(event).items()}",
     ),
     on("_join_crowds", "test_shards_of_one_round_hide_together")(
-        "ledger-shards-add-twice", "shards that are joined count one user's reports among twice as many",
+        "ledger-shards-add-twice", "the crowd of joined shards is counted twice",
         "sum(event.n_users for event in events)", "2 * sum(event.n_users for event in events)",
     ),
     on("_smallest", "test_shards_whose_crowds_vary_count_with_their_smallest")(
-        "ledger-shards-take-the-largest", "shards whose crowds vary count with their largest",
+        "ledger-shards-take-the-largest", "the largest crowd of a shard is charged instead of the smallest",
         "min(event.n_users for event in reports)", "max(event.n_users for event in reports)",
     ),
     on("_join", "test_shards_of_every_kind_join_in_any_order")(
-        "ledger-shards-take-the-lowest-rate", "of sampled releases of shards the one with the lowest rate counts",
+        "ledger-shards-take-the-lowest-rate",
+        "the lowest sampling rate of the shards is charged instead of the highest",
         "max((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
         "min((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
     ),
     on("refuse_understatement", "test_a_document_whose_content_was_changed_is_refused")(
-        "ledger-file-forgets-its-digest", "an event of a written ledger may be changed unseen",
+        "ledger-file-forgets-its-digest", "a changed event in a saved ledger is accepted",
         "document.get('digest', (expected := digest(document))) != expected", "False",
     ),
     # ---- the least figure over partitions ---------------------------------------------------------------------------
     on("_divided", "test_the_smallest_of_some_divisions_counts")(
-        "split-spends-delta-twice", "each part of a partition takes all of delta",
+        "split-spends-delta-twice", "the whole delta is spent by each part of a partition",
         "weight * available_delta * _BELOW_ONE / sum(weights)", "weight * available_delta * _BELOW_ONE",
     ),
     on("_divided", "test_the_deltas_of_parts_stay_within_delta")(
-        "split-forgets-what-releases-take", "the releases' own deltas are not taken from delta",
+        "split-forgets-what-releases-take", "the deltas of releases are not subtracted from the available delta",
         "delta - sum_up((part.stated_delta, 1) for part in parts)", "delta",
     ),
     on("_Repeats._in_blocks", "test_equal_blocks_are_each_counted")(
-        "split-counts-a-block-once", "of equal blocks of uses one is counted",
+        "split-counts-a-block-once", "only one of several equal blocks of uses is charged",
         "(block.epsilon(delta / count_up(n_blocks)), n_blocks)", "(block.epsilon(delta / count_up(n_blocks)), 1)",
     ),
     on("stated_cost", "test_a_cost_holds_at_its_delta_and_names_who_found_it")(
-        "pure-figure-is-not-stated", "a figure at delta 0 is not stated where a delta hardly lowers it",
+        "pure-figure-is-not-stated", "the pure figure is omitted where a positive delta hardly lowers epsilon",
         "pure.epsilon <= smallest.epsilon * _WORTH_A_DELTA", "pure.epsilon < smallest.epsilon",
     ),
     on("Ledger.of_shards", "test_shards_of_one_round_hide_together")(
-        "ledger-shards-forget-notes", "what shards say beside their events is not in their joined ledger",
-        "joined.note(note)", "pass",
+        "ledger-shards-forget-notes", "the notes of shards are missing from the joined ledger", "joined.note(note)",
+        "pass",
     ),
     # ---- the page for who must sign ---------------------------------------------------------------------------------
     on("_verdict", "test_the_first_line_says_what_there_is_and_never_more")(
-        "report-forgets-the-seed", "a page claims for a simulation what it claims for a run", "ledger.is_simulation",
-        "False",
+        "report-forgets-the-seed", "a simulation's report page claims a guarantee", "ledger.is_simulation", "False",
     ),
     on("_verdict", "test_whoever_is_not_protected_is_named")(
-        "report-claims-all-views", "a page names as protected from whom there is no guarantee",
+        "report-claims-all-views", "the report page claims protection against views without a guarantee",
         "{view: most_right_guesses(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}",
         "{view: most_right_guesses(min(cost.epsilon, 1.0), cost.delta) for view, cost in costs.items()}",
     ),
     on("most_right_guesses", "test_guesses_are_those_of_the_best_test_of_the_worst_mechanism")(
-        "report-guesses-too-few", "a page bounds guesses below what the worst mechanism allows", "1.0 + delta * odds",
+        "report-guesses-too-few", "the page's bound on correct guesses is below the worst case", "1.0 + delta * odds",
         "1.0",
     ),
     # ---- calibration ------------------------------------------------------------------------------------------------
     on(
         "_largest", "test_noise_meets_the_target_and_hardly_more",
         "test_epsilon_per_report_meets_the_target_and_hardly_less",
-    )("calibration-overshoots", "calibration returns what just misses the target", "return good", "return bad"),
+    )(
+        "calibration-overshoots", "the calibrated noise exceeds the target epsilon slightly", "return good",
+        "return bad",
+    ),
     on("_target", "test_noise_meets_the_target_and_hardly_more")(
-        "calibration-of-one-round", "calibration forgets the number of rounds",
+        "calibration-of-one-round", "the number of rounds is ignored in calibration",
         "accountant().compose(seen, count).get_epsilon(delta)", "accountant().compose(seen).get_epsilon(delta)",
     ),
     on("calibrate_n_rounds", "test_rounds_meet_the_target_and_one_more_does_not")(
-        "one-round-too-many", "calibration grants one round too many", "min(allowed, _MAX_ROUNDS)",
+        "one-round-too-many", "the calibrated number of rounds is one above the maximum", "min(allowed, _MAX_ROUNDS)",
         "min(refused, _MAX_ROUNDS)",
     ),
     on("gaussian_mu", "test_mu_of_a_grid_is_rounded_down", "test_recorded_rounds_cost_the_requested_budget[DPGram]")(
-        "mu-rounded-up", "the mu of an (epsilon, delta) is rounded up",
+        "mu-rounded-up", "the mu for an (epsilon, delta) budget is rounded up",
         "_log_delta(_centre(exact, Fraction(middle) ** 2, middle), middle) <= target",
         "_log_delta(_centre(exact, Fraction(middle) ** 2, middle), middle) <= target + 0.1",
     ),
     on("split_epsilon", "test_all_reports_cost_at_most_epsilon")(
-        "split-rounded-up", "a budget that is divided is rounded up", "math.nextafter(share, 0.0)",
+        "split-rounded-up", "the share of a divided budget is rounded up", "math.nextafter(share, 0.0)",
         "math.nextafter(share, 2.0 * share)",
     ),
 ]  # fmt: skip

@@ -9,89 +9,89 @@ ONE_SIDE = "test_a_bias_is_seen_in_one_coordinate_and_a_control_needs_both_direc
 AUDITOR = [
     # ---- bounds and verdicts -----------------------------------------------------------------------------------------
     on("audit", "test_command_reports_the_table_and_the_sampler")(
-        "audit-sides-not-swapped", "where the second input is the likelier, the bound is of the wrong side",
+        "audit-sides-not-swapped", "the audit's bound uses the wrong side where the second input is likelier",
         "reversed(counts) if swapped else counts", "counts",
     ),
     on("_ratio_bound", BOUNDS)(
-        "audit-forgets-delta", "the bound of a ratio grants the mechanism no delta",
+        "audit-forgets-delta", "the bound on a likelihood ratio ignores the mechanism's delta",
         "lower_limit(likely, n, alpha / 2) - delta", "lower_limit(likely, n, alpha / 2)",
     ),
     on("_one_bit_bound", BOUNDS)(
-        "audit-one-bit-forgets-delta", "the bound of one bit grants the mechanism no delta", "right - delta", "right",
+        "audit-one-bit-forgets-delta", "the one-bit bound ignores the mechanism's delta", "right - delta", "right",
     ),
     on("_ratio_bound", BOUNDS)(
-        "audit-alpha-spent-twice", "both ends of a ratio spend the whole alpha", "upper_limit(unlikely, n, alpha / 2)",
-        "upper_limit(unlikely, n, alpha)",
+        "audit-alpha-spent-twice", "the error level alpha is used in full by both confidence limits",
+        "upper_limit(unlikely, n, alpha / 2)", "upper_limit(unlikely, n, alpha)",
     ),
     on("upper_limit", BOUNDS)(
-        "audit-share-for-its-bound", "the rarer side is taken for what was seen, without a margin",
+        "audit-share-for-its-bound", "the observed share replaces its upper confidence limit",
         "scipy.special.betainccinv(np.minimum(k, n - 1) + 1, n - np.minimum(k, n - 1), alpha)", "k / n",
     ),
     on("_audit_channel", "test_the_verdict_of_a_channel_is_about_its_worst_pair")(
-        "audit-one-pair-for-all", "a channel is judged by the pair of inputs that was asked for",
+        "audit-one-pair-for-all", "the audit checks one pair of a channel's inputs instead of all",
         "worst = channel.likelihood_ratio", "worst = ratio",
     ),
     on("_audit_channel", "test_exact_epsilon_equals_the_best_of_all_events")(
-        "audit-one-pair-for-all-with-delta", "with a delta a channel is judged by one pair of inputs",
+        "audit-one-pair-for-all-with-delta",
+        "the audit with delta checks one pair of a channel's inputs instead of all",
         "max((_likeliest(a, b, exact_delta)[0] for a in channel.counts for b in channel.counts))", "ratio",
     ),
     on("_audit_channel", "test_a_correct_channel_is_consistent_at_its_claim_and_violates_one_below")(
-        "audit-one-percent-more", "a channel may cost a hundredth more than its claim", "worst <= exp_lower(claim)",
+        "audit-one-percent-more", "a channel's cost may exceed its claim by 1 percent", "worst <= exp_lower(claim)",
         "worst <= exp_lower(claim * 1.01)",
     ),
     # ---- what is looked at -------------------------------------------------------------------------------------------
     on("_is_negative_zero", f"{LEAKS}[the sign of zero]")(
-        "audit-no-sign-of-zero", "the sign of zero is not looked at",
+        "audit-no-sign-of-zero", "the sign of zero is not audited",
         "((outputs == 0) & np.signbit(outputs)).any(axis=1)", "np.zeros(len(outputs), dtype=bool)",
     ),
     on("candidates", f"{LEAKS}[a failure of some]")(
-        "audit-no-labels", "whether a call fails, and what kind of thing comes, is not looked at",
-        "yield from _equal_labels(outputs)", "pass",
+        "audit-no-labels", "the audit ignores failures and output types", "yield from _equal_labels(outputs)", "pass",
     ),
     on("digit_families", f"{LEAKS}[a step of 12,345]")(
-        "audit-no-remainders", "remainders of integers are not looked at",
-        "yield from _remainders(names[j], j, outputs)", "pass",
+        "audit-no-remainders", "remainders of integers are not audited", "yield from _remainders(names[j], j, outputs)",
+        "pass",
     ),
     on("digit_families", f"{LEAKS}[the parity of a sum]")(
-        "audit-no-sums", "the digits of sums over all coordinates are not looked at",
+        "audit-no-sums", "the digits of sums over coordinates are not audited",
         "yield from _digits('the sum of all coordinates', _sum, outputs)", "pass",
     ),
     on("_plan_integers", f"{LEAKS}[low bits of integers that spread beyond 64 bits]")(
-        "audit-no-low-digits", "low digits of integers that spread beyond 64 bits are not looked at",
+        "audit-no-low-digits", "the low digits of integers wider than 64 bits are not audited",
         "add(np.int64, f'{name} mod 2^63', take_low)", "pass",
     ),
     # ---- the tests for others' suites --------------------------------------------------------------------------------
     on("assert_unbiased", ONE_SIDE)(
-        "unbiased-where-one-is", "a bias counts only where every coordinate has one",
+        "unbiased-where-one-is", "a bias is reported only if every coordinate is biased",
         "(wrong := is_rejected(expected)).any()", "(wrong := is_rejected(expected)).all()",
     ),
     on("assert_unbiased", ONE_SIDE)(
-        "unbiased-control-of-one-side", "a control of biases looks at larger values only",
+        "unbiased-control-of-one-side", "the power check for biases covers positive biases only",
         "is_rejected(expected + bias).all() and is_rejected(expected - bias).all()",
         "is_rejected(expected + bias).all()",
     ),
     on("assert_unbiased", "test_biased_decoders_are_refused")(
-        "unbiased-without-control", "any number of estimates is enough",
+        "unbiased-without-control", "the check that the sample suffices to detect a bias is skipped",
         "is_rejected(expected + bias).all() and is_rejected(expected - bias).all()", "True",
     ),
     on("assert_epsilon", "test_epsilons_ten_percent_off_are_refused")(
-        "epsilon-never-refused", "a suite takes a mechanism that is violated", "result.verdict == 'violated'", "False",
+        "epsilon-never-refused", "a mechanism with a violated claim is accepted", "result.verdict == 'violated'",
+        "False",
     ),
     on("assert_epsilon", "test_epsilons_ten_percent_off_are_refused")(
-        "epsilon-without-control", "a suite takes a claim that nothing could have refuted",
+        "epsilon-without-control", "a claim that the sample could not refute is accepted",
         "not shown > (1 - control) * result.claim", "False",
     ),
     on("assert_epsilon", "test_epsilons_ten_percent_off_are_refused")(
-        "epsilon-false-alarms", "one sound mechanism of twenty is called broken in a suite",
+        "epsilon-false-alarms", "the false-alarm rate rises to 5 percent",
         "audit(mechanism, x0, x1, claim, n, ALPHA, delta=delta, measure=measure, key=key)",
         "audit(mechanism, x0, x1, claim, n, 0.05, delta=delta, measure=measure, key=key)",
     ),
     on("_fault", "test_broken_clips_are_refused")(
-        "clip-a-millionth-longer", "a suite takes rows that are a millionth longer than their bound", "length > bound",
+        "clip-a-millionth-longer", "rows longer than their bound by a millionth are accepted", "length > bound",
         "length > bound * (1 + Fraction(1, 10**6))",
     ),
     on("assert_clipped", "test_a_clip_that_ignores_its_bound_fails_the_control")(
-        "clip-without-control", "a suite takes a clip that does not look at its bound", "not find_faults(clipped)",
-        "False",
+        "clip-without-control", "a clip that ignores its bound is accepted", "not find_faults(clipped)", "False",
     ),
 ]  # fmt: skip

@@ -22,44 +22,44 @@ CENTRAL = [
         "ItemShares.replace_sensitivity", APART,
         "test_no_replaced_user_changes_sums_by_more_than_the_ledger_states[DPGram]",
     )(
-        "shares-nearer-than-they-are", "replacing a user is said to move shares by 1.2 units at most",
+        "shares-nearer-than-they-are", "the replace sensitivity of item shares is understated as 1.2",
         "replace_sensitivity = SQRT_2", "replace_sensitivity = 1.2",
     ),
     on("state_largest_replacement", "test_a_dearer_substitute_makes_the_plan_state_as_much")(
-        "plans-state-themselves", "a plan that a release chose states its own cost for replaced users",
+        "plans-state-themselves", "the cost for replaced users depends on the plan that a release chose",
         "phase.system.stated_cost = StatedCost(noise_multiplier, sensitivity)", "phase.system.stated_cost = None",
     ),
     on("state_largest_replacement", "test_every_plan_states_the_largest_cost")(
-        "plans-state-a-little-less", "a substitute's rounding lowers the figure of the plan that was fixed beforehand",
+        "plans-state-a-little-less", "the cost of a substitute's rounding is missing from the stated cost",
         "total < largest", "False",
     ),
     on("LeastSquaresRound._replace_sensitivity", "test_no_two_users_of_dpals_are_further_apart_than_its_event_states")(
-        "dpals-all-kinds-root-2", "the item sums of two users of DPALS are said to be sqrt(2) apart at most",
+        "dpals-all-kinds-root-2", "the replace sensitivity of DPALS's item sums is understated as sqrt(2)",
         "2 + excess / (products + sums)", "2",
     ),
     on(
         "FedRecRounds._replaced_count_sensitivity",
         "test_fedrecs_counts_of_raters_cost_the_distance_of_two_disjoint_lists",
     )(
-        "fedrec-counts-of-one-user", "a replaced user of FedRec is taken to change the counts of its items alone",
+        "fedrec-counts-of-one-user", "the replace sensitivity of FedRec's counts includes only one user's items",
         "2 * (self.max_items or 1)", "self.max_items or 1",
     ),
     # ---- DPGram -----------------------------------------------------------------------------------------------------
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
-        "dpgram-no-noise", "DPGram adds no noise",
+        "dpgram-no-noise", "DPGram's sums are released without noise",
         "self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)",
         "update.arrays[self._field]",
     ),
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
-        "dpgram-half-noise", "DPGram adds half the noise", "replace(state, noisy=noisy)",
+        "dpgram-half-noise", "DPGram's noise is halved", "replace(state, noisy=noisy)",
         "replace(state, noisy=(noisy + update.arrays[self._field]) // 2)",
     ),
     on("NoisySum.round_cost", f"{WIDTH}[DPGram]", f"{COST}[DPGram]")(
-        "dpgram-nine-tenths", "DPGram's noise is a tenth too narrow for what its ledger says",
+        "dpgram-nine-tenths", "the noise multiplier in DPGram's ledger is a tenth above its true value",
         "self.noise.noise_multiplier(self._unit)", "1.1 * self.noise.noise_multiplier(self._unit)",
     ),
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
-        "dpgram-pairs-without-noise", "only the first of DPGram's rounds has noise",
+        "dpgram-pairs-without-noise", "DPGram's sums after the first round are released without noise",
         "noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)",
         """
         noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)
@@ -68,16 +68,16 @@ CENTRAL = [
         """,
     ),
     on("PairSum._purpose", f"{ALIKE}[DPGram]")(
-        "dpgram-same-noise", "two rounds of DPGram draw from one stream", "_purpose = 'dp_gram.item_pairs'",
+        "dpgram-same-noise", "two of DPGram's rounds share one random stream", "_purpose = 'dp_gram.item_pairs'",
         "_purpose = 'dp_gram.item_shares'",
     ),
     on("planned_rounds", f"{COST}[DPGram]")(
-        "dpgram-rounds-whole", "each round of DPGram spends the whole budget",
+        "dpgram-rounds-whole", "the whole budget is spent in each of DPGram's rounds",
         "[planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]",
         "[planned_phase(kind, state, mu, key, **options) for kind, state, share, options in kinds]",
     ),
     on("DPGram._plan", f"{DATA}[DPGram]")(
-        "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data",
+        "dpgram-noise-by-users", "DPGram's noise depends on the number of users with data",
         "planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates)",
         """planned_rounds(
             mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, max_users, key, self.mean_share,
@@ -86,54 +86,55 @@ CENTRAL = [
         """,
     ),
     on("planned_phase", "test_every_draw_is_charged[DPGram]")(
-        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws",
+        "dpgram-distance-of-one-draw", "the total-variation distance is charged for one of DPGram's draws",
         "system.noise.total_distance(math.prod(system._shape(state)))", "system.noise.total_distance(1)",
     ),
     on(
         "CentralModel._public_users",
         *(f"test_models_contain_released_values_only[{name}]" for name in ("DPGram", "DPSubspace")),
     )(
-        "mean-counts-its-users", "central sketches divide by the number of users in the data, not by the public one",
+        "mean-counts-its-users", "the central sketches' divisor is the private number of users",
         "self.n_users or max(data.n_users, 1)", "max(data.n_users, 1)",
     ),
     on("NoisySum.rules", "test_the_server_refuses_sums_that_no_users_can_have")(
-        "dpgram-server-takes-more", "a shard may send sums of twice as many users as it has", "n_clients * self._unit",
-        "2 * n_clients * self._unit",
+        "dpgram-server-takes-more", "a shard's sums may exceed the bound for its users by a factor of 2",
+        "n_clients * self._unit", "2 * n_clients * self._unit",
     ),
     on("resolve_ledger", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
-        "dpgram-ledger-at-another-delta", "a ledger states its figures at another delta than was asked for",
+        "dpgram-ledger-at-another-delta", "the ledger's figures use a delta other than the requested one",
         "Ledger() if delta is None else Ledger(delta)", "Ledger()",
     ),
     on("DPGram._begin", f"{TRACE}[DPGram]")(
-        "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
+        "dpgram-scores-by-its-users", "the devices' scores depend on the private number of users",
         "PairForm.of(mean, self._public_users(data))", "PairForm.of(mean, data.n_users)",
     ),
     on("DPGram._begin", f"{SENT}[DPGram]")(
-        "dpgram-broadcasts-exact-mean", "users of DPGram are sent the exact mean of all rows", "GramState(form.centre)",
+        "dpgram-broadcasts-exact-mean", "the exact mean of all rows is broadcast to DPGram's users",
+        "GramState(form.centre)",
         "GramState((form.public(np.bincount(data.indices, minlength=data.n_items) / data.n_users) * 8192).astype(int))",
     ),
     on("GramSum._objection", "test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for")(
-        "dpgram-answers-any-mean", "users of DPGram answer a mean for which no norm is bounded",
+        "dpgram-answers-any-mean", "DPGram's users accept a mean without a bounded norm",
         "len(state.mean) and (state.mean.min() < 0 or state.mean.max() > SCALE)", "False",
     ),
     # ---- what central models have in common -------------------------------------------------------------------------
     on("CentralModel._mu_after_draws", *(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")))(
-        "central-samplers-are-free", "what the samplers take of delta is spent twice", "self.delta - charge",
+        "central-samplers-are-free", "the delta that samplers consume is spent again on noise", "self.delta - charge",
         "self.delta",
     ),
     on("sum_distances", f"{ROOM}[DPALS]", f"{ROOM}[DPFMF]")(
-        "central-samplers-of-one-round", "models pay for the samplers of one round of a kind",
+        "central-samplers-of-one-round", "the samplers' total-variation distance is charged for one round only",
         "n_rounds * system.round_event(1).distance", "system.round_event(1).distance / n_rounds",
     ),
     on("CentralModel._within_delta", *(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")))(
-        "central-no-search", "what samplers take is not looked for",
+        "central-no-search", "the samplers' total-variation distance is left out of the budget",
         "(distance := max(map(sum_distances, self._plans(phases)))) > reserved", "(distance := 0.0)",
     ),
     on(
         "DPGram._begin", "test_models_contain_released_values_only[DPGram]",
         *(f"{test}[DPGram{more}]" for test in (FOLLOWS, SAME) for more in ("", ", features")),
     )(
-        "dpgram-estimate-of-exact-pairs", "DPGram's estimate begins at the exact sums over pairs",
+        "dpgram-estimate-of-exact-pairs", "DPGram's first estimate uses exact sums over item pairs",
         "PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
         PooledPairs(
@@ -143,7 +144,7 @@ CENTRAL = [
         """,
     ),
     on("DPGram._begin", f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]")(
-        "dpgram-features-fitted-to-exact-pairs", "how far DPGram believes features is fitted to exact pairs",
+        "dpgram-features-fitted-to-exact-pairs", "the weight of DPGram's item features is fitted to exact pairs",
         "return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
         exact = form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width)
@@ -154,7 +155,7 @@ CENTRAL = [
         """,
     ),
     on("DPGram._begin", f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]")(
-        "dpgram-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
+        "dpgram-features-weighed-by-exact-counts", "the weights of DPGram's features depend on exact item counts",
         "return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
         counted = form._replace(mean=form.mean + np.bincount(data.indices, minlength=len(form.mean)))
@@ -165,7 +166,7 @@ CENTRAL = [
     ),
     # ---- DPALS ------------------------------------------------------------------------------------------------------
     on("NoisyRound.apply", f"{WIDTH}[DPALS]")(
-        "dpals-no-noise-on-all-products", "DPALS adds no noise to the sum of all products",
+        "dpals-no-noise-on-all-products", "the sum of all products in DPALS is released without noise",
         "return self._learn(state, noisy)",
         """
         if "all_products" in noisy:
@@ -174,14 +175,14 @@ CENTRAL = [
         """,
     ),
     on("NoisyRound.apply", f"{ALIKE}[DPALS]")(
-        "dpals-same-noise-every-round", "DPALS draws the same noise in every round", "round=update.round", "round=0",
+        "dpals-same-noise-every-round", "all rounds of DPALS share the same noise", "round=update.round", "round=0",
     ),
     on("NoisyRound.apply", f"{ALIKE}[DPALS]")(
-        "dpals-same-noise-in-fields", "all fields of a round of DPALS draw from one stream",
+        "dpals-same-noise-in-fields", "all fields of a DPALS round share one random stream",
         "purpose=f'{self._purpose}.{name}'", "purpose=self._purpose",
     ),
     on("CountRound._purpose", f"{WIDTH}[DPALS]")(
-        "dpals-no-noise-on-counts", "DPALS releases exact counts of items", "_purpose = 'dp_als.counts'",
+        "dpals-no-noise-on-counts", "exact item counts are released by DPALS", "_purpose = 'dp_als.counts'",
         """
         _purpose = 'dp_als.counts'
 
@@ -190,48 +191,48 @@ CENTRAL = [
         """,
     ),
     on("Noise.of", "test_the_sensitivities_are_no_larger_than_needed", f"{WIDTH}[DPALS]")(
-        "dpals-sensitivity-of-one-row", "DPALS makes noise as if a user had a single item",
+        "dpals-sensitivity-of-one-row", "the noise of DPALS covers one item per user",
         "Fraction(math.isqrt(n_rows * 2**80) + 1, 2**40)", "Fraction(1)",
     ),
     on("Noise.of", f"{WIDTH}[DPALS]", f"{WIDTH}[DPFMF]")(
-        "dpals-sensitivity-halved", "DPALS halves the sensitivity of all its sums",
+        "dpals-sensitivity-halved", "the sensitivity of all sums in DPALS is halved",
         "return cls(layered_noise(sensitivity / Fraction(mu), f', or {count} smaller'), sensitivity)",
         "return cls(layered_noise(sensitivity / 2 / Fraction(mu), ''), sensitivity / 2)",
     ),
     on("NoisyRound.round_event", f"{WIDTH}[DPALS]", "test_a_rounds_event_is_that_of_all_its_noises")(
-        "dpals-event-of-one-field", "DPALS accounts for one of the sums of a round", "sum(squares.values())",
+        "dpals-event-of-one-field", "only one of the sums in a DPALS round is charged", "sum(squares.values())",
         "max(squares.values())",
     ),
     on("DPALS._phases", f"{COST}[DPALS]")(
-        "dpals-rounds-not-divided", "every round of DPALS spends what is there for all of them",
+        "dpals-rounds-not-divided", "the whole budget is spent in each DPALS round",
         "mu * math.sqrt(remaining_share * share / self.n_rounds)", "mu * math.sqrt(remaining_share * share)",
     ),
     on("draw_items", f"{PARTS}[DPALS]")(
-        "dpals-all-items-count", "users of DPALS contribute all their items, and noise is for max_items",
+        "dpals-all-items-count", "the contribution of a DPALS user exceeds max_items",
         "limit_contributions(shard, max_items, value_range=(0.0, 1.0), key=key)", "shard",
     ),
     on("select_items", f"{PARTS}[DPALS]")(
-        "dpals-rarest-without-limit", "the least-squares rounds take all items of a user",
+        "dpals-rarest-without-limit", "the number of a user's items is not limited in least-squares rounds",
         "return shard.keep_interactions(is_selected)", "return shard",
     ),
     on("to_grid", f"{PARTS}[DPALS]")(
-        "dpals-rows-not-scaled", "users' factors of norm above 1 are not scaled down", "np.maximum(norms, 1.0)", "1.0",
+        "dpals-rows-not-scaled", "user factors with a norm above 1 are not clipped", "np.maximum(norms, 1.0)", "1.0",
     ),
     on("NoisyRound.round_event", "test_every_draw_is_charged[DPALS]")(
-        "dpals-distance-of-one-field", "DPALS pays for the distance of the draws of one of its sums",
+        "dpals-distance-of-one-field", "the total-variation distance is charged for one of the sums in a DPALS round",
         "distance=sum((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
         "distance=min((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
     ),
     on("NoisyRound.rules", "test_the_rules_refuse_sums_that_this_number_of_users_cannot_send")(
-        "dpals-server-takes-more", "a shard may send sums of twice as many users as it has", "n_clients * UNIT",
-        "2 * n_clients * UNIT",
+        "dpals-server-takes-more", "a shard's DPALS sums may exceed the bound for its users by a factor of 2",
+        "n_clients * UNIT", "2 * n_clients * UNIT",
     ),
     on("DPALS._release", "test_models_contain_released_values_only[DPALS]")(
-        "dpals-shows-exact-counts", "DPALS keeps exact counts beside its factors", "state.item_counts",
+        "dpals-shows-exact-counts", "exact item counts are stored beside the factors of DPALS", "state.item_counts",
         "np.bincount(data.indices, minlength=data.n_items).astype(float)",
     ),
     on("NoisyRound.apply", f"{FOLLOWS}[DPALS]", f"{SENT}[DPALS]")(
-        "dpals-broadcasts-exact-counts", "users of DPALS are sent the exact counts beside what was learnt",
+        "dpals-broadcasts-exact-counts", "exact item counts are broadcast to the users of DPALS",
         "return self._learn(state, noisy)",
         """
         learnt = self._learn(state, noisy)
@@ -241,57 +242,57 @@ CENTRAL = [
         """,
     ),
     on("NoisyRound.round_event", f"{EXACT}[DPALS]")(
-        "dpals-event-rounded-up", "an event of DPALS says a little more noise than there is",
+        "dpals-event-rounded-up", "the noise multiplier in a DPALS event is rounded up",
         "sum(squares.values()) ** -0.5 * _BELOW_ONE", "sum(squares.values()) ** -0.5 / _BELOW_ONE",
     ),
     on("FrequencyWeights.of_users", "test_no_users_weights_have_a_norm_above_the_scale", f"{PARTS}[DPALS, adaptive]")(
-        "dpals-weights-not-normalised", "users of DPALS do not divide adaptive weights by their norm",
+        "dpals-weights-not-normalised", "adaptive weights of DPALS users are not divided by their norm",
         "np.repeat(norms, shard.interactions_per_user())", "levels.max(initial=1) * _NORM_UNIT",
     ),
     on("FrequencyWeights.of_users", "test_no_users_weights_have_a_norm_above_the_scale")(
-        "dpals-weights-norm-rounded-down", "the norm that adaptive weights are divided by is rounded down",
+        "dpals-weights-norm-rounded-down", "the norm that divides adaptive weights is rounded down",
         "(np.sqrt(squares.astype(np.float64)) * _NORM_UNIT).astype(np.int64) + 2",
         "(np.sqrt(squares.astype(np.float64)) * _NORM_UNIT).astype(np.int64)",
     ),
     on("NoisyRound._contributions", "test_weighted_sums_change_by_a_users_contribution_within_the_sensitivity")(
-        "dpals-weights-by-exact-counts", "adaptive weights follow the exact counts of the users who answer together",
-        "state.item_counts", "np.bincount(shard.indices, minlength=shard.n_items).astype(float)",
+        "dpals-weights-by-exact-counts", "adaptive weights depend on the exact counts of a shard", "state.item_counts",
+        "np.bincount(shard.indices, minlength=shard.n_items).astype(float)",
     ),
     on("sum_by_item", "test_weighted_sums_are_those_of_loops")(
-        "dpals-weighted-products-not-scaled", "products with adaptive weights stay as many times too large",
+        "dpals-weighted-products-not-scaled", "products with adaptive weights are not scaled to their sensitivity",
         "_kernel.sum_by_item(indptr, by_item, weights, rows, sums, products, SCALE, resolve_n_threads(n_threads))",
         "_kernel.sum_by_item(indptr, by_item, weights, rows, sums, products, 1, resolve_n_threads(n_threads))",
     ),
     on("DPALS._phases", f"{COST}[DPALS, adaptive]")(
-        "dpals-frequencies-for-free", "the item counts of DPALS take nothing of what least squares spends",
+        "dpals-frequencies-for-free", "the budget for item counts is not subtracted from the least-squares budget",
         "remaining_share -= self.frequency_share", "remaining_share -= 0.0",
     ),
     on("NoisyRound._n_rows", "test_the_sensitivities_are_no_larger_than_needed", f"{EXACT}[DPALS]")(
-        "dpals-one-row-without-weights", "DPALS makes noise of one row where users contribute to many",
+        "dpals-one-row-without-weights", "the noise of DPALS covers one row where users contribute several",
         "self.max_items if self.weights is None else 1", "1",
     ),
     on("DPALS._release", "test_features_are_free_and_the_ledger_names_them")(
-        "dpals-features-not-told", "the ledger of DPALS does not name the public features",
+        "dpals-features-not-told", "public features are missing from the ledger of DPALS",
         "self._note_features(features, are_used=True)", "pass",
     ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------
     on("GradientRound.apply", f"{ALIKE}[DPFMF]")(
-        "dpfmf-same-noise-every-round", "DPFMF draws the same noise in every round", "round=update.round", "round=0",
+        "dpfmf-same-noise-every-round", "all rounds of DPFMF share the same noise", "round=update.round", "round=0",
     ),
     on("GradientRound.apply", f"{WIDTH}[DPFMF]")(
-        "dpfmf-no-noise-after-first", "DPFMF adds noise in its first round only", "rate * noisy",
-        "rate * (noisy if update.round == 0 else update.arrays['gradients'])",
+        "dpfmf-no-noise-after-first", "DPFMF's gradients are released without noise after the first round",
+        "rate * noisy", "rate * (noisy if update.round == 0 else update.arrays['gradients'])",
     ),
     on("DPFMF._plan", f"{COST}[DPFMF]")(
-        "dpfmf-budget-not-divided", "every round of DPFMF spends the whole budget", "mu / math.sqrt(self.n_rounds)",
+        "dpfmf-budget-not-divided", "the whole budget is spent in each DPFMF round", "mu / math.sqrt(self.n_rounds)",
         "mu",
     ),
     on("GradientRound._sums", f"{PARTS}[DPFMF]")(
-        "dpfmf-gradients-of-norm-two", "gradients of DPFMF are twice as long as their noise is for", "float(SCALE)",
+        "dpfmf-gradients-of-norm-two", "the norm of DPFMF's gradients is twice the sensitivity", "float(SCALE)",
         "2.0 * SCALE",
     ),
     on("GradientRound.apply", f"{TRACE}[DPFMF]")(
-        "dpfmf-steps-by-its-users", "the steps of DPFMF are as long as there are users in the data",
+        "dpfmf-steps-by-its-users", "DPFMF's step size depends on the private number of users",
         "rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)",
         "rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev) * update.n_clients / 20",
     ),

@@ -8,26 +8,26 @@ RECORD = "test_a_choice_is_recorded_before_it_is_made"
 
 CHOICE = [
     on("_above_threshold", TWIN)(
-        "choice-no-noise", "counts are compared with the threshold as they are",
+        "choice-no-noise", "exact counts are compared with the threshold",
         "counts[counted] + noise.sample(len(counted), key=key, purpose=_NOISE)", "counts[counted]",
     ),
     on("_above_threshold", TWIN, RECORD)(
-        "choice-half-noise", "the noise on counts is half as wide",
+        "choice-half-noise", "the noise on counts is halved",
         "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))",
         "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon) / 2)",
     ),
     on("_above_threshold", TWIN, "test_one_user_of_many_items_is_counted_with_a_uniform_few")(
-        "choice-noise-for-one-item", "the noise is for one item of a user, whatever max_items_per_user is",
+        "choice-noise-for-one-item", "the noise covers one item per user instead of max_items_per_user",
         "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))", "DiscreteLaplace(1 / Fraction(epsilon))",
     ),
     on("_above_threshold", "test_one_user_of_many_items_is_counted_with_a_uniform_few")(
-        "choice-unbounded", "a user is counted with all of its items",
+        "choice-unbounded", "the contribution of a user exceeds max_items_per_user",
         "_kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET),"
         " max_items)",
         "counts += data.interactions_per_item()",
     ),
     on("_above_threshold", TWIN)(
-        "choice-delta-not-shared-out", "each item of a user may pass as often as delta allows all of them",
+        "choice-delta-not-shared-out", "the whole delta is spent on each of a user's items",
         "Fraction(delta) / max_items", "Fraction(delta)",
     ),
     on("threshold", TWIN, LIMIT)(
@@ -35,80 +35,79 @@ CHOICE = [
         "decimal.ROUND_FLOOR",
     ),
     on("threshold", TWIN, LIMIT)(
-        "choice-threshold-off-by-one", "the threshold forgets the user's own one",
+        "choice-threshold-off-by-one", "the threshold omits the count of the user's own contribution",
         "1 + max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))",
         "max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))",
     ),
     on("_above_threshold", "test_an_item_without_users_is_never_chosen")(
-        "choice-items-of-nobody", "an item that nobody is counted with may pass", "np.flatnonzero(counts)",
+        "choice-items-of-nobody", "an item without a counted user may pass the threshold", "np.flatnonzero(counts)",
         "np.arange(len(counts))",
     ),
     on("_above_threshold", "test_no_trace_of_omitted_items_remains")(
-        "choice-order-of-the-data", "items leave in the order of the data's columns",
+        "choice-order-of-the-data", "the order of released items is the order of the data's columns",
         "_sort_order(data.item_ids[columns])", "np.arange(len(columns))",
     ),
     on("_take", "test_no_trace_of_omitted_items_remains")(
-        "choice-type-of-all-ids", "ids leave in the type of all ids", "_narrow('item_ids', data.item_ids[columns])",
-        "data.item_ids[columns]",
+        "choice-type-of-all-ids", "the data type of released ids depends on all ids",
+        "_narrow('item_ids', data.item_ids[columns])", "data.item_ids[columns]",
     ),
     on("_above_threshold", RECORD)(
-        "choice-recorded-after", "a choice by threshold is recorded without its delta", "delta=delta", "delta=0.0",
+        "choice-recorded-after", "the delta of a threshold selection is missing from the ledger", "delta=delta",
+        "delta=0.0",
     ),
     on("_largest_noisy", "test_many_items_of_a_public_list_have_the_largest_noisy_counts")(
-        "choice-of-many-no-noise", "many items of a public list are chosen by their counts as they are",
+        "choice-of-many-no-noise", "many items are selected from a public list by exact counts",
         "noise.add_noise(counts, key=key, purpose=_NOISE)", "counts",
     ),
     on("_largest_noisy", "test_many_items_of_a_public_list_have_the_largest_noisy_counts")(
-        "choice-of-many-noise-for-one-item",
-        "where many items are chosen the noise is for one item of a user, whatever max_items_per_user is",
+        "choice-of-many-noise-for-one-item", "the noise for a selection of many items covers one item per user",
         "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))", "DiscreteLaplace(1 / Fraction(epsilon))",
     ),
     on("_largest_noisy", "test_one_user_of_many_items_is_counted_with_a_uniform_few")(
-        "choice-of-many-unbounded", "where many items are chosen a user is counted with all of its items",
+        "choice-of-many-unbounded", "the contribution of a user to a selection of many items is unbounded",
         "_kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET),"
         " max_items)",
         "counts += data.interactions_per_item()",
     ),
     on("_largest_noisy", RECORD)(
-        "choice-of-many-not-recorded", "a choice of many items from a public list is not recorded",
+        "choice-of-many-not-recorded", "a selection of many items from a public list is missing from the ledger",
         "ledger.record(CentralRelease(CHOICES[2], noise.epsilon(max_items), neighboring='add_remove'),"
         " simulation=key.is_simulation)",
         "pass",
     ),
     on("choose_items", RECORD)(
-        "choice-public-not-recorded", "a choice from a public list is not recorded",
+        "choice-public-not-recorded", "a selection from a public list is missing from the ledger",
         "ledger.record(CentralRelease(CHOICES[0], mechanism.epsilon, neighboring='add_remove', n_choices=n),"
         " simulation=key.is_simulation)",
         "pass",
     ),
     on("choose_items", "test_an_entropy_key_serves_once")(
-        "choice-key-used-again", "an entropy key serves choices without end",
+        "choice-key-used-again", "an entropy key may be reused for selections",
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)\nkey.claim('choose_items')",
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)",
     ),
     on("choose_items", "test_items_chosen_by_exact_counts_are_refused")(
-        "choice-after-a-choice", "what was chosen by exact counts may be chosen from",
+        "choice-after-a-choice", "items selected by exact counts are accepted as a public list",
         "interactions.catalogue == 'counts'", "False",
     ),
     on("choose_items", "test_a_second_choice_adds_up_or_is_refused")(
-        "choice-after-an-unpaid-choice",
-        "what was chosen privately may be chosen from with a ledger that does not know of it",
+        "choice-after-an-unpaid-choice", "privately selected items are accepted with a ledger that lacks their cost",
         "interactions.catalogue == 'chosen'", "False",
     ),
     on("choose_items", TWIN)(
-        "choice-data-as-public", "a list taken from the data counts as public", "interactions.catalogue == 'data'",
-        "False",
+        "choice-data-as-public", "a list of items from the data is accepted as public",
+        "interactions.catalogue == 'data'", "False",
     ),
     on("Selections.top_items", "test_the_source_of_items_is_preserved")(
-        "catalogue-public-after-counts", "the list that top_items chose counts as public",
+        "catalogue-public-after-counts", "the list selected by top_items is marked as public",
         "best._replace(catalogue='counts')", "best",
     ),
     on("Interactions.from_arrays", "test_the_source_of_items")(
-        "catalogue-public-from-rows", "a list taken from the rows counts as public",
+        "catalogue-public-from-rows", "a list of items derived from the rows is marked as public",
         "'data' if listed_ids['items'] is None else 'public'", "'public'",
     ),
     on("check_fields", "test_the_constructor_refuses")(
-        "global-ids-twice", "two people may have one global id, and the same random words",
+        "global-ids-twice", "two users may share one global id and so one random stream",
         "_check_distinct(name('global_user_ids'), global_user_ids)", "pass",
     ),
 ]  # fmt: skip

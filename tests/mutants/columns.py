@@ -8,7 +8,7 @@ HONEST = "_owner, _remedy = 'DPGram', FEWER_ITEMS"
 
 COLUMNS = [
     on("CrossSum", f"{WIDTH}[DPGram]")(
-        "columns-no-noise", "DPGram's rounds of columns has no noise", HONEST,
+        "columns-no-noise", "DPGram's column sums are released without noise", HONEST,
         f"""
         {HONEST}
 
@@ -17,7 +17,7 @@ COLUMNS = [
         """,
     ),
     on("CrossSum", f"{WIDTH}[DPGram]")(
-        "columns-half-noise", "DPGram's rounds of columns has half the noise", HONEST,
+        "columns-half-noise", "the noise on DPGram's column sums is halved", HONEST,
         f"""
         {HONEST}
 
@@ -27,42 +27,44 @@ COLUMNS = [
         """,
     ),
     on("CrossSum", f"{ALIKE}[DPGram]")(
-        "columns-same-noise", "DPGram's rounds of columns draw from one stream",
+        "columns-same-noise", "DPGram's rounds of columns share one random stream",
         "return f'dp_gram.item_projections.{self.number}'", "return 'dp_gram.item_projections'",
     ),
     on("CrossSum._sums", f"{PARTS}[DPGram]")(
-        "columns-not-normalised", "users of DPGram's rounds of columns contribute twice the norm",
+        "columns-not-normalised", "contributions to DPGram's column sums have twice the norm bound",
         "super()._sums(used, shard, n_threads)", "2 * super()._sums(used, shard, n_threads)",
     ),
     on("CrossSum._sums", f"{PARTS}[DPGram]")(
-        "columns-own-item-stays", "an item is told by itself too in DPGram's rounds of columns",
+        "columns-own-item-stays", "an item's product with itself remains in DPGram's column sums",
         "super()._sums(used, shard, n_threads)",
         """super()._sums(used, shard, n_threads) + (
             2**27 * np.bincount(shard.indices, minlength=shard.n_items)[:, None] * used.encoder.astype(np.int64)
         )""",
     ),
     on("CrossSum", f"{EXACT}[DPGram]")(
-        "columns-unit-too-small", "the sensitivity of DPGram's rounds of columns is halved", HONEST,
+        "columns-unit-too-small", "the sensitivity of DPGram's column sums is halved", HONEST,
         f"""
         {HONEST}
         _unit = ProjectionSum._unit // 2
         """,
     ),
     on("planned_rounds", f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants")(
-        "columns-are-free", "DPGram's pairs cost what columns leave, and columns cost their share on top",
+        "columns-are-free", "DPGram's pair sums spend the budget that the columns spend too",
         "_Kind(PairSum, GramState(zeros + 1), pair_share, {})",
         "_Kind(PairSum, GramState(zeros + 1), remaining_share, {})",
     ),
     on("planned_rounds", f"{COST}[DPGram]")(
-        "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have",
+        "columns-divided-by-fewer", "the budget of all rounds of columns is spent in each round",
         "(remaining_share - pair_share - 2 * measured) / _N_ROUNDS", "remaining_share - pair_share - 2 * measured",
     ),
     on("MeasuredModel._release_pairs", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
-        "columns-not-in-the-ledger", "DPGram's measurements are in no ledger", "fit.rounds(system, state, data)",
+        "columns-not-in-the-ledger", "DPGram's measurements are missing from the ledger",
+        "fit.rounds(system, state, data)",
         "type(fit)(**{**vars(fit), 'ledger': type(fit.ledger)(fit.ledger.delta)}).rounds(system, state, data)",
     ),
     on("CrossSum", f"{WIDTH}[DPGram]", f"{COST}[DPGram]", f"{EXACT}[DPGram]")(
-        "columns-event-of-more-noise", "the ledger says twice the noise of DPGram's rounds of columns", HONEST,
+        "columns-event-of-more-noise", "the recorded noise of DPGram's rounds of columns is twice the true noise",
+        HONEST,
         f"""
         {HONEST}
 
@@ -72,14 +74,14 @@ COLUMNS = [
         """,
     ),
     on("MeasuredModel._release_pairs", SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]")(
-        "columns-encoder-of-the-data", "what DPGram asks in its third round is made of exact sums",
+        "columns-encoder-of-the-data", "the encoder of DPGram's third round depends on exact sums",
         "estimate.encoder(planned.encoder)",
         "(estimate.encoder(planned.encoder) "
         "+ estimate.encoder(planned.encoder).any(axis=0) * (np.bincount(data.indices, minlength=data.n_items)"
         "[:, None] % 3)).astype(np.int16)",
     ),
     on("MeasuredModel._release_pairs", SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]")(
-        "columns-of-exact-sums", "DPGram adds the exact sums of a round to its estimate",
+        "columns-of-exact-sums", "the exact sums of a round enter DPGram's estimate",
         "fit.rounds(system, SubspaceState(centre, encoder), data).noisy / system._unit",
         """(
             0 * fit.rounds(system, SubspaceState(centre, encoder), data).noisy
@@ -87,12 +89,12 @@ COLUMNS = [
         ) / system._unit""",
     ),
     on("MeasuredModel._release_pairs", SHOWN, f"{SENT}[DPGram]", f"{SENT}[DPSubspace]")(
-        "columns-sends-exact-mean", "users of DPGram's rounds of columns are sent the exact mean",
+        "columns-sends-exact-mean", "the exact mean is broadcast in DPGram's rounds of columns",
         "to_grid(floored(mean.values))",
         "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self._public_users(data)))",
     ),
     on("DPGram._plan", "test_rounds_are_planned_on_public_numbers_alone")(
-        "columns-planned-by-the-rows", "whether DPGram plans columns depends on how many items users have",
+        "columns-planned-by-the-rows", "DPGram's plan depends on the private lengths of rows",
         "max(n_users, data.n_users)", "MAX_USERS if data.n_interactions > 10 * data.n_users else n_users",
     ),
 ]  # fmt: skip

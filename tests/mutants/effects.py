@@ -19,14 +19,14 @@ def both(*names):
 EFFECTS = [
     # ---- relations of events, and what is in them --------------------------------------------------------------------
     on("NoisySum.round_event", *both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"))(
-        "sums-entered-as-replace", "sums of sketches are entered for replacing a user",
+        "sums-entered-as-replace", "sums of sketches are recorded under the wrong neighbouring relation (replacement)",
         "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='zero_out', sampling='none', "
         "distance=self.distance, replace_sensitivity=replacement if replacement < 2 else None)",
         "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='replace', sampling='none', "
         "distance=self.distance)",
     ),
     on("NoisyRound.round_event", *both("DPALS", "DPALS, uniform", "DPALS, adaptive", "DPFMF"))(
-        "dpals-entered-as-replace", "sums of DPALS and DPFMF are entered for replacing a user",
+        "dpals-entered-as-replace", "sums of DPALS and DPFMF are recorded under the wrong relation (replacement)",
         """
         return Gaussian(
             sum(squares.values()) ** -0.5 * _BELOW_ONE,
@@ -48,31 +48,32 @@ EFFECTS = [
         """,
     ),
     on("DPPopularity._event", *both("DPPopularity"))(
-        "popularity-entered-as-replace", "DPPopularity's counts are entered for replacing a user",
+        "popularity-entered-as-replace", "counts of DPPopularity are recorded under the wrong relation (replacement)",
         "CentralRelease('discrete Laplace on item counts', epsilon)",
         "CentralRelease('discrete Laplace on item counts', epsilon, neighboring='replace')",
     ),
     on("Recovery.events", *both("PrivatePrototypes", "PrivatePrototypes, masked"))(
-        "prototypes-entered-as-replace", "sums of prototypes are entered for replacing a user",
+        "prototypes-entered-as-replace", "sums of prototypes are recorded under the wrong relation (replacement)",
         "CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust='entity', distance=distance)",
         "CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust='entity', distance=distance,"
         " neighboring='replace')",
     ),
     on("Recovery.events", *both("PrivatePrototypes, delta"))(
-        "prototypes-rho-entered-as-replace", "sums of prototypes with Gaussian noise are entered for replacing a user",
+        "prototypes-rho-entered-as-replace",
+        "sums of prototypes with Gaussian noise are recorded under the wrong relation (replacement)",
         "ZCDP(name, cost, neighboring='add_remove', sampling='none', trust='entity', distance=distance)",
         "ZCDP(name, cost, neighboring='replace', sampling='none', trust='entity', distance=distance)",
     ),
     on("release_popularity", f"{WITHIN}[PrivRec, popularity]")(
-        "privrec-counts-for-one-user", "a replaced user is taken to change as many counts as one that leaves",
+        "privrec-counts-for-one-user", "the replace sensitivity of PrivRec's counts is that of a removed user",
         "noise.epsilon(sensitivity)", "noise.epsilon(sensitivity // 2)",
     ),
     on("FedRecRounds._noise_event", *(f"{WITHIN}[{name}]" for name in ("FedRec", "FedRecPlusPlus")))(
-        "fedrec-sums-for-one-user", "a replaced user of FedRec is taken to move sums by one gradient",
+        "fedrec-sums-for-one-user", "the replace sensitivity of FedRec's sums is that of one gradient",
         "noise.noise_multiplier(sensitivity)", "2 * noise.noise_multiplier(sensitivity)",
     ),
     on("FedRec.fit", f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]")(
-        "fedrec-counts-before-their-event", "FedRec's counts are released before they are in the ledger",
+        "fedrec-counts-before-their-event", "FedRec's counts are released before their event is recorded",
         """
         if self.clip_norm is not None and self.max_items is not None:
             replaced = self._replaced_count_sensitivity
@@ -90,40 +91,40 @@ EFFECTS = [
     ),
     # ---- cohorts ----------------------------------------------------------------------------------------------------
     on("FedGNNRounds._cohort", f"{SECRET}[FedGNN]", f"{INDEPENDENT}[FedGNN]")(
-        "fedgnn-cohort-is-public", "FedGNN's cohorts come from a seed that everybody knows", "key=self.key",
+        "fedgnn-cohort-is-public", "FedGNN's secret cohorts are derived from a public seed", "key=self.key",
         "key=Key.from_seed(1)",
     ),
     on("FedGNNRounds._cohort", f"{SECRET}[FedGNN]")(
-        "fedgnn-cohort-of-a-seed", "FedGNN's cohorts come from a seed that is drawn from the key, as one that is told",
+        "fedgnn-cohort-of-a-seed", "FedGNN's secret cohorts are derived from a seed as short as a broadcast one",
         "key=self.key", "key=Key.from_seed(int(self.key.words('fedgnn.seed', size=1)[0]))",
     ),
     on("FedGNNRounds._cohort", f"{INDEPENDENT}[FedGNN]")(
-        "fedgnn-one-cohort", "FedGNN asks the same cohort in every round", "round=round_number", "round=0",
+        "fedgnn-one-cohort", "the same FedGNN cohort takes part in every round", "round=round_number", "round=0",
     ),
     on("FedGNNRounds._cohort", f"{INDEPENDENT}[FedGNN]")(
-        "fedgnn-next-cohort-is-this", "FedGNN asks a cohort in two rounds", "round=round_number",
+        "fedgnn-next-cohort-is-this", "the same FedGNN cohort takes part in two rounds", "round=round_number",
         "round=round_number // 2",
     ),
     on("CohortRounds.state_of", *(f"{test}[{name}]" for name in PRIVREC for test in (SECRET, INDEPENDENT)))(
-        "privrec-cohort-is-public", "PrivRec's cohorts come from a seed that everybody knows", "key=self.key",
+        "privrec-cohort-is-public", "PrivRec's secret cohorts are derived from a public seed", "key=self.key",
         "key=Key.from_seed(1)",
     ),
     on("CohortRounds.state_of", *(f"{SECRET}[{name}]" for name in PRIVREC))(
-        "privrec-cohort-of-a-seed", "PrivRec's cohorts come from a seed that is drawn from the key", "key=self.key",
+        "privrec-cohort-of-a-seed", "PrivRec's secret cohorts are derived from a short seed", "key=self.key",
         "key=Key.from_seed(int(self.key.words('privrec.seed', size=1)[0]))",
     ),
     on("FixedSizeSampling.sample", *(f"{INDEPENDENT}[{name}]" for name in ("PrivRec", "FedGNN")))(
-        "cohort-of-the-first", "a cohort of fixed size is the first clients",
+        "cohort-of-the-first", "a fixed-size cohort always contains the first clients",
         "_marked_clients(marked, self.cohort_size, resolve_n_threads(0))", "np.arange(self.cohort_size)",
     ),
     # ---- groups -----------------------------------------------------------------------------------------------------
     on("PrototypeRounds._cluster", NEAREST, ALONE, "test_the_sums_of_a_round_are_those_of_these_groups")(
-        "kmeans-thrown-away", "private k-means runs and is paid for, and exact centres group the users",
+        "kmeans-thrown-away", "users are grouped by exact centres after private k-means has been charged",
         "clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)",
         "clustering.kmeans(points, n_prototypes, key=key, n_threads=n_threads).labels.astype(np.int64)",
     ),
     on("PrototypeRounds._cluster", NEAREST, ALONE)(
-        "kmeans-refined", "the released centres are moved to the means of their users before they group them",
+        "kmeans-refined", "the released centres move to exact means before they group users",
         "clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)",
         """
         clustering.assign_rows(
@@ -138,12 +139,12 @@ EFFECTS = [
         """,
     ),
     on("PrototypeRounds._group", NEAREST, ALONE)(
-        "kmeans-not-private", "users are grouped by exact k-means of their rows",
+        "kmeans-not-private", "users are grouped by exact k-means",
         "self._cluster(shard, n_prototypes, key, entity, n_threads)",
         "clustering.kmeans(shard, n_prototypes, key=key, n_threads=n_threads).labels.astype(np.int64)",
     ),
     on("PrototypeRounds.local_round", "test_the_sums_of_a_round_are_those_of_these_groups")(
-        "kmeans-of-other-groups", "sums of prototypes are those of exact groups",
+        "kmeans-of-other-groups", "prototype sums are computed over exact groups",
         "recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)",
         """
         recover_prototypes(
@@ -154,7 +155,7 @@ EFFECTS = [
         """,
     ),
     on("PrototypeRounds._cluster", "test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price")(
-        "kmeans-dearer-than-said", "a swap of private k-means is drawn at twice the epsilon that is paid for",
+        "kmeans-dearer-than-said", "swaps of private k-means are drawn at twice the charged epsilon",
         "epsilon=swap_epsilon", "epsilon=2 * swap_epsilon",
     ),
 ]  # fmt: skip

@@ -8,50 +8,50 @@ STREAMS = "test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice"
 
 FEDGNN = [
     on("FedGNNRounds.apply", WIDTH)(
-        "fedgnn-no-noise", "FedGNN's server adds no noise",
+        "fedgnn-no-noise", "the noise of FedGNN's server is missing",
         "self.noise.release(total, self.key, _NOISE, update.round, 0)", "total * self.noise.step",
     ),
     on("FedGNNRounds.apply", f"{STREAMS}[FedGNN]")(
-        "fedgnn-same-noise-every-round", "FedGNN's server draws the same noise in every round",
+        "fedgnn-same-noise-every-round", "the noise of FedGNN's server is the same in every round",
         "self.noise.release(total, self.key, _NOISE, update.round, 0)",
         "self.noise.release(total, self.key, _NOISE, 0, 0)",
     ),
     on("FedGNNRounds._add_clipped", "test_a_guaranteed_client_moves_the_sum_within_its_bound")(
-        "fedgnn-unclipped", "FedGNN adds up gradients of any norm",
+        "fedgnn-unclipped", "gradients in FedGNN are not clipped",
         "clip_factors(gradients, entries.indptr, self.noise.clip_norm)", "np.ones(len(rows))",
     ),
     on("clip_factors", "test_a_guaranteed_client_moves_the_sum_within_its_bound")(
-        "fedgnn-clips-layer-alone", "FedGNN's clip forgets the rows of items",
+        "fedgnn-clips-layer-alone", "the clipped norm in FedGNN omits the item rows",
         "np.where(np.diff(indptr) > 0, client_squares, 0.0)", "0 * client_squares",
     ),
     on("clip_factors", "test_a_gradient_that_is_not_finite_counts_as_zero")(
-        "fedgnn-infinite", "FedGNN's clip lets through what is no number", "np.where(np.isfinite(norms), factors, 0.0)",
+        "fedgnn-infinite", "non-finite gradients pass FedGNN's clipping", "np.where(np.isfinite(norms), factors, 0.0)",
         "factors",
     ),
     on("FedGNN._noise", BUDGET)(
-        "fedgnn-budget-exceeded", "FedGNN's noise is calibrated for a tenth more epsilon", "self.epsilon * (1 - 1e-06)",
-        "self.epsilon * 1.1",
+        "fedgnn-budget-exceeded", "the epsilon of FedGNN's noise exceeds the budget by a tenth",
+        "self.epsilon * (1 - 1e-06)", "self.epsilon * 1.1",
     ),
     on("FedGNN._n_graph_neighbors", BUDGET)(
-        "fedgnn-guaranteed-neighbors", "guaranteed clients have neighbours, whose data move their gradients",
+        "fedgnn-guaranteed-neighbors", "the gradients of guaranteed clients depend on their neighbours' data",
         "self.n_neighbors if self._is_published else 0", "self.n_neighbors",
     ),
     on("FedGNNRounds.event", "test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view")(
-        "fedgnn-published-called-private", "messages of published FedGNN are recorded as reports",
+        "fedgnn-published-called-private", "messages of published FedGNN are recorded with a guarantee",
         'Unprotected("each user\'s gradients, with noise on every number, and which items they are of, among others")',
         "Gaussian(1.0, neighboring='replace', sampling='none')",
     ),
     on("PublishedNoise.draw", "test_every_number_has_the_noise_of_the_ledger")(
-        "fedgnn-local-noise-less", "published clients draw a tenth less noise than their ledger says",
+        "fedgnn-local-noise-less", "the noise of published clients is a tenth below its recorded scale",
         "laplace_table(self.mechanism.scale)", "laplace_table(self.mechanism.scale * Fraction(9, 10))",
     ),
     on("PublishedNoise.draw", "test_users_and_rounds_draw_independent_noise")(
-        "fedgnn-local-noise-alike", "all published clients draw the same noise",
+        "fedgnn-local-noise-alike", "all published clients add the same noise",
         "key.ragged_words(_LOCAL_NOISE, users, 2 * sizes, round=round_number, n_threads=n_threads)",
         "key.ragged_words(_LOCAL_NOISE, 0 * users, 2 * sizes, round=round_number, n_threads=n_threads)",
     ),
     on("FedGNN.fit", "test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view")(
-        "fedgnn-third-party-untold", "the ledger does not say that there is a third party",
+        "fedgnn-third-party-untold", "the third party is missing from the ledger",
         "n_neighbors=self._n_graph_neighbors if len(phases) > 1 else 0", "n_neighbors=0",
     ),
 ]  # fmt: skip

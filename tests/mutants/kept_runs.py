@@ -7,43 +7,42 @@ KEPT_RUNS = [
         "describe_arithmetic", "test_a_copied_run_is_not_resumed_with_another_instruction_set",
         "test_a_run_keeps_to_one_instruction_set",
     )(
-        "checkpoint-takes-other-arithmetic", "a copied run is resumed with another instruction set",
+        "checkpoint-takes-other-arithmetic", "a copied run is resumed with a different instruction set",
         "{'instruction set': instruction_set()} | _describe_process()", "_describe_process()",
     ),
     on("Checkpoint._bindings", "test_files_of_two_runs_alike_but_for_their_names_are_not_mixed")(
-        "checkpoint-mixes-runs", "files of a run of another key are mixed into one on the same data",
+        "checkpoint-mixes-runs", "files of two runs with different keys are mixed",
         "{} if self.run is None else {_KEY_NAME: self.run}", "{_KEY_NAME: ''}",
     ),
     on("Checkpoint.new_key", "test_a_run_in_the_same_folder_is_another_run")(
-        "runs-are-all-one", "runs that were kept in the same folder are taken for one", "secrets.token_hex(16)",
-        "'0' * 32",
+        "runs-are-all-one", "runs in the same folder have the same identity", "secrets.token_hex(16)", "'0' * 32",
     ),
     on("Account.resume", "test_only_the_resumed_run_replaces_its_cost", "test_a_run_in_the_same_folder_is_another_run")(
-        "resumed-drops-all", "a resumed fit drops all unfinished fits from the account, also those of other folders",
+        "resumed-drops-all", "the unfinished fits of other folders are dropped from the account",
         "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)", "()",
     ),
     on(
         "Account.resume", "test_a_run_is_charged_once_wherever_its_folder_is",
         "test_a_run_that_is_resumed_is_charged_once",
     )(
-        "resumed-is-charged-twice", "a resumed fit is charged for its first rounds twice",
+        "resumed-is-charged-twice", "the first rounds of a resumed fit are charged twice",
         "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)", "self.unfinished",
     ),
     on("Account.close", "test_a_run_resumed_from_an_older_copy_keeps_later_costs")(
-        "older-copy-forgets", "a run that is resumed from an older copy forgets what came after it",
+        "older-copy-forgets", "later rounds are missing from the account after an older copy is resumed",
         "for part in self._parts:\n    spent.events |= part.ledger.events", "pass",
     ),
     on(
         "_fit_and_finish", "test_features_that_cannot_be_copied_are_refused_before_counts_are_released",
         "test_the_cost_is_recorded_at_every_line_after_the_first_release[DPGram0]",
     )(
-        "cost-lost-in-the-end", "a fit's cost is forgotten where its parameters cannot be copied",
+        "cost-lost-in-the-end", "the cost of a fit is lost if its parameters cannot be copied",
         "parameters = model._copied_parameters()\nfit(model, *arguments, **options)\nmodel._finish(parameters)",
         "fit(model, *arguments, **options)\nvars(model).pop('_account_', None)\n"
         "model._finish(model._copied_parameters())",
     ),
     on("transactional", "test_a_second_interruption_loses_no_cost")(
-        "cost-lost-by-two-interruptions", "a second interruption forgets what the fit had spent",
+        "cost-lost-by-two-interruptions", "the cost of a fit is lost after a second interruption",
         """
         try:
             try:
