@@ -160,7 +160,7 @@ def test_lines_may_be_wrapped_and_the_remaining_code_is_unchanged(toy):
 @pytest.mark.parametrize(
     ("target", "old", "new", "message"),
     [
-        ("Noise.nothing", "x", "y", "nothing is called Noise.nothing"),
+        ("Noise.nothing", "x", "y", "no definition has the name Noise.nothing"),
         ("check", "x", "y", "must occur once in check, and does 3 times"),
         ("check", "x < 100", "x  <  100", "changes nothing"),
         ("check", "x < 100", "x <", "no Python"),

@@ -1,4 +1,4 @@
-"""Mutants of the package: each breaks one guarantee or its accounting, and names the tests that must see it.
+"""Mutants of the package: each breaks one guarantee or its accounting, and names the tests that must detect it.
 
 ``make mutants`` puts each into a copy of the installed package and runs its tests; the page docs/explanation/mutants.md
 lists them all when it is built.  A new mutant is a new entry in one of the lists beside this file.
@@ -38,13 +38,13 @@ MUTANTS = {
         *FEDGNN,
         *EFFECTS,
     ],
-    "Systems of local reports": [*LOCAL, *SKETCH_DECISION],
-    "The front door": FRONT_DOOR,
-    "Streams of words": STREAMS,
+    "Systems with local reports": [*LOCAL, *SKETCH_DECISION],
+    "The private recommender": FRONT_DOOR,
+    "Random streams": STREAMS,
     "Contributions": CONTRIBUTIONS,
-    "The choice of items": CHOICE,
+    "Private item selection": CHOICE,
     "Accounting": ACCOUNTS,
     "Engines, checkpoints and the shuffler": [*ENGINES, *KEPT_RUNS],
-    "The auditor and tests for others": AUDITOR,
-    "Storage types, joined shards, failed fits and files": REVIEWED,
+    "The auditor and the public test helpers": AUDITOR,
+    "Data types, joined shards, failed fits and files": REVIEWED,
 }

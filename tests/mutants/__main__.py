@@ -1,4 +1,4 @@
-"""``make mutants``: every mutant must die, by an assertion of each test that is named for it."""
+"""``make mutants``: every mutant must be killed by an assertion in each of its tests."""
 
 import argparse
 import importlib.util
@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def installed() -> Path:
-    """The folder of the package as it is installed, without importing it."""
+    """Return the folder of the installed package without an import."""
     spec = importlib.util.find_spec("fastfedrec")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("fastfedrec is not installed here")
@@ -21,9 +21,9 @@ def installed() -> Path:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print one line a mutant; 1 where one survived."""
+    """Print one line per mutant and return 1 if a mutant survived."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", metavar="TEXT", help="mutants in whose name or target this is")
+    parser.add_argument("--only", default="", metavar="TEXT", help="run mutants with TEXT in their name or target")
     parser.add_argument("--processes", type=int, default=2, metavar="N")
     arguments = parser.parse_args(argv)
     chosen = [m for group in MUTANTS.values() for m in group if arguments.only in f"{m.name} {m.target}"]

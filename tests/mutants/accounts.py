@@ -1,4 +1,4 @@
-"""Accountants, the ledger, and who sees what."""
+"""Mutants of the accountants, the ledger and the views of adversaries."""
 
 from mutants.patch import on
 

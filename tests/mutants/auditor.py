@@ -1,4 +1,4 @@
-"""The auditor and the tests that others take for their own: what no longer finds anything is a broken guarantee too."""
+"""Mutants of the auditor and of the public test helpers, which must detect broken guarantees."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""Systems in which a trusted server adds noise to sums."""
+"""Mutants of systems with a trusted server that adds noise to sums."""
 
 from mutants.patch import on
 

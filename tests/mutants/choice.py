@@ -1,4 +1,4 @@
-"""The private choice of items, and where a list of items comes from."""
+"""Mutants of private item selection and of the source of item lists."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""DPGram's rounds of columns; mutants of their sums are among DPSubspace's, whose code they run."""
+"""Mutants of DPGram's rounds of columns; DPSubspace's mutants cover their shared sums."""
 
 from mutants.central import ALIKE, COST, EXACT, FOLLOWS, PARTS, SAME, SENT, WIDTH
 from mutants.patch import on

@@ -1,4 +1,4 @@
-"""What one person adds, is counted for, and moves: of reports, entries, choices of items and cells of a grid."""
+"""Mutants of the bounds on a user's contribution: reports, entries, selected items and grid cells."""
 
 from mutants.patch import on
 

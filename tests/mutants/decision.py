@@ -1,4 +1,4 @@
-"""The choice between popularity and a personal model, and the mean that may come in place of DPGram's columns."""
+"""Mutants of the decision between popularity and a personal model, and of the mean that replaces DPGram's columns."""
 
 from mutants.central import ALIKE, COST
 from mutants.patch import on
@@ -14,11 +14,11 @@ FORMS = "test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic"
 DECISION = [
     # ---- the mean in place of columns -------------------------------------------------------------------------------
     on("ShareSumInstead._purpose", "test_no_two_rounds_draw_from_one_stream", f"{ALIKE}[DPGram, popularity]")(
-        "substitute-same-noise", "the mean that substitutes columns shares the first mean's noise",
+        "substitute-same-noise", "the mean that replaces columns shares the first mean's noise",
         "_purpose = 'dp_gram.item_shares_instead'", "_purpose = 'dp_gram.item_shares'",
     ),
     on("substitute", PLANS, LEDGER, f"{COST}[DPGram, popularity]")(
-        "substitute-dearer", "the mean that substitutes columns costs 0.1 percent more than the columns",
+        "substitute-dearer", "the mean that replaces columns costs 0.1 percent more than the columns",
         "system._unit / (mu * math.sqrt(share))", "system._unit / (mu * math.sqrt(share)) / 1.001",
     ),
     on("alternatives", PLANS, LEDGER)(
@@ -30,7 +30,7 @@ DECISION = [
         "n_rounds / system.width**2", "1 / system.width**2",
     ),
     on("substitute", PLANS)(
-        "substitute-draws-for-nothing", "the mean that substitutes columns is charged for too few draws",
+        "substitute-draws-for-nothing", "the mean that replaces columns is charged for too few draws",
         "system.noise.total_distance(math.prod(system._shape(state)))", "system.noise.total_distance(1)",
     ),
     on("NoisySum.round_event", "test_a_round_that_a_release_chose_states_2")(

@@ -1,4 +1,4 @@
-"""Effects of central systems: relations of events, cohorts from the server's secret, and groups by released centres."""
+"""Mutants of the effects of central systems: relations of events, secret cohorts and released centres."""
 
 from mutants.patch import on
 

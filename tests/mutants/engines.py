@@ -1,4 +1,4 @@
-"""Engines, what a server accepts, checkpoints, and the shuffler."""
+"""Mutants of engines, the server's message checks, checkpoints and the shuffler."""
 
 from mutants.patch import on
 

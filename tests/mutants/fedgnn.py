@@ -1,4 +1,4 @@
-"""FedGNN: the server's noise, and what its clients do alone."""
+"""Mutants of FedGNN: the server's noise and the clients' clipping and noise."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""PrivateRecommender, which chooses by public numbers, and hands a key to the system that it takes."""
+"""Mutants of PrivateRecommender, which selects a system by public numbers and transfers its key."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""Runs that are kept and resumed, and costs of fits that did not finish."""
+"""Mutants of stored and resumed runs, and of the costs of unfinished fits."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""Systems whose users randomize what they send, and releases of counts, clusters and prototypes."""
+"""Mutants of systems with local reports, and of released counts, clusters and prototypes."""
 
 from mutants.patch import on
 

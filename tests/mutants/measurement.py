@@ -1,4 +1,4 @@
-"""DPGram's measurements of candidates by devices, and the decision that each makes."""
+"""Mutants of DPGram's measurements of candidates on devices and of the decisions."""
 
 from mutants.central import COST, WIDTH
 from mutants.patch import on

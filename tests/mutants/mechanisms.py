@@ -1,4 +1,4 @@
-"""Mechanisms, what they have in common, and keys."""
+"""Mutants of mechanisms, their common code and keys."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""Integer noise."""
+"""Mutants of integer noise."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: which tests passed, failed by an assertion, or broke; written to the file MUTANTS_OUTCOMES."""
+"""A pytest plugin that writes the outcome of each test to the file MUTANTS_OUTCOMES."""
 
 import json
 import os
@@ -11,10 +11,7 @@ _outcomes: dict[str, str] = {}
 
 
 def classify(exception: BaseException, package: str) -> str:
-    """What ended a test: an assertion of the tests, or anything else by name.
-
-    An assertion that the package itself makes is no test's.
-    """
+    """Return whether an assertion of a test, or another exception, ended the test."""
     if isinstance(exception, BaseExceptionGroup):
         kinds = {classify(inner, package) for inner in exception.exceptions}
         return ASSERTED if kinds == {ASSERTED} else ", ".join(sorted(kinds - {ASSERTED}))
@@ -23,6 +20,7 @@ def classify(exception: BaseException, package: str) -> str:
     trace = exception.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
+    # An assertion inside the package is an error of the package, not a detection by a test.
     if trace is not None and trace.tb_frame.f_code.co_filename.startswith(package + os.sep):
         return f"broke: the package's own {type(exception).__name__}"
     return ASSERTED
@@ -33,11 +31,11 @@ def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     name = item.nodeid
     if call.excinfo is not None and report.outcome == "failed":
-        what = classify(call.excinfo.value, os.environ["MUTANTS_PACKAGE"])
+        outcome = classify(call.excinfo.value, os.environ["MUTANTS_PACKAGE"])
         if call.when != "call":
-            what = f"broke in its {call.when}: {type(call.excinfo.value).__name__}"
+            outcome = f"broke in its {call.when}: {type(call.excinfo.value).__name__}"
         if _outcomes.get(name, PASSED) == PASSED:
-            _outcomes[name] = what
+            _outcomes[name] = outcome
     elif report.outcome == "skipped":
         _outcomes[name] = "skipped"
     elif call.when == "call":

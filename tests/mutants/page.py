@@ -1,10 +1,10 @@
-"""The list of all mutants in Markdown; ``docs/conf.py`` has it made when the pages are built."""
+"""The list of all mutants in Markdown; ``docs/conf.py`` makes it when the pages are built."""
 
 from mutants.patch import Mutant
 
 
 def lists(groups: dict[str, list[Mutant]]) -> str:
-    """A heading and a list for each group: long names of tests would widen a table beyond any screen."""
+    """Return a heading and a list for each group; a table would be too wide for the names of tests."""
     parts = []
     for title, mutants in groups.items():
         parts.append(f"### {title}\n\n")

@@ -1,4 +1,4 @@
-"""Where a mutant's change belongs: found by names and syntax, so that files may move and lines be wrapped."""
+"""Mutants and their code changes, which are located by names and syntax trees, not by files and lines."""
 
 import ast
 import os
@@ -16,20 +16,20 @@ class PatchError(ValueError):
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault, and who must see it.
+    """A fault in the package and the tests that must detect it.
 
     Parameters
     ----------
     name : str
-        Of the mutant.
+        Unique name of the mutant.
     breaks : str
-        What it breaks, for the page.
+        Clause that states the broken guarantee, for the page.
     target : str
         Qualified name in its module of the function, class or constant that is changed (``NoisySum.apply``).
     old : str
         An expression, statements, or a keyword argument ``name=value`` that occurs once in the target.
     new : str
-        What stands there instead.
+        Code that replaces `old`.
     killed_by : tuple of str
         Names of test functions, each of which must fail by an assertion, in one of its cases or in ``name[case]``;
         ``folder/file::name`` where several files have the name.
@@ -53,14 +53,14 @@ def on(target: str, *killed_by: str) -> Callable[[str, str, str, str], Mutant]:
 
 
 class Place(NamedTuple):
-    """A named piece of source."""
+    """A named definition in a source file."""
 
     path: Path
     node: ast.AST
 
 
 class Source:
-    """The Python files below a folder, and what is defined in them."""
+    """The Python files below a folder and their definitions."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -74,19 +74,19 @@ class Source:
                     self.places[name].append(Place(path, node))
 
     def patched(self, mutant: Mutant) -> tuple[Path, str]:
-        """The file that a mutant changes, and its text afterwards."""
+        """Return the file that a mutant changes and its new text."""
         if mutant.target not in self.places:
-            raise PatchError(f"{mutant.name}: nothing is called {mutant.target}")
-        found = [
+            raise PatchError(f"{mutant.name}: no definition has the name {mutant.target}")
+        matches = [
             (place.path, nodes) for place in self.places[mutant.target] for nodes in _matches(place.node, mutant.old)
         ]
-        lines = [(path, nodes) for path, nodes in found if isinstance(nodes[0], ast.stmt)]
-        found = lines or found  # a call that stands alone is a statement and an expression
-        if len(found) != 1:
+        lines = [(path, nodes) for path, nodes in matches if isinstance(nodes[0], ast.stmt)]
+        matches = lines or matches  # a call on a line by itself is both a statement and an expression
+        if len(matches) != 1:
             raise PatchError(
-                f"{mutant.name}: must occur once in {mutant.target}, and does {len(found)} times: {mutant.old}"
+                f"{mutant.name}: must occur once in {mutant.target}, and does {len(matches)} times: {mutant.old}"
             )
-        ((path, nodes),) = found
+        ((path, nodes),) = matches
         before = self.text[path]
         after = _replace(before, nodes, mutant.new)
         try:
@@ -106,23 +106,23 @@ def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
         elif isinstance(child, ast.Assign | ast.AnnAssign):
             targets = child.targets if isinstance(child, ast.Assign) else [child.target]
             yield from ((prefix + target.id, child) for target in targets if isinstance(target, ast.Name))
-        elif isinstance(child, ast.stmt):  # what stands below an if, a with or a try
+        elif isinstance(child, ast.stmt):  # definitions inside an if, a with or a try
             yield from _named(child, prefix)
 
 
 def _matches(node: ast.AST, old: str) -> Iterator[list[ast.AST]]:
-    """Each expression, run of statements or keyword in `node` that means the same as `old`."""
+    """Yield each expression, run of statements or keyword in `node` with the syntax tree of `old`."""
     try:
-        wanted = ast.parse(textwrap.dedent(old)).body
+        statements = ast.parse(textwrap.dedent(old)).body
     except SyntaxError as error:
         raise PatchError(f"must be Python: {old!r} ({error})") from None
-    if not wanted:
+    if not statements:
         raise PatchError(f"must hold code: {old!r}")
-    shapes = [ast.dump(statement) for statement in wanted]
-    first = wanted[0]
-    expression = ast.dump(first.value) if len(wanted) == 1 and isinstance(first, ast.Expr) else None
+    shapes = [ast.dump(statement) for statement in statements]
+    first = statements[0]
+    expression = ast.dump(first.value) if len(statements) == 1 and isinstance(first, ast.Expr) else None
     keyword = None
-    if len(wanted) == 1 and isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name):
+    if len(statements) == 1 and isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name):
         keyword = ast.dump(ast.keyword(arg=first.targets[0].id, value=first.value))
     for inner in ast.walk(node):
         if expression is not None and isinstance(inner, ast.expr) and ast.dump(inner) == expression:
@@ -153,7 +153,7 @@ def _replace(text: str, nodes: list[ast.AST], new: str) -> str:
 
 
 def find_tests(folder: Path) -> dict[str, list[Path]]:
-    """Of each test function's name the files that define it, also as ``folder/file::name``."""
+    """Map the name of each test function, also as ``folder/file::name``, to the files that define it."""
     tests: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.rglob("test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -164,10 +164,10 @@ def find_tests(folder: Path) -> dict[str, list[Path]]:
 
 
 def address_of(tests: dict[str, list[Path]], mutant: Mutant, name: str) -> str:
-    """What pytest calls a test."""
+    """Return the address of a test for pytest."""
     function, bracket, case = name.partition("[")
     paths = tests.get(function, [])
     if len(paths) != 1:
-        where = ", ".join(path.name for path in paths) or "no file"
-        raise PatchError(f"{mutant.name}: {name} must be in one file of tests, and is in {where}")
+        files = ", ".join(path.name for path in paths) or "no file"
+        raise PatchError(f"{mutant.name}: {name} must be in one file of tests, and is in {files}")
     return f"{paths[0]}::{function.rpartition('::')[2]}{bracket}{case}"

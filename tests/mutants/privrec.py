@@ -1,4 +1,4 @@
-"""PrivRec, and entities that add noise of their own."""
+"""Mutants of PrivRec and of entities that add their noise locally."""
 
 from mutants.patch import on
 

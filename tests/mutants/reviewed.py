@@ -1,4 +1,4 @@
-"""Faults of storage types, joined crowds, costs of failed fits, files for others, and missing values."""
+"""Mutants of data types, joined crowds, costs of failed fits, released files and missing values."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""Applies mutants to copies of the installed package, and runs the tests that must kill them."""
+"""A runner that applies mutants to copies of the installed package, and runs the tests that must kill them."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from pathlib import Path
 from mutants.outcomes import ASSERTED, PASSED
 from mutants.patch import Mutant, PatchError, Source, address_of, find_tests
 
-PATIENCE = 120.0  # seconds for the tests of one mutant, beyond five times what their files took without it
+PATIENCE = 120.0  # seconds for the tests of one mutant, beyond 5 times the run time without it
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one mutant; `survived` says how, and is empty where all its tests have killed it."""
+    """The result of one mutant; `survived` is the reason for survival, and empty if all its tests failed."""
 
     mutant: Mutant
     survived: str
@@ -30,7 +30,7 @@ class Result:
 
 
 class Runner:
-    """Runs tests of `tests` against copies of the package `package`."""
+    """A runner of the tests in `tests` against copies of the package `package`."""
 
     def __init__(self, package: Path, tests: Path):
         self.source = Source(package)
@@ -38,13 +38,13 @@ class Runner:
         self.tests = find_tests(tests)
 
     def addresses(self, mutant: Mutant) -> list[str]:
-        """What pytest calls the mutant's tests."""
+        """Return the addresses of the mutant's tests for pytest."""
         if not mutant.killed_by:
             raise PatchError(f"{mutant.name}: no test is named that must kill it")
         return [address_of(self.tests, mutant, name) for name in mutant.killed_by]
 
     def run(self, mutants: list[Mutant], n_processes: int = 2) -> Iterator[Result]:
-        """Run the tests without any mutant, then each mutant's own; results come as they are there."""
+        """Run the tests without a mutant, then the tests of each mutant, and yield results in order of completion."""
         broken, named = {}, {}
         for mutant in mutants:
             try:
@@ -52,8 +52,8 @@ class Runner:
                 named[mutant.name] = self.addresses(mutant)
             except PatchError as error:
                 broken[mutant.name] = str(error)
-        wanted = {address for addresses in named.values() for address in addresses}
-        by_file = [list(group) for _, group in groupby(sorted(wanted), key=lambda name: name.partition("::")[0])]
+        distinct = {address for addresses in named.values() for address in addresses}
+        by_file = [list(group) for _, group in groupby(sorted(distinct), key=lambda name: name.partition("::")[0])]
         with ThreadPoolExecutor(n_processes) as pool:
             sound = dict(chain.from_iterable(pool.map(self._unmutated, by_file)))
             tasks = []
@@ -67,16 +67,16 @@ class Runner:
                 yield task.result()
 
     def _unmutated(self, addresses: list[str]) -> list[tuple[str, tuple[str, float]]]:
-        """Of each test of one file, why it does not pass as things are, if so, and the seconds that all took."""
+        """Return, for each test of one file, the reason why it fails without a mutant, and the seconds of all tests."""
         started = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             outcomes = self._pytest(Path(folder), self.source.folder, addresses, 10 * PATIENCE)
-        seconds, found = time.perf_counter() - started, []
+        seconds, results = time.perf_counter() - started, []
         for address in addresses:
             came = _of_test(address, outcomes)
             bad = came - {PASSED, "skipped"} or (set() if PASSED in came else {"it was not run"})
-            found.append((address, ("; ".join(sorted(bad)), seconds)))
-        return found
+            results.append((address, ("; ".join(sorted(bad)), seconds)))
+        return results
 
     def _mutated(self, mutant: Mutant, before: dict[str, tuple[str, float]]) -> Result:
         started, addresses = time.perf_counter(), list(before)
@@ -95,7 +95,7 @@ class Runner:
         path = [str(package.parent), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
-            "PYTHONSAFEPATH": "1",  # of processes that a test starts as well: the checkout is not what is tested
+            "PYTHONSAFEPATH": "1",  # child processes of a test also import the copy, not the checkout
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they take longer to load than a test takes
             "MUTANTS_OUTCOMES": str(report),
             "MUTANTS_PACKAGE": str(package),
@@ -104,7 +104,7 @@ class Runner:
             sys.executable, "-P", "-m", "pytest", "-q", "-p", "mutants.outcomes", "-p", "no:cacheprovider",
             "-m", "slow or not slow", "--rootdir", str(self.folder.parent), *addresses,
         ]  # fmt: skip
-        # A group of its own, so that what a test has started ends with it.
+        # A new process group lets a timeout end the child processes of a test too.
         with subprocess.Popen(
             command, env=environment, cwd=self.folder.parent, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -118,28 +118,28 @@ class Runner:
 
 
 def _of_test(address: str, outcomes: dict[str, str]) -> set[str]:
-    """What came of a test, in all of its cases."""
+    """Return the outcomes of all cases of a test."""
     path, _, name = address.partition("::")
-    mine = set()
-    for test, what in outcomes.items():
+    matching = set()
+    for test, outcome in outcomes.items():
         file, _, ran = test.partition("::")
-        # Pytest names a file from its root; what was not done in time keeps the whole path.
+        # Pytest names a file relative to its root; a test that timed out keeps the whole path.
         of_file = Path(path).as_posix().endswith(Path("/", file).as_posix())
         if of_file and (ran in (name, "") or ran.startswith(f"{name}[")):
-            mine.add(what)
-    return mine
+            matching.add(outcome)
+    return matching
 
 
 def _survived(address: str, outcomes: dict[str, str]) -> str:
-    """Why a test has not killed: of a test with parameters, one that fails by an assertion is enough."""
-    mine = _of_test(address, outcomes)
-    if ASSERTED in mine:
+    """Return the reason why a test did not kill the mutant; one case that fails by an assertion suffices."""
+    matching = _of_test(address, outcomes)
+    if ASSERTED in matching:
         return ""
-    return f"{address.partition('::')[2]} " + ("; ".join(sorted(mine)) or "was not run")
+    return f"{address.partition('::')[2]} " + ("; ".join(sorted(matching)) or "was not run")
 
 
 def copy_package(package: Path, folder: Path, changed: Path, text: str) -> Path:
-    """A copy of a package with one file changed: links, but for the folders on the way to that file."""
+    """Return a copy of a package with one changed file; unchanged files are symbolic links."""
     copy = folder / package.name
     _link(package, copy, changed.relative_to(package).parts)
     (copy / changed.relative_to(package)).write_text(text, encoding="utf-8")
@@ -149,7 +149,7 @@ def copy_package(package: Path, folder: Path, changed: Path, text: str) -> Path:
 def _link(original: Path, copy: Path, way: tuple[str, ...]) -> None:
     copy.mkdir()
     for entry in original.iterdir():
-        if entry.name == "__pycache__":  # compiled code of what is unchanged is valid
+        if entry.name == "__pycache__":  # the bytecode of unchanged files remains valid
             ignored = shutil.ignore_patterns(f"{way[0].removesuffix('.py')}.*" if len(way) == 1 else "")
             shutil.copytree(entry, copy / entry.name, ignore=ignored)
         elif entry.name != way[0]:

@@ -1,4 +1,4 @@
-"""ShuffledSketchGram's decision by its reports, and the cost of its rounds."""
+"""Mutants of ShuffledSketchGram's decision and of the cost of its rounds."""
 
 from mutants.patch import on
 

@@ -1,4 +1,4 @@
-"""Streams of random words that two draws would share, and messages that one key would make twice."""
+"""Mutants in which two draws share a random stream, or one key makes a message twice."""
 
 from mutants.patch import on
 

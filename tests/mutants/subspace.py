@@ -1,4 +1,4 @@
-"""DPSubspace, in which a trusted server adds noise to sums of projections."""
+"""Mutants of DPSubspace, in which a trusted server adds noise to sums of projections."""
 
 from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, TRACE
 from mutants.patch import on
