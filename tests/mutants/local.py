@@ -10,250 +10,256 @@ COUNTS = "test_counts_have_the_noise_of_their_ledger"
 LOCAL = [
     # ---- FMF-LDP ----------------------------------------------------------------------------------------------------
     on("FMFRounds._randomize", f"{SENT}[FMFLDP]")(
-        "fmf-ldp-surer", "FMF-LDP's users answer with twice the bias", "self._channel.span",
+        "fmf-ldp-surer", "the bias of FMF-LDP's randomized responses is doubled", "self._channel.span",
         "min(2 * self._channel.span, 2**63 - 1)",
     ),
     on("FMFRounds.round_event", f"{SENT}[FMFLDP]")(
-        "fmf-ldp-epsilon-a-tenth-off", "FMF-LDP's ledger says a tenth less than a report costs",
+        "fmf-ldp-epsilon-a-tenth-off", "the recorded epsilon of an FMF-LDP report is a tenth too small",
         "self._channel.epsilon", "0.9 * self._channel.epsilon",
     ),
     on("FMFRounds.round_event", f"{COUNTED}[FMFLDP]")(
-        "fmf-ldp-one-report-counted", "FMF-LDP's ledger counts one report of a user", "self.n_reports", "1",
+        "fmf-ldp-one-report-counted", "only one of a user's FMF-LDP reports is charged", "self.n_reports", "1",
     ),
     on("FMFRounds._randomize", f"{APART}[FMFLDP]")(
-        "fmf-ldp-same-round", "FMF-LDP's users draw the same words in every round",
+        "fmf-ldp-same-round", "the random words of FMF-LDP's users are the same in every round",
         "check_integer('round', round_number, low=0, high=2**32 - 1)", "0",
     ),
     on("FMFRounds._randomize", f"{APART}[FMFLDP]")(
-        "fmf-ldp-same-words", "all users of FMF-LDP draw the same words", "shard.global_user_ids",
+        "fmf-ldp-same-words", "all users of FMF-LDP share the same random words", "shard.global_user_ids",
         "0 * shard.global_user_ids",
     ),
     on("FMFRounds.round_event", "test_exact_rounds_claim_no_guarantee")(
-        "fmf-ldp-exact-called-private", "exact gradients are recorded as reports",
+        "fmf-ldp-exact-called-private", "exact gradients are recorded as local reports",
         "return Unprotected('exact gradients')",
         "return LocalReports('binary response', 1.0, self.n_reports, n_clients, separable=True)",
     ),
     on("FMFRounds.local_round", "test_an_entropy_key_makes_no_message_twice[FMFLDP]")(
-        "fmf-ldp-key-again", "one key makes a shard's reports twice", "key.claim_message(_REPORTS, round, sender)",
-        "pass",
+        "fmf-ldp-key-again", "an entropy key may be reused for a shard's reports",
+        "key.claim_message(_REPORTS, round, sender)", "pass",
     ),
     on("FMFRounds.report_stream", "test_report_stream_is_shuffled")(
-        "fmf-ldp-stream-in-order", "a stream of reports comes in the users' order", "index[order], bit[order]",
+        "fmf-ldp-stream-in-order", "the order of streamed reports is the users' order", "index[order], bit[order]",
         "index, bit",
     ),
     on("NormalGradient.signs", "test_each_round_rotates_anew_and_runs_differ")(
-        "fmf-ldp-same-rotation", "gradients are rotated alike in every round", "round=self.round", "round=0",
+        "fmf-ldp-same-rotation", "the rotation of gradients is the same in every round", "round=self.round", "round=0",
     ),
     # ---- ShuffledSketchGram -----------------------------------------------------------------------------------------
     on("SketchRound._randomize", f"{SENT}[ShuffledSketchGram]")(
-        "sketch-surer", "ShuffledSketchGram's users send a tenth fewer clones", "self.channel.clones",
+        "sketch-surer", "the probability of a clone in ShuffledSketchGram is a tenth too small", "self.channel.clones",
         "self.channel.clones // 20 * 18",
     ),
     on("SketchRound._randomize", "test_reports_are_randomized_by_epsilon_0_and_uniform_without_data[True]")(
-        "sketch-more-candidates", "ShuffledSketchGram's users choose among one more", "self.channel.n_candidates",
-        "self.channel.n_candidates + 1",
+        "sketch-more-candidates", "the number of candidates in ShuffledSketchGram exceeds the recorded number by one",
+        "self.channel.n_candidates", "self.channel.n_candidates + 1",
     ),
     on("SketchRound.round_event", "test_the_budget_is_kept_and_the_ledger_states_the_cost")(
-        "sketch-one-candidate-counted", "ShuffledSketchGram's ledger takes what was chosen for what was drawn",
+        "sketch-one-candidate-counted", "the recorded number of candidates in ShuffledSketchGram is 1",
         "n_candidates=self.channel.n_candidates", "n_candidates=1",
     ),
     on("SketchRound.round_event", f"{COUNTED}[ShuffledSketchGram]")(
-        "sketch-one-report-counted", "ShuffledSketchGram's ledger counts one report", "self.n_reports", "1",
+        "sketch-one-report-counted", "only one of a user's ShuffledSketchGram reports is charged", "self.n_reports",
+        "1",
     ),
     on("SketchRound.round_event", "test_the_share_of_honest_users_is_in_the_event")(
-        "sketch-all-honest", "ShuffledSketchGram's ledger takes all users for honest", "self.honest_fraction", "1.0",
+        "sketch-all-honest", "all users of ShuffledSketchGram are recorded as honest", "self.honest_fraction", "1.0",
     ),
     on("SketchRound._randomize", f"{APART}[ShuffledSketchGram]")(
-        "sketch-same-words", "all users of ShuffledSketchGram draw the same words", "shard.global_user_ids",
+        "sketch-same-words", "all users of ShuffledSketchGram share the same random words", "shard.global_user_ids",
         "0 * shard.global_user_ids",
     ),
     on("SketchRound.local_round", "test_an_entropy_key_makes_no_message_twice[ShuffledSketchGram]")(
-        "sketch-key-again", "one key makes a shard's sketched reports twice",
+        "sketch-key-again", "an entropy key may be reused for a shard's sketched reports",
         "key.claim_message(self._purpose('reports'), round, sender)", "pass",
     ),
     on("SketchRound.report_stream", "test_a_stream_of_sketched_reports_is_shuffled")(
-        "sketch-stream-in-order", "sketched reports come in the users' order", "place[order], bit[order]", "place, bit",
+        "sketch-stream-in-order", "the order of sketched reports is the users' order", "place[order], bit[order]",
+        "place, bit",
     ),
     # ---- DPLCF, Laplace-RR-SVD, DPPopularity ------------------------------------------------------------------------
     on("DPLCF._fit", "test_ledger_counts_every_bit")(
-        "dplcf-surer", "DPLCF's users answer with twice the epsilon", "BinaryResponse(self.epsilon)",
+        "dplcf-surer", "the epsilon of DPLCF's responses is doubled", "BinaryResponse(self.epsilon)",
         "BinaryResponse(2 * self.epsilon)",
     ),
     on("sum_answers", f"{SENT}[DPLCF]")(
-        "dplcf-surer-in-secret", "DPLCF's users answer with twice the bias", "channel.span",
+        "dplcf-surer-in-secret", "the bias of DPLCF's responses is doubled without a record", "channel.span",
         "min(2 * channel.span, 2**63 - 1)",
     ),
     on("DPLCF._fit", "test_ledger_counts_every_bit")(
-        "dplcf-one-bit-counted", "DPLCF's ledger counts one of a user's bits",
+        "dplcf-one-bit-counted", "only one of a user's DPLCF bits is charged",
         "LocalReports('binary response on every interaction bit', channel.epsilon, data.n_items, data.n_users)",
         "LocalReports('binary response on every interaction bit', channel.epsilon, 1, data.n_users)",
     ),
     on("RatingRounds._report_ratings", f"{SENT}[LaplaceRRSVD]")(
-        "laplace-rr-truth", "LaplaceRRSVD's users send their ratings as they are", "return reports",
+        "laplace-rr-truth", "LaplaceRRSVD's reports contain the exact ratings", "return reports",
         "return codes.astype(np.uint16)",
     ),
     on(
         "RatingRounds._choose",
         "systems/rating_svd/test_laplace_rr_svd::test_the_number_and_choice_of_reports_do_not_depend_on_the_ratings",
     )(
-        "laplace-rr-all-ratings", "LaplaceRRSVD sends more ratings than max_ratings",
+        "laplace-rr-all-ratings", "the number of a user's reported ratings exceeds max_ratings",
         "choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)",
         "np.ones(shard.n_interactions, dtype=bool)",
     ),
     on("RatingRounds.values_event", f"{COUNTED}[LaplaceRRSVD]")(
-        "laplace-rr-one-rating-counted", "LaplaceRRSVD's ledger counts one rating of a user", "longest", "1",
+        "laplace-rr-one-rating-counted", "only one of a user's LaplaceRRSVD ratings is charged", "longest", "1",
     ),
     on("RatingRounds._report_items", f"{SENT}[LaplaceRRSVD(hide_items=True)]")(
-        "hidden-items-surer", "LaplaceRRSVD with hidden items answers more surely", "channel._thresholds",
-        "RatedOrNot(3 * channel.epsilon, list(map(float, self.grid)))._thresholds",
+        "hidden-items-surer", "the epsilon of LaplaceRRSVD's reports with hidden items is above its recorded value",
+        "channel._thresholds", "RatedOrNot(3 * channel.epsilon, list(map(float, self.grid)))._thresholds",
     ),
     on("RatingRounds.round_event", f"{COUNTED}[LaplaceRRSVD(hide_items=True)]")(
-        "hidden-items-uncounted", "LaplaceRRSVD with hidden items counts one report",
+        "hidden-items-uncounted", "only one of a user's reports with hidden items is charged",
         "n_reports = self.n_reports if self._max_reports is None else self._max_reports", "n_reports = 1",
     ),
     on(
         "RatingRounds.round_event",
         "test_an_engine_that_records_only_the_round_claims_no_guarantee_unless_items_are_hidden",
     )(
-        "open-items-promised", "LaplaceRRSVD promises something though all see which items a user rated",
+        "open-items-promised", "LaplaceRRSVD claims a guarantee although the rated items are public",
         "return Unprotected('which items each user has rated')",
         "return self.values_event(channel, self._max_reports or 1, n_clients)",
     ),
     on("DPPopularity._channel", "test_ledgers_state_the_guarantees")(
-        "popularity-budget-not-split", "every report of DPPopularity costs the whole epsilon",
+        "popularity-budget-not-split", "the whole epsilon is spent on each DPPopularity report",
         "split_epsilon(self.epsilon, self._n_reports)", "self.epsilon",
     ),
     on("DPPopularity._event", "test_ledgers_state_the_guarantees")(
-        "popularity-one-report-counted", "DPPopularity's ledger counts one report",
+        "popularity-one-report-counted", "only one of a user's DPPopularity reports is charged",
         "LocalReports('binary response on interaction bits', epsilon, self._n_reports, n_users, separable=True)",
         "LocalReports('binary response on interaction bits', epsilon, 1, n_users, separable=True)",
     ),
     on("DPPopularity._collect_reports", "test_local_counts_are_unbiased_and_a_wrong_decoder_is_rejected")(
-        "popularity-surer", "DPPopularity's users answer with twice the bias", "channel.span",
+        "popularity-surer", "the bias of DPPopularity's responses is doubled", "channel.span",
         "min(2 * channel.span, 2**63 - 1)",
     ),
     on("DPPopularity._release_centrally", f"{COUNTS}[DPPopularity]")(
-        "popularity-no-noise", "DPPopularity releases exact counts",
+        "popularity-no-noise", "exact counts are released by DPPopularity",
         "noise.add_noise(counts, key=key, purpose=_NOISE).astype(np.float64)", "counts.astype(np.float64)",
     ),
     on("DPPopularity._count_noise", f"{COUNTS}[DPPopularity]")(
-        "popularity-sensitivity-of-one-item", "DPPopularity's noise is for one item of a user",
+        "popularity-sensitivity-of-one-item", "the noise of DPPopularity covers one item per user",
         "Fraction(self.max_items_per_user) / Fraction(self.epsilon)", "1 / Fraction(self.epsilon)",
     ),
     on("DPPopularity._release_centrally", "test_a_user_with_all_items_moves_counts_within_the_bound[DPPopularity]")(
-        "popularity-all-items-count", "DPPopularity counts all of a user's items",
+        "popularity-all-items-count", "the contribution of a DPPopularity user is not limited",
         "_kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET),"
         " self.max_items_per_user)",
         "np.add.at(counts, data.indices, 1)",
     ),
     on("release_popularity", f"{COUNTS}[PrivRec]")(
-        "start-no-noise", "PrivRec starts from exact popularity", "noise.add_noise(counts, key=key, purpose=_NOISE)",
-        "counts",
+        "start-no-noise", "PrivRec's initial popularity has exact counts",
+        "noise.add_noise(counts, key=key, purpose=_NOISE)", "counts",
     ),
     on("release_popularity", f"{COUNTS}[PrivRec]")(
-        "start-sensitivity-halved", "PrivRec's first counts have noise for removing a user, and claim replacing",
-        "2 * MAX_ITEMS", "MAX_ITEMS",
+        "start-sensitivity-halved",
+        "the noise on PrivRec's first counts covers removal although replacement is claimed", "2 * MAX_ITEMS",
+        "MAX_ITEMS",
     ),
     on("release_popularity", f"{COUNTS}[PrivRec]")(
-        "start-not-recorded", "PrivRec's first counts are not in the ledger",
+        "start-not-recorded", "PrivRec's first counts are missing from the ledger",
         "ledger.record(event, simulation=key.is_simulation)", "pass",
     ),
     on("_calibrate", "test_rounds_after_private_popularity_keep_within_the_target")(
-        "start-is-free", "PrivRec's popularity is not taken off its budget",
+        "start-is-free", "the cost of PrivRec's popularity is not subtracted from the budget",
         "(parameters['target_epsilon'] - (parameters['popularity_epsilon'] or 0.0)) * (1 - 1e-6)",
         "parameters['target_epsilon'] * (1 - 1e-6)",
     ),
     on("_calibrate", "test_the_ledger_of_a_private_stage_is_within_the_target")(
-        "stage-one-is-free", "PrivRec's rounds are calibrated as if stage one had cost nothing",
+        "stage-one-is-free", "the cost of stage one is ignored in the calibration of PrivRec's rounds",
         "accountant.compose(event(stage1_multiplier, stage1['cohort_size']), stage1['n_rounds'])", "pass",
     ),
     on("PretrainingRounds.cohorts", "test_the_stages_draw_independent_cohorts")(
-        "stages-share-cohorts", "both stages of PrivRec ask the same clients",
+        "stages-share-cohorts", "both stages of PrivRec sample the same clients",
         "cohorts: ClassVar[str] = 'privrec.stage1.cohort'", "cohorts: ClassVar[str] = 'client_sampling.fixed_size'",
     ),
     on("PretrainingRounds.streams", "test_no_round_of_either_stage_has_noise_in_common")(
-        "stages-share-noise", "both stages of PrivRec draw the same noise", "streams: ClassVar[str] = 'privrec.stage1'",
-        "streams: ClassVar[str] = 'privrec'",
+        "stages-share-noise", "both stages of PrivRec share the same noise",
+        "streams: ClassVar[str] = 'privrec.stage1'", "streams: ClassVar[str] = 'privrec'",
     ),
     on("PretrainingRounds._train", "test_one_user_moves_the_sum_within_the_bound")(
-        "stage-one-clip-skipped", "clients of stage one do not clip", "clip_norm=self.clip_norm", "clip_norm=None",
+        "stage-one-clip-skipped", "updates of stage one are not clipped", "clip_norm=self.clip_norm", "clip_norm=None",
     ),
     on("JointRounds._train", "test_the_server_accepts_all_messages_of_clients_that_clip")(
-        "joint-clip-skipped", "clients of the joint loss do not clip", "clip_norm=self.clip_norm", "clip_norm=None",
+        "joint-clip-skipped", "updates with the joint loss are not clipped", "clip_norm=self.clip_norm",
+        "clip_norm=None",
     ),
     # ---- FedRec -----------------------------------------------------------------------------------------------------
     on("FedRecRounds.apply", "test_fedrecs_noise_has_the_width_of_its_ledger")(
-        "fedrec-no-noise", "FedRec adds no noise", "self.noise is not None and self._server_key is not None", "False",
+        "fedrec-no-noise", "FedRec's sums are released without noise",
+        "self.noise is not None and self._server_key is not None", "False",
     ),
     on("FedRecRounds.apply", "test_fedrecs_noise_has_the_width_of_its_ledger")(
-        "fedrec-same-noise", "FedRec draws the same noise in every round", "round=update.round", "round=0",
+        "fedrec-same-noise", "FedRec's noise is the same in every round", "round=update.round", "round=0",
     ),
     on("FedRecRounds._noise_event", "test_fedrecs_noise_has_the_width_of_its_ledger")(
-        "fedrec-sensitivity-halved", "FedRec's ledger takes half of what replacing a user moves",
+        "fedrec-sensitivity-halved", "the replace sensitivity in FedRec's ledger is halved",
         "noise.noise_multiplier(sensitivity)", "noise.noise_multiplier(sensitivity / 2)",
     ),
     on("FedRecRounds.local_round", "test_a_clipped_user_is_within_the_bound_in_whole_numbers")(
-        "fedrec-clip-skipped", "FedRec's users do not clip", "(self.clip_norm or 0.0) * self._scale", "0.0",
+        "fedrec-clip-skipped", "gradients of FedRec's users are not clipped", "(self.clip_norm or 0.0) * self._scale",
+        "0.0",
     ),
     on("FedRecRounds.apply", "test_noise_is_added_to_the_sums_and_the_private_count_is_not_used")(
-        "fedrec-exact-count", "FedRec divides by the exact number of raters", "divisors = state.divisors", "pass",
+        "fedrec-exact-count", "FedRec's divisor is the exact number of raters", "divisors = state.divisors", "pass",
     ),
     on("FedRecRounds._divisors", "test_fedrecs_count_of_raters_is_noisy")(
-        "fedrec-count-not-recorded", "FedRec's count of raters is exact",
+        "fedrec-count-not-recorded", "FedRec's count of raters is released without noise",
         "self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE)", "counts",
     ),
     # ---- SDCF -------------------------------------------------------------------------------------------------------
     on("fill_by_response", "test_the_first_stage_is_drawn_once_and_the_second_in_each_round")(
-        "sdcf-first-stage-anew", "SDCF draws its first stage anew in each round", "key.subkey(_RESPONSES)",
+        "sdcf-first-stage-anew", "SDCF's first-stage responses are drawn again in each round", "key.subkey(_RESPONSES)",
         "key.subkey(f'{_RESPONSES}{round_number}')",
     ),
     on("SDCF._response_cost", "test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages")(
-        "sdcf-one-round-counted", "SDCF's ledger counts the answers of one round", "self.epsilon_after(self.n_rounds)",
+        "sdcf-one-round-counted", "only one round of SDCF's responses is charged", "self.epsilon_after(self.n_rounds)",
         "self.epsilon_after(1)",
     ),
     on("SDCF._likelihood_ratio", "test_epsilon_equals_enumeration_of_all_reports")(
-        "sdcf-only-always", "SDCF's epsilon forgets the items that are never spoken of",
-        "((yes, no), (1 - yes, 1 - no))", "((yes, no),)",
+        "sdcf-only-always", "the epsilon of SDCF omits the items without a response", "((yes, no), (1 - yes, 1 - no))",
+        "((yes, no),)",
     ),
     # ---- clusters and prototypes ------------------------------------------------------------------------------------
     on("_release", "test_every_release_of_lloyd_has_the_noise_of_its_sensitivity")(
-        "lloyd-noise-halved", "noisy Lloyd rounds have noise for half the sensitivity",
-        "DiscreteLaplace(sensitivity / epsilon)", "DiscreteLaplace(sensitivity / epsilon / 2)",
+        "lloyd-noise-halved", "the noise of private Lloyd rounds is halved", "DiscreteLaplace(sensitivity / epsilon)",
+        "DiscreteLaplace(sensitivity / epsilon / 2)",
     ),
     on("private_lloyd", "test_every_release_of_lloyd_is_within_its_sensitivity")(
-        "lloyd-steps-not-limited", "users move sums of Lloyd rounds as far as they like",
+        "lloyd-steps-not-limited", "a user's contribution to the sums of Lloyd rounds is not limited",
         "limit_steps(clipped / radius - centers[labels], max_step)",
         "np.rint((clipped / radius - centers[labels]) * _STEPS).astype(np.int64)",
     ),
     on("_release", "test_no_release_of_lloyd_has_noise_in_common")(
-        "lloyd-same-noise", "all Lloyd rounds draw the same noise", "round=stream", "round=0",
+        "lloyd-same-noise", "all Lloyd rounds share the same noise", "round=stream", "round=0",
     ),
     on("round_epsilons", "test_all_releases_cost_epsilon")(
-        "lloyd-rounds-not-divided", "every Lloyd round spends all that is left", "sum(weights)", "1",
+        "lloyd-rounds-not-divided", "the remaining budget is spent in each Lloyd round", "sum(weights)", "1",
     ),
     on(
         "clustering_events",
         "systems/private_prototypes/test_private_kmeans::test_the_ledgers_sum_is_the_stated_epsilon",
     )(
-        "kmeans-one-draw-counted", "private k-means counts one of its draws",
+        "kmeans-one-draw-counted", "only one of the draws of private k-means is charged",
         "selection_event('k-means swap', swap_epsilon, n_draws, accounting, n_rows)",
         "selection_event('k-means swap', swap_epsilon, 1, accounting, n_rows)",
     ),
     on("private_kmeans", "test_every_swap_draws_independent_words")(
-        "kmeans-draws-share-words", "all swaps of private k-means draw from the same words",
+        "kmeans-draws-share-words", "all swaps of private k-means share the same random words",
         "draw_loss(after, epsilon, words[step])", "draw_loss(after, epsilon, words[0])",
     ),
     on("selection_weights", "test_enumerated_mechanism_satisfies_epsilon_exactly")(
-        "kmeans-surer", "private k-means draws with twice its epsilon",
+        "kmeans-surer", "the epsilon of draws in private k-means is doubled",
         "(Fraction(epsilon) - _ROUNDING) / sensitivity * 2**_FRACTION_BITS",
         "(2 * Fraction(epsilon) - _ROUNDING) / sensitivity * 2**_FRACTION_BITS",
     ),
     on("private_kmeans", "test_every_swap_draws_independent_words")(
-        "kmeans-takes-the-best", "private k-means ends with the best set it has seen",
+        "kmeans-takes-the-best", "the final centres of private k-means are selected by exact loss",
         "draw_loss(losses, epsilon, words[n_swaps])", "int(losses.argmin())",
     ),
     on("recover_prototypes", "test_prototypes_noise_has_the_width_of_their_ledger")(
-        "prototypes-no-noise-on-counts", "PrivatePrototypes releases exact counts",
+        "prototypes-no-noise-on-counts", "exact counts are released by PrivatePrototypes",
         "return NoisySums(items.astype(np.int64), counts, sums)",
         """
         if entries is not None:
@@ -262,37 +268,37 @@ LOCAL = [
         """,
     ),
     on("recover_prototypes", "test_no_entity_or_field_of_prototypes_has_noise_in_common")(
-        "prototypes-fields-share-noise", "sums and counts of prototypes have the same noise",
+        "prototypes-fields-share-noise", "sums and counts of prototypes share the same noise",
         "purpose=f'prototypes.{name}'", "purpose='prototypes'",
     ),
     on("recover_prototypes", "test_no_entity_or_field_of_prototypes_has_noise_in_common")(
-        "prototypes-entities-share-noise", "all entities of prototypes draw the same noise",
+        "prototypes-entities-share-noise", "all entities share the same noise for prototypes",
         "noise.add_noise(exact, key=key, purpose=f'prototypes.{name}', round=round_number, n_threads=n_threads)",
         "noise.add_noise(exact, key=key, purpose=f'prototypes.{name}', round=0, n_threads=n_threads)",
     ),
     on("Recovery.noise", "test_prototypes_noise_has_the_width_of_their_ledger")(
-        "prototypes-sensitivity-halved", "noise of prototypes is for half the sensitivity", "self.sensitivity",
+        "prototypes-sensitivity-halved", "the sensitivity for the noise of prototypes is halved", "self.sensitivity",
         "(self.sensitivity / 2)",
     ),
     on("Recovery.noise", "test_prototypes_noise_under_zcdp_has_the_width_of_their_ledger")(
-        "prototypes-rho-halved", "noise of prototypes under zCDP is for half the squared sensitivity",
+        "prototypes-rho-halved", "the squared sensitivity for the noise of prototypes under zCDP is halved",
         "self.squared_norm_sensitivity", "(self.squared_norm_sensitivity / 2)",
     ),
     on("Recovery.sensitivity", "test_prototypes_noise_has_the_width_of_their_ledger")(
-        "prototypes-counts-are-free", "noise of prototypes is for the sums alone, not for the counts beside them",
-        "q * (self.largest + step)", "q * self.largest",
+        "prototypes-counts-are-free", "the sensitivity of prototypes omits the counts", "q * (self.largest + step)",
+        "q * self.largest",
     ),
     on("plan", "systems/private_prototypes/test_budget::test_the_ledgers_sum_is_the_stated_epsilon")(
-        "prototypes-one-row-counted", "a user with several rows costs what one with one row does",
+        "prototypes-one-row-counted", "only one of a user's rows is charged",
         "total / (max_rows if pure else max_rows**2)", "total",
     ),
     on("PrototypeRounds.local_round", "test_an_entropy_key_makes_no_message_twice[PrivatePrototypes]")(
-        "prototypes-key-again", "one key makes an entity's prototypes twice",
+        "prototypes-key-again", "an entropy key may be reused for an entity's prototypes",
         "key.claim_message(_NOISE, round, sender)", "pass",
     ),
     # ---- baselines that promise nothing -----------------------------------------------------------------------------
     on("NCF._train", "systems/ncf/test_model::test_the_ledger_claims_no_guarantee")(
-        "ncf-not-recorded", "NCF, which trains on all data, has a ledger without an entry",
+        "ncf-not-recorded", "the training of NCF on exact data is missing from the ledger",
         "self.ledger_.record(Unprotected('a network trained on exact data, and counts of items'), "
         "simulation=key.is_simulation)",
         "pass",
@@ -301,13 +307,13 @@ LOCAL = [
         "DMF._note_claims",
         "systems/dmf/test_model::test_the_ledger_claims_no_guarantee_and_states_the_view_of_a_neighbour",
     )(
-        "dmf-not-recorded", "DMF, whose neighbours see exact gradients, has a ledger without an entry",
+        "dmf-not-recorded", "the exact gradients sent to DMF's neighbours are missing from the ledger",
         'self.ledger_.record(Unprotected("each user\'s gradients of items, sent to other users"), '
         "simulation=key.is_simulation)",
         "pass",
     ),
     on("ExactModel._fit", "systems/baselines/test_item_models::test_the_ledger_claims_no_guarantee")(
-        "item-models-not-recorded", "models of exact data have a ledger without an entry",
+        "item-models-not-recorded", "the release of models of exact data is missing from the ledger",
         "self.ledger_.record(Unprotected(self._released))", "pass",
     ),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ FIELDS = "_unit, _field = UNIT, 'hits'"
 
 MEASUREMENT = [
     on("HitSum", STREAMS_APART, f"{WIDTH}[DPGram]")(
-        "hits-no-noise", "DPGram's measurement has no noise", FIELDS,
+        "hits-no-noise", "DPGram's measurements are released without noise", FIELDS,
         f"""
         {FIELDS}
 
@@ -23,20 +23,19 @@ MEASUREMENT = [
         """,
     ),
     on("HitSum._purpose", STREAMS_APART)(
-        "hits-same-noise", "both of DPGram's measurements draw from one stream", "f'{self._stream}.{self.number}'",
+        "hits-same-noise", "DPGram's two measurements share one random stream", "f'{self._stream}.{self.number}'",
         "self._stream",
     ),
     on("HitSum._sums", UNIT)(
-        "hits-not-clipped", "a user's answer is as long as its differences are",
-        "_clipped(np.stack(differences, axis=1)).sum(axis=0)",
+        "hits-not-clipped", "a user's answer is not clipped", "_clipped(np.stack(differences, axis=1)).sum(axis=0)",
         "(np.stack(differences, axis=1) * UNIT).astype(np.int64).sum(axis=0)",
     ),
     on("HitSum._sums", UNIT)(
-        "hits-of-two-units", "a user's answer counts twice", "_clipped(np.stack(differences, axis=1)).sum(axis=0)",
+        "hits-of-two-units", "a user's answer is counted twice", "_clipped(np.stack(differences, axis=1)).sum(axis=0)",
         "2 * _clipped(np.stack(differences, axis=1)).sum(axis=0)",
     ),
     on("_clipped", UNIT)(
-        "hits-rounded-beyond-the-unit", "a user's answer is rounded away from 0 and not looked at again",
+        "hits-rounded-beyond-the-unit", "a user's rounded answer may exceed the norm bound",
         """
         whole = np.trunc(finite / norms * UNIT).astype(np.int64)
         whole[np.square(whole).sum(axis=1) > UNIT**2] //= 2
@@ -48,40 +47,40 @@ MEASUREMENT = [
         "_unit, _field = UNIT // 2, 'hits'",
     ),
     on("_hashes", ALONE)(
-        "hits-hash-of-earlier-users", "which item a user holds out depends on the rows before",
+        "hits-hash-of-earlier-users", "a user's held-out item depends on other users' rows",
         "np.diff(ends[rows.indptr])", "ends[rows.indptr[1:]]",
     ),
     on("HitSum._sums", STRIDE)(
-        "hits-stride-by-position", "whether a user takes part depends on how many rows are before",
+        "hits-stride-by-position", "the participation of a user depends on the number of earlier rows",
         "hashes // 2**16 % self.stride == 0", "np.arange(shard.n_users) % self.stride == 0",
     ),
     on("HitSum._sums", STRIDE)(
-        "hits-stride-by-all-rows", "whether a user takes part depends on the rows of others",
+        "hits-stride-by-all-rows", "the participation of a user depends on other users' rows",
         "hashes // 2**16 % self.stride == 0", "(hashes + hashes.sum()) // 2**16 % self.stride == 0",
     ),
     on("HitSum", OPPOSITE)(
-        "hits-replaced-for-less", "answers of two users are said to be sqrt(2) apart at most", FIELDS,
+        "hits-replaced-for-less", "the replace sensitivity of answers is understated as sqrt(2)", FIELDS,
         f"""
         {FIELDS}
         replace_sensitivity = math.sqrt(2)
         """,
     ),
     on("planned_rounds", f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants")(
-        "hits-are-free", "DPGram's measurements cost their share on top of the budget",
+        "hits-are-free", "the cost of DPGram's measurements is not subtracted from the budget",
         "remaining_share - pair_share - 2 * measured", "remaining_share - pair_share",
     ),
     on("MeasuredModel._release_pairs", FOLLOWS)(
-        "hits-decide-exactly", "the exact sums of a measurement decide",
+        "hits-decide-exactly", "the decision uses the exact sums of a measurement",
         "system.decide(sums, self._public_users(data), mean.spared(precision_of(todo)))",
         "system.decide(system._sums(state, data, 1), self._public_users(data), mean.spared(precision_of(todo)))",
     ),
     on("HitSum.decide", BEATS)(
-        "hits-error-of-half-the-noise", "a measurement states half the error of its gain",
+        "hits-error-of-half-the-noise", "the standard error of a measured gain is halved",
         "self.width / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))",
         "self.width / 2 / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))",
     ),
     on("HitSum.decide", BEATS)(
-        "hits-popularity-as-it-is", "a candidate need not beat popularity with the rest of the budget",
+        "hits-popularity-as-it-is", "the gain of a candidate is not compared with popularity's score",
         "gain = scores[best] - scores[popularity]", "gain = scores[best]",
     ),
 ]  # fmt: skip

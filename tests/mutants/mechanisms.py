@@ -5,42 +5,47 @@ from mutants.patch import on
 MECHANISMS = [
     # ---- largest response -------------------------------------------------------------------------------------------
     on("LargestResponse.__init__", "test_clones_are_as_few_as_epsilon_allows")(
-        "largest-too-few-clones", "the signs of the candidates are forgotten", "2 * self.n_candidates",
+        "largest-too-few-clones", "the number of clones ignores the candidates' signs", "2 * self.n_candidates",
         "self.n_candidates",
     ),
     on("LargestResponse.__init__", "test_clones_are_as_few_as_epsilon_allows")(
-        "largest-clones-rounded-down", "clones are rounded to the user's disadvantage", "2 * -int(-TOTAL * share // 2)",
-        "2 * int(TOTAL * share // 2)",
+        "largest-clones-rounded-down", "the number of clones is rounded down, which weakens the guarantee",
+        "2 * -int(-TOTAL * share // 2)", "2 * int(TOTAL * share // 2)",
     ),
     on("LargestResponse.privatize", "test_largest_responses_equal_naive_twin")(
-        "largest-same-stream", "who knows the code knows all words", "key.words", "Key.from_seed(0).words",
+        "largest-same-stream", "the random words of largest response come from a public seed", "key.words",
+        "Key.from_seed(0).words",
     ),
     on("LargestResponse.privatize", "test_largest_responses_equal_naive_twin")(
-        "largest-same-round", "the words of all rounds are the same", "round=round_number", "round=0",
+        "largest-same-round", "the random words of largest response are the same in every round", "round=round_number",
+        "round=0",
     ),
     on(
         "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
-        "largest-too-much-truth", "half of the clones tell the truth", "np.uint64(self.clones)",
+        "largest-too-much-truth", "the probability of a clone is halved", "np.uint64(self.clones)",
         "np.uint64(self.clones // 2)",
     ),
     on(
         "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
-        "largest-clones-tell-the-sign", "a clone tells its entry's sign",
+        "largest-clones-tell-the-sign", "a clone reveals the sign of its entry",
         "np.where(is_clone, 0.0, vectors[rows, entries])", "vectors[rows, entries]",
     ),
     on(
         "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
-    )("largest-without-sign", "every report that is no clone says +1", "np.sign(chosen_values).astype(np.int64)", "1"),
+    )(
+        "largest-without-sign", "the reported sign is always +1 unless the report is a clone",
+        "np.sign(chosen_values).astype(np.int64)", "1",
+    ),
     on(
         "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
-        "largest-of-all", "the largest of all entries is told, no candidate",
+        "largest-of-all", "the largest of all entries is reported instead of the largest candidate",
         "candidates[rows, np.where(is_clone, 0, chosen)]",
         "np.where(is_clone, candidates[:, 0], np.abs(values).argmax(axis=1))",
     ),
@@ -50,11 +55,10 @@ MECHANISMS = [
         "min(int(TOTAL * bound / (1 + bound)), TOTAL - 1)", "min(int(TOTAL * bound / (1 + bound)) + 1, TOTAL - 1)",
     ),
     on("BinaryResponse.privatize", "test_answers_equal_naive_twin")(
-        "binary-span-doubled", "binary response answers with twice the bias", "self.span",
-        "min(2 * self.span, 2**63 - 1)",
+        "binary-span-doubled", "the bias of binary response is doubled", "self.span", "min(2 * self.span, 2**63 - 1)",
     ),
     on("BinaryResponse.privatize", "test_rounds_and_keys_of_every_randomizer_are_apart")(
-        "binary-same-round", "answers of binary response are the same in every round",
+        "binary-same-round", "the random words of binary response are the same in every round",
         "_kernel.respond_values(np.ascontiguousarray(values).reshape(-1), out.reshape(-1), key.subkey(_PURPOSE),"
         " self.span, round_number, n_threads)",
         "_kernel.respond_values(np.ascontiguousarray(values).reshape(-1), out.reshape(-1), key.subkey(_PURPOSE),"
@@ -65,7 +69,7 @@ MECHANISMS = [
         "self.decoder = float(answer) * 0.9",
     ),
     on("exp_lower", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "exp-rounded-up", "a bound below e^epsilon lies above it", "_CONTEXT.next_minus",
+        "exp-rounded-up", "the lower bound of e^epsilon is rounded up", "_CONTEXT.next_minus",
         "(lambda number: number * decimal.Decimal('1.000000000001'))",
     ),
     on("log_upper", "test_log_upper_is_the_smallest_float_that_is_not_below")(
@@ -73,24 +77,24 @@ MECHANISMS = [
         "math.nextafter(nearest, 0.0)",
     ),
     on("Channel.likelihood_ratio", "test_ratio_and_moments_equal_naive_twin")(
-        "channel-ratio-of-one-column", "a channel's epsilon looks at its first output alone",
+        "channel-ratio-of-one-column", "the epsilon of a channel covers only its first output",
         "zip(*self.counts, strict=True)", "list(zip(*self.counts, strict=True))[:1]",
     ),
     on("Channel.likelihood_ratio", "test_ratio_and_moments_equal_naive_twin")(
-        "channel-impossible-output-ignored", "an output that only one input can have costs nothing", "return math.inf",
-        "continue",
+        "channel-impossible-output-ignored", "an output that is possible for one input only is ignored",
+        "return math.inf", "continue",
     ),
     on("Channel.privatize", "test_rounds_and_keys_of_every_randomizer_are_apart")(
-        "channel-same-round", "reports of a channel are the same in every round",
+        "channel-same-round", "the random words of a channel are the same in every round",
         "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)",
         "claim_call(f'{type(self).__name__}.privatize', key, 0, n_threads)",
     ),
     on("Channel.privatize", "mechanisms/channels/test_channel::test_reports_equal_naive_twin")(
-        "channel-truth", "a channel of the package reports the truth half of the time", "return out",
+        "channel-truth", "half of a channel's reports contain the exact value", "return out",
         "out.reshape(-1)[::2] = values.reshape(-1)[::2]; return out",
     ),
     on("counts_within", "test_counts_within_keep_the_ratio_for_any_wish")(
-        "counts-may-leave-their-range", "rounded probabilities may leave the range that keeps epsilon",
+        "counts-may-leave-their-range", "rounded probabilities may exceed the range that guarantees epsilon",
         "[int(low * ratio) for low in lows]", "[int(low * ratio) + 1 for low in lows]",
     ),
     on("GRR.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
@@ -99,8 +103,8 @@ MECHANISMS = [
         "int(TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1))",
     ),
     on("GRR.privatize", "test_grr_reports_equal_naive_twin")(
-        "grr-truth-too-often", "GRR tells the truth more often than its epsilon says", "self.p_count - self.q_count",
-        "min(2 * (self.p_count - self.q_count), 2**64 - 1)",
+        "grr-truth-too-often", "the probability of the true value in GRR is too large for its epsilon",
+        "self.p_count - self.q_count", "min(2 * (self.p_count - self.q_count), 2**64 - 1)",
     ),
     on("OUE.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
         "oue-rounded-down", "bits of OUE are set a little too rarely",
