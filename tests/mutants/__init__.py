@@ -14,15 +14,15 @@ from mutants.decision import DECISION
 from mutants.effects import EFFECTS
 from mutants.engines import ENGINES
 from mutants.fedgnn import FEDGNN
-from mutants.front_door import FRONT_DOOR
-from mutants.kept_runs import KEPT_RUNS
 from mutants.local import LOCAL
 from mutants.measurement import MEASUREMENT
 from mutants.mechanisms import MECHANISMS
 from mutants.noise import NOISE
+from mutants.private_recommender import PRIVATE_RECOMMENDER
 from mutants.privrec import PRIVREC
 from mutants.reviewed import REVIEWED
 from mutants.sketch_decision import SKETCH_DECISION
+from mutants.stored_runs import STORED_RUNS
 from mutants.streams import STREAMS
 from mutants.subspace import SUBSPACE
 
@@ -39,12 +39,12 @@ MUTANTS = {
         *EFFECTS,
     ],
     "Systems with local reports": [*LOCAL, *SKETCH_DECISION],
-    "The private recommender": FRONT_DOOR,
+    "The private recommender": PRIVATE_RECOMMENDER,
     "Random streams": STREAMS,
     "Contributions": CONTRIBUTIONS,
     "Private item selection": CHOICE,
     "Accounting": ACCOUNTS,
-    "Engines, checkpoints and the shuffler": [*ENGINES, *KEPT_RUNS],
+    "Engines, checkpoints and the shuffler": [*ENGINES, *STORED_RUNS],
     "The auditor and the public test helpers": AUDITOR,
     "Data types, joined shards, failed fits and files": REVIEWED,
 }

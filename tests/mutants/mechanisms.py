@@ -98,7 +98,7 @@ MECHANISMS = [
         "[int(low * ratio) for low in lows]", "[int(low * ratio) + 1 for low in lows]",
     ),
     on("GRR.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "grr-rounded-down", "the other values of GRR are drawn a little too rarely",
+        "grr-rounded-down", "the probability of another value in GRR is rounded down",
         "int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1)))",
         "int(TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1))",
     ),
@@ -107,99 +107,101 @@ MECHANISMS = [
         "self.p_count - self.q_count", "min(2 * (self.p_count - self.q_count), 2**64 - 1)",
     ),
     on("OUE.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "oue-rounded-down", "bits of OUE are set a little too rarely",
+        "oue-rounded-down", "the probability of a set bit in OUE is rounded down",
         "int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + 1)))",
         "int(TOTAL // (exp_lower(self.nominal_epsilon) + 1))",
     ),
     on("OUE.__init__", "test_oue_epsilon_is_the_worst_over_all_reports")(
-        "oue-ratio-of-one-bit", "OUE accounts for one of the two bits in which reports differ",
+        "oue-ratio-of-one-bit", "the epsilon of OUE covers one of the two bits in which reports differ",
         "Fraction(TOTAL - self.q_count, self.q_count)", "Fraction(self.p_count, self.q_count)",
     ),
     on("OUE.privatize", "test_oue_reports_equal_naive_twin")(
-        "oue-other-bits-off", "OUE sets other bits half as often", "self.q_count", "self.q_count // 2",
+        "oue-other-bits-off", "the probability of other bits in OUE is halved", "self.q_count", "self.q_count // 2",
     ),
     on("SubsetSelection._largest_p_count", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "subsets-rounded-up", "the own value is in its subset a little too often",
+        "subsets-rounded-up", "the probability that the true value is in its subset is rounded up",
         "int(TOTAL * weight / (weight + self.n_values - size))",
         "int(TOTAL * weight / (weight + self.n_values - size)) + 1",
     ),
     on("FrequencyOracle.estimate_from_support", "test_every_frequency_oracle_is_unbiased_on_reports")(
-        "frequencies-biased", "estimated frequencies forget the reports that support by chance",
+        "frequencies-biased", "estimated frequencies ignore support by chance and so are biased",
         "(support / n_reports - float(q)) / float(p - q)", "(support / n_reports) / float(p)",
     ),
     on("Piecewise._plan", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "piecewise-window-too-likely", "the window of Piecewise gets one cell's words too many",
+        "piecewise-window-too-likely", "the probability of Piecewise's window is rounded up",
         "2 * int(self.low * (ratio - 1) / 2)", "2 * int(self.low * (ratio - 1) / 2) + 2",
     ),
     on("Hybrid.likelihood_ratio", "mechanisms/channels/test_piecewise::test_no_values_have_a_larger_ratio_than_stated")(
-        "hybrid-answers-uncounted", "Hybrid's epsilon is that of its piecewise part",
+        "hybrid-answers-uncounted", "the epsilon of Hybrid omits its binary answers",
         "max(answers, super().likelihood_ratio) if self.low else answers",
         "super().likelihood_ratio if self.low else Fraction(1)",
     ),
     on("Hybrid.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "hybrid-answers-too-sure", "the answers of Hybrid are a little too sure",
+        "hybrid-answers-too-sure", "the bias of Hybrid's binary answers is rounded up",
         "int(self._half * (ratio - 1) / (ratio + 1))", "int(self._half * (ratio - 1) / (ratio + 1)) + 1",
     ),
     on("SerialLaplaceRR.__init__", "test_exact_epsilon_is_at_most_the_stated_one_and_reports_are_unbiased")(
-        "serial-without-response", "the serial mechanism leaves out its response",
+        "serial-without-response", "the randomized response of the serial mechanism is missing",
         "Fraction(q * TOTAL + (p - q) * c, TOTAL**2)", "Fraction(c, TOTAL)",
     ),
     on("MixtureLaplaceRR.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "mixture-publishes-truth", "MixtureLaplaceRR tells the truth as if it had twice its epsilon",
-        "exp_lower(total)", "exp_lower(2 * total)",
+        "mixture-publishes-truth", "the epsilon of MixtureLaplaceRR is doubled", "exp_lower(total)",
+        "exp_lower(2 * total)",
     ),
     on("RoundedLaplace.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "rounded-laplace-narrow", "RoundedLaplace is made for twice its epsilon",
+        "rounded-laplace-narrow", "the epsilon of RoundedLaplace is doubled",
         "self.nominal_epsilon = check_epsilon('nominal_epsilon', nominal_epsilon)",
         "self.nominal_epsilon = 2 * check_epsilon('nominal_epsilon', nominal_epsilon)",
     ),
     on("TruncatedGeometric.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "geometric-too-steep", "TruncatedGeometric spends twice its epsilon",
+        "geometric-too-steep", "the epsilon of TruncatedGeometric is doubled",
         "self.nominal_epsilon = check_epsilon('nominal_epsilon', nominal_epsilon)",
         "self.nominal_epsilon = 2 * check_epsilon('nominal_epsilon', nominal_epsilon)",
     ),
     on("OptimalKary.__init__", "test_every_table_makes_a_channel_that_keeps_epsilon")(
-        "optimal-too-sure", "OptimalKary rounds to counts of twice its epsilon", "exp_lower(self.nominal_epsilon)",
+        "optimal-too-sure", "the epsilon of OptimalKary's probabilities is doubled", "exp_lower(self.nominal_epsilon)",
         "exp_lower(2 * self.nominal_epsilon)",
     ),
     on("BayesKary.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "bayes-too-sure", "BayesKary rounds to counts of twice its epsilon", "exp_lower(self.nominal_epsilon)",
+        "bayes-too-sure", "the epsilon of BayesKary's probabilities is doubled", "exp_lower(self.nominal_epsilon)",
         "exp_lower(2 * self.nominal_epsilon)",
     ),
     on("RatedOrNot.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
-        "rated-or-not-too-sure", "RatedOrNot spends twice its epsilon",
+        "rated-or-not-too-sure", "the epsilon of RatedOrNot is doubled",
         "GRR(nominal_epsilon, n_values=1 + len(ratings))", "GRR(2 * nominal_epsilon, n_values=1 + len(ratings))",
     ),
     # ---- selection, sampling, clipping ------------------------------------------------------------------------------
     on("ExponentialMechanism.__init__", "test_beta_spends_epsilon_exactly")(
-        "selection-two-sided", "scores that move both ways get the noise of counts", "(1 if self.monotone else 2)", "1",
+        "selection-two-sided", "the sensitivity for non-monotone scores is that for monotone counts",
+        "(1 if self.monotone else 2)", "1",
     ),
     on("ExponentialMechanism.__init__", "test_beta_spends_epsilon_exactly")(
-        "selection-of-many-for-one", "choosing several items costs what one does", "self.n_selected * self.sensitivity",
-        "self.sensitivity",
+        "selection-of-many-for-one", "the selection of several items is charged as one selection",
+        "self.n_selected * self.sensitivity", "self.sensitivity",
     ),
     on("_gumbel", "test_gumbel_draws_equal_decimals")(
-        "selection-gumbel-same-words", "Gumbel noise uses one word where it needs two", "words[1::2]", "words[0::2]",
+        "selection-gumbel-same-words", "Gumbel noise is computed from one random word instead of two", "words[1::2]",
+        "words[0::2]",
     ),
     on("ExponentialMechanism._weights_of", "test_peeling_equals_naive_twin")(
-        "selection-weights-too-steep", "the exact sampler proposes with weights of twice the epsilon",
-        "(best - s) / self.beta", "(best - s) / self.beta * 2",
+        "selection-weights-too-steep", "the exact sampler's weights use twice the epsilon", "(best - s) / self.beta",
+        "(best - s) / self.beta * 2",
     ),
     on("_Weights.find", "test_a_position_equals_that_of_bisection")(
-        "selection-first-among-equals", "the exact sampler takes the place before the one that a number falls on",
+        "selection-first-among-equals", "the exact sampler selects the wrong item at a boundary of cumulative weights",
         "self._tree[index + step] <= number", "self._tree[index + step] < number",
     ),
     on("PoissonSampling.__init__", "test_probability_is_rounded_down_to_64_bits")(
-        "poisson-rounded-up", "clients are sampled a little more often than stated", "int(nominal * TOTAL)",
+        "poisson-rounded-up", "the sampling probability of clients is rounded up", "int(nominal * TOTAL)",
         "int(nominal * TOTAL) + 1",
     ),
     on("PoissonSampling.sample", "mechanisms/test_client_sampling::test_rounds_differ")(
-        "poisson-same-cohort", "Poisson sampling takes the same clients in every round",
+        "poisson-same-cohort", "the cohort of Poisson sampling is the same in every round",
         "_kernel.mark_poisson(marked, subkey, n_clients, self._threshold, round_number, n_threads)",
         "_kernel.mark_poisson(marked, subkey, n_clients, self._threshold, 0, n_threads)",
     ),
     on("FixedSizeSampling.sample", "mechanisms/test_client_sampling::test_rounds_differ")(
-        "fixed-size-same-cohort", "sampling without replacement takes the same clients in every round",
+        "fixed-size-same-cohort", "the cohort of sampling without replacement is the same in every round",
         "_kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, round_number)",
         "_kernel.mark_fixed_size(marked, key.subkey(purpose), n_clients, self.cohort_size, 0)",
     ),
@@ -209,66 +211,67 @@ MECHANISMS = [
         "out[:] = rows",
     ),
     on("clip_rows_l1", "mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic")(
-        "clip-in-the-other-norm", "rows are clipped in Euclidean norm where Laplace noise follows", "order=1",
+        "clip-in-the-other-norm", "rows for Laplace noise are clipped in the L2 norm instead of the L1 norm", "order=1",
         "order=2",
     ),
     on("_clip", "mechanisms/test_clipping::test_no_row_exceeds_its_bound_in_exact_arithmetic")(
-        "clip-a-little-longer", "clipped rows may be a thousandth longer than the bound",
+        "clip-a-little-longer", "clipped rows may exceed the bound by a thousandth",
         "clip_norm = check_real('clip_norm', clip_norm, low=_LOWEST, high=_HIGHEST)",
         "clip_norm = 1.001 * check_real('clip_norm', clip_norm, low=_LOWEST, high=_HIGHEST)",
     ),
     # ---- keys -------------------------------------------------------------------------------------------------------
     on("Key.claim", "test_an_entropy_key_is_taken_once")(
-        "key-taken-twice", "an entropy key serves any number of fits", "self._used_by is not None", "False",
+        "key-taken-twice", "an entropy key may be reused for several fits", "self._used_by is not None", "False",
     ),
     on("Key.claim_message", "test_an_entropy_key_draws_the_noise_of_a_round_once")(
-        "key-message-twice", "an entropy key makes a message any number of times", "name in self._messages", "False",
+        "key-message-twice", "an entropy key may be reused for the same message", "name in self._messages", "False",
     ),
     on("Key.__copy__", "test_a_copy_is_the_same_key")(
-        "key-copy-forgets", "a copy of an entropy key does not know that it was used", "return self",
+        "key-copy-forgets", "the record of use is lost in a copy of an entropy key", "return self",
         "return Key(self._secret)",
     ),
     on("Key.__reduce_ex__", "test_only_simulation_keys_are_pickled")(
         "key-pickled", "entropy keys can be pickled", "self._refuse_pickle()", "return Key, (self._secret,)",
     ),
     on("Key.__repr__", "test_nothing_printed_holds_the_secret")(
-        "key-shows-its-secret", "a key's secret is printed", "'Key.from_entropy()'", "f'Key({self._secret!r})'",
+        "key-shows-its-secret", "the secret of a key is printed", "'Key.from_entropy()'", "f'Key({self._secret!r})'",
     ),
     on("Key.subkey", "test_another_name_is_another_stream")(
-        "subkeys-collide", "purposes that begin alike share a stream", "purpose.encode()", "purpose.encode()[:8]",
+        "subkeys-collide", "purposes with the same prefix share a random stream", "purpose.encode()",
+        "purpose.encode()[:8]",
     ),
     on("Key.subkey", "test_words_equal_the_twin")(
-        "subkey-without-secret", "every key has the same streams", "key=self._secret", "key=bytes(32)",
+        "subkey-without-secret", "random streams do not depend on the key", "key=self._secret", "key=bytes(32)",
     ),
     on("Key.words_by_user", "test_another_name_is_another_stream")(
-        "words-same-round", "words of a key are the same in every round",
+        "words-same-round", "the random words of a key are the same in every round",
         "_kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))",
         "_kernel.stream_words(self.subkey(purpose), users, out, 0, resolve_n_threads(n_threads))",
     ),
     on("Key.words_by_user", "test_another_name_is_another_stream")(
-        "words-same-user", "words of a key are the same for all users",
+        "words-same-user", "the random words of a key are the same for all users",
         "_kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))",
         "_kernel.stream_words(self.subkey(purpose), 0 * users, out, round_number, resolve_n_threads(n_threads))",
     ),
     on("Key.from_entropy", "test_entropy_keys_differ")(
-        "entropy-is-a-seed", "keys from entropy are all the same", "os.urandom(32)", "bytes(32)",
+        "entropy-is-a-seed", "all keys from entropy are identical", "os.urandom(32)", "bytes(32)",
     ),
     on("Key.is_simulation", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
-        "seed-passes-for-entropy", "a simulation is not marked as one", "self._seed is not None", "False",
+        "seed-passes-for-entropy", "a simulation is not marked as a simulation", "self._seed is not None", "False",
     ),
     on(
         "Immutable.__setattr__", "test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]",
         "test_items_cannot_be_renumbered_past_the_check[in memory]",
     )(
-        "claims-can-be-rewritten", "attributes of a mechanism, and of checked data, can be set again",
+        "claims-can-be-rewritten", "attributes of a mechanism or of checked data can be overwritten",
         "name in vars(self) or hasattr(type(self), name)", "False",
     ),
     on("Immutable.__setattr__", "test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]")(
-        "claims-can-be-hidden", "an attribute of a method's name takes the method's place",
+        "claims-can-be-hidden", "an attribute can replace a method of the same name",
         "name in vars(self) or hasattr(type(self), name)", "name in vars(self)",
     ),
     on("Immutable.__setattr__", "test_what_is_computed_at_its_first_use_cannot_be_put_there_before[OptimalKary]")(
-        "tables-can-be-put-there", "a table that is computed at its first use can be put there before",
+        "tables-can-be-put-there", "a lazily computed table can be set before its first use",
         "name in vars(self) or hasattr(type(self), name)",
         "name in vars(self) or callable(getattr(type(self), name, None))",
     ),
@@ -278,12 +281,12 @@ MECHANISMS = [
             f"test_no_array_of_a_mechanism_can_be_written_to[{name}]"
             for name in ("OptimalKary", "BinaryResponse", "LayeredGaussian", "DiscreteLaplace by table")
         ),
-    )("tables-can-be-written", "tables of thresholds can be written to", "array.flags.writeable = False", "pass"),
+    )("tables-can-be-written", "tables of thresholds are writable", "array.flags.writeable = False", "pass"),
     on(
         "Immutable.__setstate__", "test_no_array_of_a_mechanism_can_be_written_to[RoundedGaussian]",
         "test_no_array_of_a_network_can_be_written_to",
     )(
-        "copies-can-be-written", "arrays of a copied mechanism can be written to",
+        "copies-can-be-written", "arrays of a copied mechanism are writable",
         "read_only(v) if isinstance(v, np.ndarray) else v", "v",
     ),
     on("own_array", "test_items_cannot_be_renumbered_past_the_check[in memory]")(

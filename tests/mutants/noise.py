@@ -5,7 +5,7 @@ from mutants.patch import on
 NOISE = [
     # ---- integer noise ----------------------------------------------------------------------------------------------
     on("IntegerNoise._add", "test_privatize_adds_the_sample_and_keeps_the_shape")(
-        "exact-noise-missing", "the exact samplers' draws are not added",
+        "exact-noise-missing", "the draws of the exact samplers are not added",
         "np.add(values.astype(np.int64, copy=False), draws, out=out)",
         "np.add(values.astype(np.int64, copy=False), 0 * draws, out=out)",
     ),
@@ -13,29 +13,29 @@ NOISE = [
         "IntegerNoise._add", "mechanisms/noise/test_discrete_laplace::test_draws_equal_naive_twin",
         "mechanisms/noise/test_discrete_gaussian::test_draws_equal_naive_twin",
     )(
-        "exact-noise-halved", "the exact samplers' draws are halved",
+        "exact-noise-halved", "the draws of the exact samplers are halved",
         "self._draws(values.size, key, purpose, round_number).reshape(values.shape)",
         "self._draws(values.size, key, purpose, round_number).reshape(values.shape) // 2",
     ),
     on("IntegerNoise._add_draws", "test_names_separate_rounds_purposes_and_keys_of_every_noise")(
-        "table-noise-same-round", "noise by table is the same in every round",
+        "table-noise-same-round", "the noise from a table is the same in every round",
         "_kernel.add_noise(values, table.high, table.low, table.guide, key.subkey(purpose), table.shift, round_number,"
         " n_threads)",
         "_kernel.add_noise(values, table.high, table.low, table.guide, key.subkey(purpose), table.shift, 0, n_threads)",
     ),
     on("IntegerNoise._add_draws", "test_names_separate_rounds_purposes_and_keys_of_every_noise")(
-        "table-noise-same-purpose", "noise by table does not depend on what it is for", "key.subkey(purpose)",
+        "table-noise-same-purpose", "the noise from a table does not depend on its purpose", "key.subkey(purpose)",
         "key.subkey('noise')",
     ),
     on("LayeredGaussian._add_draws", "test_names_separate_rounds_purposes_and_keys_of_every_noise")(
         "layered-noise-same-round", "layered noise is the same in every round", "round_number", "0",
     ),
     on("LayeredGaussian._add_draws", "mechanisms/noise/test_layered_gaussian::test_draws_equal_naive_twin")(
-        "layers-share-words", "all layers of a draw come from one word", "key.subkey(f'{purpose}.{level}')",
+        "layers-share-words", "all layers of a draw share one random word", "key.subkey(f'{purpose}.{level}')",
         "key.subkey(purpose)",
     ),
     on("LayeredGaussian._add_draws", "mechanisms/noise/test_layered_gaussian::test_draws_equal_naive_twin")(
-        "layered-base-smaller", "the layers of wide noise stand too close together", "BASE", "BASE // 2",
+        "layered-base-smaller", "the spacing between noise layers is halved", "BASE", "BASE // 2",
     ),
     on("LayeredGaussian.__init__", "test_it_is_never_narrower_than_requested_and_hardly_wider")(
         "layered-top-rounded-down", "the coarsest layer is rounded down",
@@ -43,41 +43,41 @@ NOISE = [
         "Fraction(math.isqrt(math.ceil(variance * 2**40)), 2**20)",
     ),
     on("LayeredGaussian.__init__", "test_the_distance_of_layers_is_that_of_all_its_parts")(
-        "layered-distance-of-tables-only", "layered noise forgets the distance between layers",
+        "layered-distance-of-tables-only", "the total-variation distance between layers is omitted",
         "distance += _layer_distance(variance)", "pass",
     ),
     on(
         "RoundedGaussian.__init__",
         "mechanisms/noise/test_rounded_gaussian::test_distribution_is_the_stated_one_and_no_other",
     )(
-        "table-of-half-the-width", "the table of rounded Gaussian noise is for half the standard deviation",
+        "table-of-half-the-width", "the table of rounded Gaussian noise uses half of the standard deviation",
         "rounded_gaussian_table(self.stddev)", "rounded_gaussian_table(self.stddev / 2)",
     ),
     on("gaussian_table", "test_table_is_within_the_stated_distance_and_perturbed_ones_are_not")(
-        "gaussian-table-variance-halved", "the table of the discrete Gaussian is for half the variance", "stddev**2",
+        "gaussian-table-variance-halved", "the table of the discrete Gaussian uses half of the variance", "stddev**2",
         "stddev**2 / 2",
     ),
     on("laplace_table", "test_table_is_within_the_stated_distance_and_perturbed_ones_are_not")(
-        "laplace-table-too-narrow", "the table of the discrete Laplace is for nine tenths of the scale",
+        "laplace-table-too-narrow", "the table of the discrete Laplace uses nine tenths of the scale",
         "_laplace_weights(scale)", "_laplace_weights(scale * Fraction(9, 10))",
     ),
     on("tabulate", "test_the_distance_of_a_table_pays_for_the_tail_beyond_it")(
-        "table-tail-forgotten", "a table's distance leaves out the tail beyond it",
+        "table-tail-forgotten", "the total-variation distance of a table omits the tail",
         "((2 * reach + 1) * error + tail) / total", "Fraction((2 * reach + 1) * error) / total",
     ),
     on("DiscreteGaussian._draws", "mechanisms/noise/test_discrete_gaussian::test_draws_equal_naive_twin")(
-        "gaussian-draws-variance-halved", "the exact discrete Gaussian draws with half the variance", "self.stddev**2",
-        "self.stddev**2 / 2",
+        "gaussian-draws-variance-halved", "the exact discrete Gaussian draws use half of the variance",
+        "self.stddev**2", "self.stddev**2 / 2",
     ),
     on("DiscreteLaplace._draws", "mechanisms/noise/test_discrete_laplace::test_draws_equal_naive_twin")(
-        "laplace-draws-scale-halved", "the exact discrete Laplace draws with half the scale", "self.scale",
+        "laplace-draws-scale-halved", "the exact discrete Laplace draws use half of the scale", "self.scale",
         "self.scale / 2",
     ),
     on("DiscreteLaplace.exact_epsilon", "test_epsilon_is_exact_and_rounded_up")(
-        "laplace-epsilon-halved", "the discrete Laplace claims half of what it costs", "self.scale", "(2 * self.scale)",
+        "laplace-epsilon-halved", "the epsilon of the discrete Laplace is halved", "self.scale", "(2 * self.scale)",
     ),
     on("DiscreteGaussian.rho", "test_rho_is_exact")(
-        "gaussian-rho-halved", "the discrete Gaussian claims half of its rho", "(2 * self.stddev**2)",
+        "gaussian-rho-halved", "the rho of the discrete Gaussian is halved", "(2 * self.stddev**2)",
         "(4 * self.stddev**2)",
     ),
     on("RoundedGaussian.noise_multiplier", "test_noise_multiplier_is_rounded_down")(
@@ -85,13 +85,14 @@ NOISE = [
         "math.nextafter(nearest, math.inf)",
     ),
     on("float_up", "test_epsilon_is_exact_and_rounded_up")(
-        "float-up-rounds-down", "what is rounded up is the nearest number", "Fraction(nearest) >= exact", "True",
+        "float-up-rounds-down", "the upward rounding returns the nearest number", "Fraction(nearest) >= exact", "True",
     ),
     on("IntegerNoise.delta", "test_delta_is_the_formula_rounded_up")(
-        "noise-delta-of-one-draw", "noise from a table adds to delta for one draw only", "n_draws * self.distance",
+        "noise-delta-of-one-draw", "the delta of table noise is charged for one draw", "n_draws * self.distance",
         "self.distance",
     ),
     on("laplace_draws", "test_laplace_draws_are_those_of_numbers_of_any_size")(
-        "zero-twice-as-often", "the exact Laplace sampler gives zero twice as often", "negative and size == 0", "False",
+        "zero-twice-as-often", "the probability of zero in the exact Laplace sampler is doubled",
+        "negative and size == 0", "False",
     ),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ BUDGET = "test_the_budget_is_kept_and_the_ledger_states_the_cost[4.0-1.0]"
 
 SKETCH_DECISION = [
     on("ShuffledSketchGram._pairs", SAME, REPORTED)(
-        "sketch-decides-by-data", "candidates are evaluated on the exact pairs",
+        "sketch-decides-by-data", "the decision evaluates candidates on exact pairs",
         "PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self.item_means_))",
         """PairMatrix(
             (values + np.corrcoef(self.interactions_.to_scipy().toarray().T)).astype(np.float32), noise,
@@ -18,34 +18,34 @@ SKETCH_DECISION = [
         )""",
     ),
     on("ShuffledSketchGram._release_model", SAME, REPORTED)(
-        "sketch-ridge-of-exact-shares", "the ridge depends on how many users have each item",
+        "sketch-ridge-of-exact-shares", "the ridge parameter depends on exact item counts",
         "self.interactions_.n_users * popularity_shares(self.item_means_)",
         "np.bincount(self.interactions_.indices, minlength=len(pairs.values)) + 1.0",
     ),
     on("ShuffledSketchGram._signal", "test_the_sketchs_signal_depends_on_public_numbers_only")(
-        "sketch-counts-active-users", "the signal depends on how many users have something",
+        "sketch-counts-active-users", "the assumed signal depends on the private number of active users",
         "data.n_users * self.n_reports_ / data.n_items",
         "int((data.interactions_per_user() > 0).sum()) * self.n_reports_ / data.n_items",
     ),
     on("ShuffledSketchGram._pairs", "test_the_noise_of_an_entry_is_as_stated")(
-        "sketch-takes-noise-for-signal", "the noise of a pair is taken for a fifth less",
+        "sketch-takes-noise-for-signal", "the stated noise of a pair is a fifth too small",
         "math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
         "0.8 * math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
     ),
     on("ShuffledSketchGram._counts", EITHER, BUDGET)(
-        "sketch-first-reports-free", "reports about items come on top of those that the budget allows",
+        "sketch-first-reports-free", "the first reports about items are not subtracted from the budget",
         "n_pairs = n_reports - n_first", "n_pairs = n_reports",
     ),
     on("ShuffledSketchGram._cost_of_rounds", f"{WITHIN}[1.5]")(
-        "sketch-rounds-for-one", "the cost of all rounds together is not computed", "account.get_epsilon(self.delta)",
+        "sketch-rounds-for-one", "the joint cost of all rounds is not computed", "account.get_epsilon(self.delta)",
         "0.0",
     ),
     on("SketchRound._purpose", "test_no_two_rounds_draw_the_same_words")(
-        "sketch-rounds-share-words", "all rounds of ShuffledSketchGram draw the same words",
+        "sketch-rounds-share-words", "all rounds of ShuffledSketchGram share the same random words",
         "f'{self._stream}.{draws}'", "f'shuffled_sketch.{draws}'",
     ),
     on("ShuffledSketchGram._note_drop_outs", "test_missing_users_raise_the_stated_cost")(
-        "sketch-heard-at-last", "all rounds cost as if the users of the last one had been heard in all",
+        "sketch-heard-at-last", "the crowd of every round is that of the last round",
         "system.round_event(state.n_users)", "system.round_event(rounds[-1].state.n_users)",
     ),
 ]  # fmt: skip

@@ -16,17 +16,17 @@ SUBSPACE = [
         "UNIT + UNIT // 100",
     ),
     on("ProjectionSum._sums", TWIN, NORM, "test_an_items_projection_excludes_the_item")(
-        "subspace-own-item-stays", "an item is told by itself too, which the norm leaves out",
+        "subspace-own-item-stays", "an item's product with itself remains in the sums but not in the norm",
         "_kernel.center_rows(mean, encoder, totals, item_weights, sums, n_threads)",
         "_kernel.center_rows(mean, encoder, totals, np.zeros_like(item_weights), sums, n_threads)",
     ),
     on("ProjectionSum._sums", TWIN)(
-        "subspace-norm-of-another-row", "the norm is that of the row before it is centred",
+        "subspace-norm-of-another-row", "the norm is computed before the row is centred",
         "no_user = _kernel.Nobody(mean, encoder, squares)",
         "no_user = _kernel.Nobody(np.zeros_like(mean), encoder, squares)",
     ),
     on("ProjectionSum._sums", TWIN, NORM)(
-        "subspace-norm-by-another-encoder", "the norm is not that of the encoder in whole numbers",
+        "subspace-norm-by-another-encoder", "the norm is computed for an encoder other than the integer encoder",
         "no_user = _kernel.Nobody(mean, encoder, squares)",
         """
         no_user = _kernel.Nobody(mean, encoder, squares)
@@ -34,44 +34,44 @@ SUBSPACE = [
         """,
     ),
     on("DPSubspace._plan", f"{DATA}[DPSubspace]")(
-        "subspace-noise-by-users", "the noise of DPSubspace is narrower where there are more users with data",
+        "subspace-noise-by-users", "the noise of DPSubspace depends on the private number of interactions",
         "self._rounds(mu, n_items, n_measured, key)",
         "self._rounds(mu * (1 + data.n_interactions / 10**5), n_items, n_measured, key)",
     ),
     on("planned_rounds", f"{COST}[DPSubspace]")(
-        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget",
+        "subspace-rounds-whole", "the whole budget is spent in each DPSubspace round",
         "phases.append(planned_phase(kind, state, mu * math.sqrt(share), key, **options))",
         "phases.append(planned_phase(kind, state, mu, key, **options))",
     ),
     on("planned_rounds", f"{COST}[DPSubspace]")(
-        "subspace-measurements-are-free", "DPSubspace's measurements cost their share on top of the budget",
+        "subspace-measurements-are-free", "the cost of DPSubspace's measurements is not subtracted from the budget",
         "(remaining_share - n_measured * measured) * part / sum(parts)", "remaining_share * part / sum(parts)",
     ),
     on("ShareSumAgain._purpose", "test_no_two_rounds_draw_from_one_stream[DPSubspace]")(
-        "subspace-mean-again-same-noise", "the mean in place of projections has the noise of the first mean",
+        "subspace-mean-again-same-noise", "the mean that replaces projections shares the first mean's noise",
         "_purpose = 'dp_subspace.item_shares_again'", "_purpose = 'dp_subspace.item_shares'",
     ),
     on("ProjectionSum._purpose", f"{ALIKE}[DPSubspace]", "test_rounds_draw_independent_noise")(
-        "subspace-same-noise", "all projections of DPSubspace draw from one stream",
+        "subspace-same-noise", "all projections of DPSubspace share one random stream",
         "return f'dp_subspace.item_projections.{self.number}'", "return 'dp_subspace.item_projections'",
     ),
     on("DPSubspace._begin", f"{TRACE}[DPSubspace]")(
-        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data",
+        "subspace-fits-by-its-users", "the fitted matrix depends on the private number of users",
         "Projections(self._public_users(data), centre, priors)", "Projections(data.n_users, centre, priors)",
     ),
     on("SubspaceSum._objection", "test_devices_answer_no_state_that_the_norm_is_not_bounded_for")(
-        "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",
+        "subspace-answers-any-mean", "DPSubspace's users accept a mean without a bounded norm",
         "len(mean) and (mean.min() < 0 or mean.max() > SCALE or int(mean @ mean) > SCALE ** 2)", "False",
     ),
     on(
         "SubspaceSum._objection", "test_devices_answer_no_state_that_the_norm_is_not_bounded_for",
         "test_an_encoder_or_mean_that_no_norm_is_bounded_for_is_refused",
     )(
-        "subspace-answers-any-encoder", "users of DPSubspace answer an encoder for which no norm is bounded",
+        "subspace-answers-any-encoder", "DPSubspace's users accept an encoder without a bounded norm",
         "encoder.size and (encoder.min() < -FINEST or encoder.max() > FINEST)", "False",
     ),
     on("DPSubspace._begin", f"{FOLLOWS}[DPSubspace, features]", f"{SAME}[DPSubspace, features]")(
-        "subspace-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
+        "subspace-features-weighed-by-exact-counts", "the weights of features depend on exact item counts",
         "prior_factors(features, centre)",
         "prior_factors(features, centre + np.bincount(data.indices, minlength=data.n_items))",
     ),

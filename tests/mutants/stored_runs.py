@@ -2,7 +2,7 @@
 
 from mutants.patch import on
 
-KEPT_RUNS = [
+STORED_RUNS = [
     on(
         "describe_arithmetic", "test_a_copied_run_is_not_resumed_with_another_instruction_set",
         "test_a_run_keeps_to_one_instruction_set",

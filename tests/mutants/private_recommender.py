@@ -6,7 +6,7 @@ SAME = "test_data_of_the_same_size_have_the_same_choice_and_ledger"
 SEEN = "test_a_choice_that_looks_at_data_is_seen"
 COST = "test_it_takes_the_advised_system_and_costs_at_most_epsilon"
 
-FRONT_DOOR = [
+PRIVATE_RECOMMENDER = [
     on("PrivateRecommender._check_cost", "test_a_system_that_costs_more_than_epsilon_is_refused_before_a_cost")(
         "front-door-does-not-compose", "the planned cost of a fit is not checked before the fit",
         "self._check_epsilon(ledger, model)", "pass",
