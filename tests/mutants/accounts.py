@@ -294,7 +294,7 @@ ACCOUNTS = [
         "ledger-file-forgets-its-digest", "a changed event in a saved ledger is accepted",
         "document.get('digest', (expected := digest(document))) != expected", "False",
     ),
-    # ---- the least figure over partitions ---------------------------------------------------------------------------
+    # ---- the minimum epsilon over partitions -------------------------------------------------------------------------
     on("_divided", "test_the_smallest_of_some_divisions_counts")(
         "split-spends-delta-twice", "the whole delta is spent by each part of a partition",
         "weight * available_delta * _BELOW_ONE / sum(weights)", "weight * available_delta * _BELOW_ONE",
@@ -315,7 +315,7 @@ ACCOUNTS = [
         "ledger-shards-forget-notes", "the notes of shards are missing from the joined ledger", "joined.note(note)",
         "pass",
     ),
-    # ---- the page for who must sign ---------------------------------------------------------------------------------
+    # ---- the report page ---------------------------------------------------------------------------------------------
     on("_verdict", "test_the_first_line_says_what_there_is_and_never_more")(
         "report-forgets-the-seed", "a simulation's report page claims a guarantee", "ledger.is_simulation", "False",
     ),

@@ -40,7 +40,7 @@ AUDITOR = [
         "audit-one-percent-more", "a channel's cost may exceed its claim by 1 percent", "worst <= exp_lower(claim)",
         "worst <= exp_lower(claim * 1.01)",
     ),
-    # ---- what is looked at -------------------------------------------------------------------------------------------
+    # ---- audited output features -------------------------------------------------------------------------------------
     on("_is_negative_zero", f"{LEAKS}[the sign of zero]")(
         "audit-no-sign-of-zero", "the sign of zero is not audited",
         "((outputs == 0) & np.signbit(outputs)).any(axis=1)", "np.zeros(len(outputs), dtype=bool)",
@@ -60,7 +60,7 @@ AUDITOR = [
         "audit-no-low-digits", "the low digits of integers wider than 64 bits are not audited",
         "add(np.int64, f'{name} mod 2^63', take_low)", "pass",
     ),
-    # ---- the tests for others' suites --------------------------------------------------------------------------------
+    # ---- public test helpers -----------------------------------------------------------------------------------------
     on("assert_unbiased", ONE_SIDE)(
         "unbiased-where-one-is", "a bias is reported only if every coordinate is biased",
         "(wrong := is_rejected(expected)).any()", "(wrong := is_rejected(expected)).all()",

@@ -117,7 +117,7 @@ CENTRAL = [
         "dpgram-answers-any-mean", "DPGram's users accept a mean without a bounded norm",
         "len(state.mean) and (state.mean.min() < 0 or state.mean.max() > SCALE)", "False",
     ),
-    # ---- what central models have in common -------------------------------------------------------------------------
+    # ---- code shared by central models -------------------------------------------------------------------------------
     on("CentralModel._mu_after_draws", *(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")))(
         "central-samplers-are-free", "the delta that samplers consume is spent again on noise", "self.delta - charge",
         "self.delta",

@@ -10,7 +10,7 @@ OTHERS = "test_functions_give_other_users_the_same_bits"
 CELLS = "test_a_user_is_counted_in_one_cell_of_a_level"
 
 CONTRIBUTIONS = [
-    # ---- the number of reports is public, not the data's -------------------------------------------------------------
+    # ---- public numbers of reports -----------------------------------------------------------------------------------
     on("RatingRounds._measure", "test_max_ratings_are_counted_even_if_all_users_have_fewer")(
         "laplace-rr-longest-of-the-data",
         "the charge of LaplaceRRSVD depends on the private maximum of ratings, not on max_ratings",

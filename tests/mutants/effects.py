@@ -17,7 +17,7 @@ def both(*names):
 
 
 EFFECTS = [
-    # ---- relations of events, and what is in them --------------------------------------------------------------------
+    # ---- neighbouring relations of events ----------------------------------------------------------------------------
     on("NoisySum.round_event", *both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"))(
         "sums-entered-as-replace", "sums of sketches are recorded under the wrong neighbouring relation (replacement)",
         "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='zero_out', sampling='none', "
@@ -117,7 +117,7 @@ EFFECTS = [
         "cohort-of-the-first", "a fixed-size cohort always contains the first clients",
         "_marked_clients(marked, self.cohort_size, resolve_n_threads(0))", "np.arange(self.cohort_size)",
     ),
-    # ---- groups -----------------------------------------------------------------------------------------------------
+    # ---- groups of users ---------------------------------------------------------------------------------------------
     on("PrototypeRounds._cluster", NEAREST, ALONE, "test_the_sums_of_a_round_are_those_of_these_groups")(
         "kmeans-thrown-away", "users are grouped by exact centres after private k-means has been charged",
         "clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)",

@@ -54,7 +54,7 @@ ENGINES = [
         "privrec-does-not-claim", "an entropy key may be reused for fits of PrivRec",
         "key.claim(f'{type(self).__name__}.fit')", "pass",
     ),
-    # ---- what a server accepts --------------------------------------------------------------------------------------
+    # ---- the server's message checks ---------------------------------------------------------------------------------
     on("RoundReceiver._reason_to_reject", "test_bad_messages_are_named_and_count_as_zero")(
         "strangers-are-heard", "messages of senders outside the round are accepted",
         "type(message.sender) is not str or message.sender not in self.expected", "type(message.sender) is not str",
@@ -151,7 +151,7 @@ ENGINES = [
     on("PrivRec.fit", "test_a_second_process_is_sent_away_until_the_first_is_killed")(
         "checkpoint-is-shared", "one checkpoint is resumed by two processes at once", "folder.lock()", "nullcontext()",
     ),
-    # ---- a node's memory --------------------------------------------------------------------------------------------
+    # ---- stored state of a node --------------------------------------------------------------------------------------
     on("RunMemory.answer", "test_a_round_is_answered_once_and_repeated_unchanged")(
         "node-forgets-its-answer", "a node computes a second answer to the same round",
         "update if known['round'] == round_number else None", "None",

@@ -296,7 +296,7 @@ LOCAL = [
         "prototypes-key-again", "an entropy key may be reused for an entity's prototypes",
         "key.claim_message(_NOISE, round, sender)", "pass",
     ),
-    # ---- baselines that promise nothing -----------------------------------------------------------------------------
+    # ---- baselines without a guarantee -------------------------------------------------------------------------------
     on("NCF._train", "systems/ncf/test_model::test_the_ledger_claims_no_guarantee")(
         "ncf-not-recorded", "the training of NCF on exact data is missing from the ledger",
         "self.ledger_.record(Unprotected('a network trained on exact data, and counts of items'), "

@@ -8,7 +8,7 @@ CALL = "test_an_entropy_key_serves_one_call_of_any_way_to_randomize"
 AGAIN = "test_an_entropy_key_makes_no_message_twice"
 
 STREAMS = [
-    # ---- what is public, drawn from the words that hide people's data ------------------------------------------------
+    # ---- public values that share random words with private data -----------------------------------------------------
     on("FMFRounds.initial_state", f"{ONE}[FMFLDP]")(
         "fmf-ldp-start-shares-words", "FMF-LDP's public first factors share random words with users' reports",
         "key.normal(_START, size=n_items * self.n_factors)", "key.normal(_REPORTS, size=n_items * self.n_factors)",
@@ -34,7 +34,7 @@ STREAMS = [
         "fedrec-items-share-words", "FedRec's first item factors share random words with users' masks",
         "key.uniform(_ITEMS, size=n_items * self.n_factors)", "key.uniform(_MASKS, size=n_items * self.n_factors)",
     ),
-    # ---- two secrets from the same words -----------------------------------------------------------------------------
+    # ---- two secrets with the same random words ----------------------------------------------------------------------
     on("FedRecRounds._divisors", f"{ONE}[FedRec]")(
         "fedrec-counts-share-noise", "FedRec's counts of raters share noise with the first sums",
         "self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE)",
@@ -81,7 +81,7 @@ STREAMS = [
     on("ExponentialMechanism._largest_noisy", f"{CHOICES}[gumbel]")(
         "selection-gumbel-same-round", "Gumbel noise is the same in every round", "round=round_number", "round=0",
     ),
-    # ---- one message made twice, or in an order that is known --------------------------------------------------------
+    # ---- repeated messages and predictable orders --------------------------------------------------------------------
     on("SketchRound.report_stream", f"{AGAIN}[ShuffledSketchGram]")(
         "sketch-stream-key-again", "an entropy key may be reused for a stream of sketched reports",
         "key.claim_message(self._purpose('reports'), round, sender)", "pass",
