@@ -162,7 +162,7 @@ def test_lines_may_be_wrapped_and_the_remaining_code_is_unchanged(toy):
     [
         ("Noise.nothing", "x", "y", "no definition has the name Noise.nothing"),
         ("check", "x", "y", "must occur once in check, and does 3 times"),
-        ("check", "x < 100", "x  <  100", "changes nothing"),
+        ("check", "x < 100", "x  <  100", "leaves the code unchanged"),
         ("check", "x < 100", "x <", "no Python"),
         ("check", "", "x", "must hold code"),
         ("check", "x <", "x", "must be Python"),

@@ -3,14 +3,14 @@
 from mutants.patch import on
 
 WIDTH = "test_noise_has_the_width_of_the_ledger"
-ALIKE = "test_no_two_rounds_or_fields_have_noise_in_common"
+FRESH = "test_no_two_rounds_or_fields_have_noise_in_common"
 DATA = "test_noise_does_not_depend_on_the_data"
 PARTS = "test_the_server_adds_up_contributions_within_the_sensitivity"
 COST = "test_recorded_rounds_cost_the_requested_budget"
 ROOM = "test_a_delta_with_a_large_share_for_samplers_covers_them"
 EXACT = "test_no_event_states_more_noise_than_is_added"
 TRACE = "test_users_without_data_leave_no_trace_if_the_number_of_users_is_public"
-SAME = "test_equal_messages_give_equal_outputs_for_any_data"
+EQUAL = "test_equal_messages_give_equal_outputs_for_any_data"
 SENT = "test_messages_to_users_follow_from_noisy_numbers"
 FOLLOWS = "test_outputs_of_a_server_follow_from_noisy_numbers"
 
@@ -67,7 +67,7 @@ CENTRAL = [
             noisy = update.arrays[self._field]
         """,
     ),
-    on("PairSum._purpose", f"{ALIKE}[DPGram]")(
+    on("PairSum._purpose", f"{FRESH}[DPGram]")(
         "dpgram-same-noise", "two of DPGram's rounds share one random stream", "_purpose = 'dp_gram.item_pairs'",
         "_purpose = 'dp_gram.item_shares'",
     ),
@@ -132,7 +132,7 @@ CENTRAL = [
     ),
     on(
         "DPGram._begin", "test_models_contain_released_values_only[DPGram]",
-        *(f"{test}[DPGram{more}]" for test in (FOLLOWS, SAME) for more in ("", ", features")),
+        *(f"{test}[DPGram{more}]" for test in (FOLLOWS, EQUAL) for more in ("", ", features")),
     )(
         "dpgram-estimate-of-exact-pairs", "DPGram's first estimate uses exact sums over item pairs",
         "PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
@@ -143,7 +143,7 @@ CENTRAL = [
         )
         """,
     ),
-    on("DPGram._begin", f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]")(
+    on("DPGram._begin", f"{FOLLOWS}[DPGram, features]", f"{EQUAL}[DPGram, features]")(
         "dpgram-features-fitted-to-exact-pairs", "the weight of DPGram's item features is fitted to exact pairs",
         "return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
@@ -154,7 +154,7 @@ CENTRAL = [
         return found
         """,
     ),
-    on("DPGram._begin", f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]")(
+    on("DPGram._begin", f"{FOLLOWS}[DPGram, features]", f"{EQUAL}[DPGram, features]")(
         "dpgram-features-weighed-by-exact-counts", "the weights of DPGram's features depend on exact item counts",
         "return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
@@ -174,10 +174,10 @@ CENTRAL = [
         return self._learn(state, noisy)
         """,
     ),
-    on("NoisyRound.apply", f"{ALIKE}[DPALS]")(
+    on("NoisyRound.apply", f"{FRESH}[DPALS]")(
         "dpals-same-noise-every-round", "all rounds of DPALS share the same noise", "round=update.round", "round=0",
     ),
-    on("NoisyRound.apply", f"{ALIKE}[DPALS]")(
+    on("NoisyRound.apply", f"{FRESH}[DPALS]")(
         "dpals-same-noise-in-fields", "all fields of a DPALS round share one random stream",
         "purpose=f'{self._purpose}.{name}'", "purpose=self._purpose",
     ),
@@ -276,7 +276,7 @@ CENTRAL = [
         "self._note_features(features, are_used=True)", "pass",
     ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------
-    on("GradientRound.apply", f"{ALIKE}[DPFMF]")(
+    on("GradientRound.apply", f"{FRESH}[DPFMF]")(
         "dpfmf-same-noise-every-round", "all rounds of DPFMF share the same noise", "round=update.round", "round=0",
     ),
     on("GradientRound.apply", f"{WIDTH}[DPFMF]")(

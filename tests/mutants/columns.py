@@ -1,6 +1,6 @@
 """Mutants of DPGram's rounds of columns; DPSubspace's mutants cover their shared sums."""
 
-from mutants.central import ALIKE, COST, EXACT, FOLLOWS, PARTS, SAME, SENT, WIDTH
+from mutants.central import COST, EQUAL, EXACT, FOLLOWS, FRESH, PARTS, SENT, WIDTH
 from mutants.patch import on
 
 SHOWN = "test_models_contain_released_values_only[DPGram]"
@@ -26,7 +26,7 @@ COLUMNS = [
             return type(state)(state.mean, state.encoder, noisy // 2)
         """,
     ),
-    on("CrossSum", f"{ALIKE}[DPGram]")(
+    on("CrossSum", f"{FRESH}[DPGram]")(
         "columns-same-noise", "DPGram's rounds of columns share one random stream",
         "return f'dp_gram.item_projections.{self.number}'", "return 'dp_gram.item_projections'",
     ),
@@ -73,14 +73,14 @@ COLUMNS = [
             return type(event)(**{{**vars(event), "noise_multiplier": 2 * event.noise_multiplier}})
         """,
     ),
-    on("MeasuredModel._release_pairs", SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]")(
+    on("MeasuredModel._release_pairs", SHOWN, f"{EQUAL}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]")(
         "columns-encoder-of-the-data", "the encoder of DPGram's third round depends on exact sums",
         "estimate.encoder(planned.encoder)",
         "(estimate.encoder(planned.encoder) "
         "+ estimate.encoder(planned.encoder).any(axis=0) * (np.bincount(data.indices, minlength=data.n_items)"
         "[:, None] % 3)).astype(np.int16)",
     ),
-    on("MeasuredModel._release_pairs", SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]")(
+    on("MeasuredModel._release_pairs", SHOWN, f"{EQUAL}[DPGram]", f"{FOLLOWS}[DPGram]")(
         "columns-of-exact-sums", "the exact sums of a round enter DPGram's estimate",
         "fit.rounds(system, SubspaceState(centre, encoder), data).noisy / system._unit",
         """(

@@ -3,8 +3,8 @@
 from mutants.patch import on
 
 CHOSEN = "test_every_choice_of_an_item_is_charged_and_draws_independent_words"
-KEPT = "test_contributions_are_bounded_and_a_subset"
-OWN = "test_users_and_rounds_keep_different_entries"
+BOUND = "test_contributions_are_bounded_and_a_subset"
+SAMPLE = "test_users_and_rounds_keep_different_entries"
 WHOLE = "test_what_is_not_whole_is_rounded_against_the_users"
 OTHERS = "test_functions_give_other_users_the_same_bits"
 CELLS = "test_a_user_is_counted_in_one_cell_of_a_level"
@@ -38,12 +38,12 @@ CONTRIBUTIONS = [
         "-(-n_reports // max(1, batches))", "n_reports // max(1, batches)",
     ),
     # ---- entries -----------------------------------------------------------------------------------------------------
-    on("limit_contributions", KEPT)(
+    on("limit_contributions", BOUND)(
         "entries-one-too-many", "the limit on a user's entries is exceeded by one",
         "max_entries = check_integer('max_entries', max_entries, low=1)",
         "max_entries = check_integer('max_entries', max_entries, low=1) + 1",
     ),
-    on("limit_contributions", KEPT)(
+    on("limit_contributions", BOUND)(
         "entries-not-clipped", "the values of entries are not clipped", "np.clip(limited.values_or_ones(), low, high)",
         "limited.values_or_ones()",
     ),
@@ -62,13 +62,13 @@ CONTRIBUTIONS = [
         "file-keeps-the-type-of-values", "the data type of users' values remains in a released file", "values=None",
         "values=data.values",
     ),
-    on("limit_contributions", OWN)(
+    on("limit_contributions", SAMPLE)(
         "entries-same-round", "the sample of a user's entries is the same in every round",
         "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, mask, subkey, round_number,"
         " max_entries)",
         "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, mask, subkey, 0, max_entries)",
     ),
-    on("limit_contributions", OWN)(
+    on("limit_contributions", SAMPLE)(
         "entries-same-words", "the samples of entries use the same random words for all users",
         "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, mask, subkey, round_number,"
         " max_entries)",

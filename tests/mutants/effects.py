@@ -3,7 +3,7 @@
 from mutants.patch import on
 
 RELATION = "test_events_have_the_proved_relation"
-WITHIN = "test_no_users_data_change_sums_by_more_than_the_events_state"
+EFFECT = "test_no_users_data_change_sums_by_more_than_the_events_state"
 SECRET = "test_a_cohort_that_amplifies_is_drawn_from_the_servers_secret"
 INDEPENDENT = "test_cohorts_of_rounds_stages_and_keys_are_independent"
 NEAREST = "test_users_are_in_the_group_of_the_nearest_released_centre"
@@ -13,7 +13,7 @@ PRIVREC = ("PrivRec", "PrivRec, Meta-SGD", "PrivRec, two stages", "PrivRec, join
 
 def both(*names):
     """Relation and size of the events of these systems."""
-    return tuple(f"{test}[{name}]" for name in names for test in (RELATION, WITHIN))
+    return tuple(f"{test}[{name}]" for name in names for test in (RELATION, EFFECT))
 
 
 EFFECTS = [
@@ -64,11 +64,11 @@ EFFECTS = [
         "ZCDP(name, cost, neighboring='add_remove', sampling='none', trust='entity', distance=distance)",
         "ZCDP(name, cost, neighboring='replace', sampling='none', trust='entity', distance=distance)",
     ),
-    on("release_popularity", f"{WITHIN}[PrivRec, popularity]")(
+    on("release_popularity", f"{EFFECT}[PrivRec, popularity]")(
         "privrec-counts-for-one-user", "the replace sensitivity of PrivRec's counts is that of a removed user",
         "noise.epsilon(sensitivity)", "noise.epsilon(sensitivity // 2)",
     ),
-    on("FedRecRounds._noise_event", *(f"{WITHIN}[{name}]" for name in ("FedRec", "FedRecPlusPlus")))(
+    on("FedRecRounds._noise_event", *(f"{EFFECT}[{name}]" for name in ("FedRec", "FedRecPlusPlus")))(
         "fedrec-sums-for-one-user", "the replace sensitivity of FedRec's sums is that of one gradient",
         "noise.noise_multiplier(sensitivity)", "2 * noise.noise_multiplier(sensitivity)",
     ),

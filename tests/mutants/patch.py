@@ -94,7 +94,7 @@ class Source:
         except SyntaxError as error:
             raise PatchError(f"{mutant.name}: no Python with {mutant.new!r} ({error})") from None
         if ast.dump(tree) == ast.dump(ast.parse(before)):
-            raise PatchError(f"{mutant.name}: {mutant.new!r} changes nothing")
+            raise PatchError(f"{mutant.name}: {mutant.new!r} leaves the code unchanged")
         return path, after
 
 

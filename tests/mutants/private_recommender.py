@@ -2,7 +2,7 @@
 
 from mutants.patch import on
 
-SAME = "test_data_of_the_same_size_have_the_same_choice_and_ledger"
+EQUAL = "test_data_of_the_same_size_have_the_same_choice_and_ledger"
 SEEN = "test_a_choice_that_looks_at_data_is_seen"
 COST = "test_it_takes_the_advised_system_and_costs_at_most_epsilon"
 
@@ -31,16 +31,16 @@ PRIVATE_RECOMMENDER = [
         "max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.alternatives))",
         "self.ledger.epsilon(view, delta)",
     ),
-    on("PrivateRecommender._public_users", SAME, SEEN)(
+    on("PrivateRecommender._public_users", EQUAL, SEEN)(
         "front-door-active-users", "the advised system depends on the private number of active users",
         "max(data.n_users, 1)", "max(int((data.interactions_per_user() > 0).sum()), 1)",
     ),
-    on("PrivateRecommender.fit", SAME)(
+    on("PrivateRecommender.fit", EQUAL)(
         "front-door-used-items", "the advised system depends on the private number of items with interactions",
         "self._advice(self.n_users_, data.n_items)",
         "self._advice(self.n_users_, max(int((data.interactions_per_item() > 0).sum()), 1))",
     ),
-    on("PrivateRecommender.fit", SAME)(
+    on("PrivateRecommender.fit", EQUAL)(
         "front-door-counts-rows", "the advised system depends on the private lengths of users' rows",
         "advice = self._advice(self.n_users_, data.n_items)",
         "advice = self._advice(self.n_users_, data.n_items if data.n_interactions > 2 * self.n_users_ else 1)",

@@ -3,13 +3,13 @@
 from mutants.patch import on
 
 WIDTH = "test_noise_has_the_width_of_the_ledger"
-ALIKE = "test_no_two_rounds_or_fields_have_noise_in_common"
+FRESH = "test_no_two_rounds_or_fields_have_noise_in_common"
 PARTS = "test_the_server_adds_up_contributions_within_the_sensitivity"
-SAME = "test_equal_messages_give_equal_outputs_for_any_data"
+EQUAL = "test_equal_messages_give_equal_outputs_for_any_data"
 FOLLOWS = "test_outputs_of_a_server_follow_from_noisy_numbers"
 DRAWS = "test_an_entity_draws_exactly_the_noise_of_its_ledger"
 STREAMS = "test_no_stream_of_random_words_serves_two_releases"
-WITHIN = "test_no_users_data_change_sums_by_more_than_the_events_state"
+EFFECT = "test_no_users_data_change_sums_by_more_than_the_events_state"
 INDEPENDENT = "test_cohorts_of_rounds_stages_and_keys_are_independent"
 
 PRIVREC = [
@@ -18,7 +18,7 @@ PRIVREC = [
         "privrec-no-noise", "PrivRec's sums are released without noise",
         "self.mechanism.add_noise(total, key=key, purpose=purpose, round=round_number, n_threads=n_threads)", "total",
     ),
-    on("CohortRounds.apply", f"{ALIKE}[PrivRec]")(
+    on("CohortRounds.apply", f"{FRESH}[PrivRec]")(
         "privrec-same-noise-every-round", "PrivRec's noise is the same in every round",
         "self.noise.release(total, self.key, purpose, update.round, self.n_threads)",
         "self.noise.release(total, self.key, purpose, 0, self.n_threads)",
@@ -34,7 +34,7 @@ PRIVREC = [
     ),
     on(
         "GridNoise.event", f"{WIDTH}[PrivRec]", "test_privrecs_noise_multiplier_is_the_one_that_was_given",
-        *(f"{WITHIN}[{name}]" for name in ("PrivRec", "PrivRec, Laplace", "PrivRec, Meta-SGD", "FedGNN")),
+        *(f"{EFFECT}[{name}]" for name in ("PrivRec", "PrivRec, Laplace", "PrivRec, Meta-SGD", "FedGNN")),
     )(
         "privrec-event-halved", "the replace sensitivity in PrivRec's ledger is halved",
         "2 * Fraction(self.clip_norm) / Fraction(self.step)", "Fraction(self.clip_norm) / Fraction(self.step)",
@@ -137,7 +137,7 @@ PRIVREC = [
         "_mean_and_spread(clipped / radius, first_part, key, round_number << 8)",
         "_mean_and_spread(clipped / radius, first_part, key, 0)",
     ),
-    on("PrivatePrototypes._train", f"{SAME}[PrivatePrototypes]", f"{FOLLOWS}[PrivatePrototypes]")(
+    on("PrivatePrototypes._train", f"{EQUAL}[PrivatePrototypes]", f"{FOLLOWS}[PrivatePrototypes]")(
         "prototypes-divide-by-users", "the weight of a prototype depends on the private data", "self.regularization",
         "self.regularization * (1 + self.interactions_.n_interactions / 1000)",
     ),

@@ -3,13 +3,13 @@
 from mutants.patch import on
 
 REPORTED = "test_decision_and_scores_follow_from_the_reports_and_not_from_the_data"
-SAME = "test_equal_messages_give_equal_outputs_for_any_data[ShuffledSketchGram]"
+EQUAL = "test_equal_messages_give_equal_outputs_for_any_data[ShuffledSketchGram]"
 EITHER = "test_either_choice_costs_the_same"
-WITHIN = "test_all_rounds_cost_no_more_than_the_budget"
+EFFECT = "test_all_rounds_cost_no_more_than_the_budget"
 BUDGET = "test_the_budget_is_kept_and_the_ledger_states_the_cost[4.0-1.0]"
 
 SKETCH_DECISION = [
-    on("ShuffledSketchGram._pairs", SAME, REPORTED)(
+    on("ShuffledSketchGram._pairs", EQUAL, REPORTED)(
         "sketch-decides-by-data", "the decision evaluates candidates on exact pairs",
         "PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self.item_means_))",
         """PairMatrix(
@@ -17,7 +17,7 @@ SKETCH_DECISION = [
             self.interactions_.n_users * popularity_shares(self.item_means_),
         )""",
     ),
-    on("ShuffledSketchGram._release_model", SAME, REPORTED)(
+    on("ShuffledSketchGram._release_model", EQUAL, REPORTED)(
         "sketch-ridge-of-exact-shares", "the ridge parameter depends on exact item counts",
         "self.interactions_.n_users * popularity_shares(self.item_means_)",
         "np.bincount(self.interactions_.indices, minlength=len(pairs.values)) + 1.0",
@@ -36,7 +36,7 @@ SKETCH_DECISION = [
         "sketch-first-reports-free", "the first reports about items are not subtracted from the budget",
         "n_pairs = n_reports - n_first", "n_pairs = n_reports",
     ),
-    on("ShuffledSketchGram._cost_of_rounds", f"{WITHIN}[1.5]")(
+    on("ShuffledSketchGram._cost_of_rounds", f"{EFFECT}[1.5]")(
         "sketch-rounds-for-one", "the joint cost of all rounds is not computed", "account.get_epsilon(self.delta)",
         "0.0",
     ),

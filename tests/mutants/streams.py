@@ -2,72 +2,72 @@
 
 from mutants.patch import on
 
-ONE = "test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice"
+PURPOSE = "test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice"
 CHOICES = "test_rounds_and_keys_choose_apart"
 CALL = "test_an_entropy_key_serves_one_call_of_any_way_to_randomize"
-AGAIN = "test_an_entropy_key_makes_no_message_twice"
+REUSE = "test_an_entropy_key_makes_no_message_twice"
 
 STREAMS = [
     # ---- public values that share random words with private data -----------------------------------------------------
-    on("FMFRounds.initial_state", f"{ONE}[FMFLDP]")(
+    on("FMFRounds.initial_state", f"{PURPOSE}[FMFLDP]")(
         "fmf-ldp-start-shares-words", "FMF-LDP's public first factors share random words with users' reports",
         "key.normal(_START, size=n_items * self.n_factors)", "key.normal(_REPORTS, size=n_items * self.n_factors)",
     ),
-    on("FMFRounds.initial_state", f"{ONE}[FMFLDP(rotate=True)]")(
+    on("FMFRounds.initial_state", f"{PURPOSE}[FMFLDP(rotate=True)]")(
         "fmf-ldp-rotation-shares-words", "FMF-LDP's public rotation seed shares random words with users' reports",
         "key.words(_ROTATION, size=1)", "key.words(_REPORTS, size=1)",
     ),
-    on("SketchRound.initial_state", f"{ONE}[ShuffledSketchGram]")(
+    on("SketchRound.initial_state", f"{PURPOSE}[ShuffledSketchGram]")(
         "sketch-signs-share-words", "ShuffledSketchGram's public signs share random words with users' reports",
         "key.words(self._purpose('signs'), size=-(-math.prod(shape) // 64))",
         "key.words(self._purpose('reports'), size=-(-math.prod(shape) // 64))",
     ),
-    on("RatingRounds.initial_state", f"{ONE}[LaplaceRRSVD]")(
+    on("RatingRounds.initial_state", f"{PURPOSE}[LaplaceRRSVD]")(
         "laplace-rr-seed-shares-words", "LaplaceRRSVD's training seed shares random words with users' reports",
         "key.words(_SEED, size=1)", "key.words(_REPORTS, size=1)",
     ),
-    on("FedRecRounds.initial_state", f"{ONE}[FedRec]")(
+    on("FedRecRounds.initial_state", f"{PURPOSE}[FedRec]")(
         "fedrec-seed-shares-words", "FedRec's cohort seed shares random words with the noise",
         "key.words(_SEED, size=1)", "key.words(_NOISE, size=1)",
     ),
-    on("FedRecRounds.initial_state", f"{ONE}[FedRec]")(
+    on("FedRecRounds.initial_state", f"{PURPOSE}[FedRec]")(
         "fedrec-items-share-words", "FedRec's first item factors share random words with users' masks",
         "key.uniform(_ITEMS, size=n_items * self.n_factors)", "key.uniform(_MASKS, size=n_items * self.n_factors)",
     ),
     # ---- two secrets with the same random words ----------------------------------------------------------------------
-    on("FedRecRounds._divisors", f"{ONE}[FedRec]")(
+    on("FedRecRounds._divisors", f"{PURPOSE}[FedRec]")(
         "fedrec-counts-share-noise", "FedRec's counts of raters share noise with the first sums",
         "self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE)",
         "self.count_noise.add_noise(counts, key=key, purpose=_NOISE)",
     ),
-    on("fill_hybrid", f"{ONE}[FedRec]")(
+    on("fill_hybrid", f"{PURPOSE}[FedRec]")(
         "fedrec-virtual-share-masks", "the virtual items share random words with the users' masks",
         "key.subkey(_VIRTUAL)", "key.subkey('fedrec.masks')",
     ),
-    on("RatingRounds._choose", f"{ONE}[LaplaceRRSVD]")(
+    on("RatingRounds._choose", f"{PURPOSE}[LaplaceRRSVD]")(
         "laplace-rr-choice-shares-words", "the selection of ratings shares random words with their reports",
         "key.subkey(_CHOICE)", "key.subkey(_REPORTS)",
     ),
-    on("DPPopularity._release_centrally", f"{ONE}[DPPopularity]")(
+    on("DPPopularity._release_centrally", f"{PURPOSE}[DPPopularity]")(
         "popularity-subset-shares-words", "the selection of a user's counted items shares random words with the noise",
         "key.subkey(_SUBSET)", "key.subkey(_NOISE)",
     ),
-    on("_above_threshold", f"{ONE}[choose_items]")(
+    on("_above_threshold", f"{PURPOSE}[choose_items]")(
         "choice-noise-shares-words", "the noise of a selection shares random words with the sample of users' items",
         "noise.sample(len(counted), key=key, purpose=_NOISE)", "noise.sample(len(counted), key=key, purpose=_SUBSET)",
     ),
-    on("grid_candidates", f"{ONE}[grid_candidates]")(
+    on("grid_candidates", f"{PURPOSE}[grid_candidates]")(
         "grid-cubes-share-noise", "all cubes of the candidate grid share the same noise",
         "stream = round_number << 16 | shift << 8", "stream = round_number << 16",
     ),
-    on("PrototypeRounds._cluster", f"{ONE}[PrivatePrototypes of all parts]")(
+    on("PrototypeRounds._cluster", f"{PURPOSE}[PrivatePrototypes of all parts]")(
         "entities-share-swaps", "all entities share the random words of cluster swaps",
         "private_kmeans(points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon,"
         " key=key, round=entity, n_threads=n_threads)",
         "private_kmeans(points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon,"
         " key=key, round=0, n_threads=n_threads)",
     ),
-    on("PrototypeRounds._cluster", f"{ONE}[PrivatePrototypes of all parts]")(
+    on("PrototypeRounds._cluster", f"{PURPOSE}[PrivatePrototypes of all parts]")(
         "entities-share-cells", "all entities share the noise on grid cells",
         "grid_candidates(points, n_candidates, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,"
         " key=key, round=entity)",
@@ -82,19 +82,19 @@ STREAMS = [
         "selection-gumbel-same-round", "Gumbel noise is the same in every round", "round=round_number", "round=0",
     ),
     # ---- repeated messages and predictable orders --------------------------------------------------------------------
-    on("SketchRound.report_stream", f"{AGAIN}[ShuffledSketchGram]")(
+    on("SketchRound.report_stream", f"{REUSE}[ShuffledSketchGram]")(
         "sketch-stream-key-again", "an entropy key may be reused for a stream of sketched reports",
         "key.claim_message(self._purpose('reports'), round, sender)", "pass",
     ),
-    on("FMFRounds.report_stream", f"{AGAIN}[FMFLDP]")(
+    on("FMFRounds.report_stream", f"{REUSE}[FMFLDP]")(
         "fmf-ldp-stream-key-again", "an entropy key may be reused for a stream of FMF-LDP reports",
         "key.claim_message(_REPORTS, round, sender)", "pass",
     ),
-    on("RatingRounds.local_round", f"{AGAIN}[LaplaceRRSVD]")(
+    on("RatingRounds.local_round", f"{REUSE}[LaplaceRRSVD]")(
         "laplace-rr-key-again", "an entropy key may be reused for a shard's ratings",
         "key.claim_message(_REPORTS, round, sender)", "pass",
     ),
-    on("FedRecRounds.local_round", f"{AGAIN}[FedRec]", f"{AGAIN}[FedRecPlusPlus]")(
+    on("FedRecRounds.local_round", f"{REUSE}[FedRec]", f"{REUSE}[FedRecPlusPlus]")(
         "fedrec-key-again", "an entropy key may be reused for a shard's gradients and masks",
         "key.claim_message(_ROUND, round_number, sender)", "pass",
     ),

@@ -1,6 +1,6 @@
 """Mutants of DPSubspace, in which a trusted server adds noise to sums of projections."""
 
-from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, TRACE
+from mutants.central import COST, DATA, EQUAL, FOLLOWS, FRESH, TRACE
 from mutants.patch import on
 
 TWIN = "test_projected_sums_equal_naive_twin"
@@ -51,7 +51,7 @@ SUBSPACE = [
         "subspace-mean-again-same-noise", "the mean that replaces projections shares the first mean's noise",
         "_purpose = 'dp_subspace.item_shares_again'", "_purpose = 'dp_subspace.item_shares'",
     ),
-    on("ProjectionSum._purpose", f"{ALIKE}[DPSubspace]", "test_rounds_draw_independent_noise")(
+    on("ProjectionSum._purpose", f"{FRESH}[DPSubspace]", "test_rounds_draw_independent_noise")(
         "subspace-same-noise", "all projections of DPSubspace share one random stream",
         "return f'dp_subspace.item_projections.{self.number}'", "return 'dp_subspace.item_projections'",
     ),
@@ -70,7 +70,7 @@ SUBSPACE = [
         "subspace-answers-any-encoder", "DPSubspace's users accept an encoder without a bounded norm",
         "encoder.size and (encoder.min() < -FINEST or encoder.max() > FINEST)", "False",
     ),
-    on("DPSubspace._begin", f"{FOLLOWS}[DPSubspace, features]", f"{SAME}[DPSubspace, features]")(
+    on("DPSubspace._begin", f"{FOLLOWS}[DPSubspace, features]", f"{EQUAL}[DPSubspace, features]")(
         "subspace-features-weighed-by-exact-counts", "the weights of features depend on exact item counts",
         "prior_factors(features, centre)",
         "prior_factors(features, centre + np.bincount(data.indices, minlength=data.n_items))",
