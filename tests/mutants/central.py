@@ -108,6 +108,7 @@ CENTRAL = [
         "dpgram-scores-by-its-users", "the devices' scores depend on the private number of users",
         "PairForm.of(mean, self._public_users(data))", "PairForm.of(mean, data.n_users)",
     ),
+    # ---- leaks of exact statistics in DPGram -------------------------------------------------------------------------
     on("DPGram._begin", f"{SENT}[DPGram]")(
         "dpgram-broadcasts-exact-mean", "the exact mean of all rows is broadcast to DPGram's users",
         "GramState(form.centre)",

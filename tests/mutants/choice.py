@@ -7,6 +7,7 @@ LIMIT = "test_an_item_of_one_user_passes_with_a_chance_of_at_most_delta"
 RECORD = "test_a_choice_is_recorded_before_it_is_made"
 
 CHOICE = [
+    # ---- selection by a noisy threshold ------------------------------------------------------------------------------
     on("_above_threshold", TWIN)(
         "choice-no-noise", "exact counts are compared with the threshold",
         "counts[counted] + noise.sample(len(counted), key=key, purpose=_NOISE)", "counts[counted]",
@@ -55,6 +56,7 @@ CHOICE = [
         "choice-recorded-after", "the delta of a threshold selection is missing from the ledger", "delta=delta",
         "delta=0.0",
     ),
+    # ---- selection of many items from a public list ------------------------------------------------------------------
     on("_largest_noisy", "test_many_items_of_a_public_list_have_the_largest_noisy_counts")(
         "choice-of-many-no-noise", "many items are selected from a public list by exact counts",
         "noise.add_noise(counts, key=key, purpose=_NOISE)", "counts",
@@ -75,6 +77,7 @@ CHOICE = [
         " simulation=key.is_simulation)",
         "pass",
     ),
+    # ---- the ledger and the key --------------------------------------------------------------------------------------
     on("choose_items", RECORD)(
         "choice-public-not-recorded", "a selection from a public list is missing from the ledger",
         "ledger.record(CentralRelease(CHOICES[0], mechanism.epsilon, neighboring='add_remove', n_choices=n),"
@@ -86,6 +89,7 @@ CHOICE = [
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)\nkey.claim('choose_items')",
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)",
     ),
+    # ---- provenance of item lists ------------------------------------------------------------------------------------
     on("choose_items", "test_items_chosen_by_exact_counts_are_refused")(
         "choice-after-a-choice", "items selected by exact counts are accepted as a public list",
         "interactions.catalogue == 'counts'", "False",

@@ -7,6 +7,7 @@ SHOWN = "test_models_contain_released_values_only[DPGram]"
 HONEST = "_owner, _remedy = 'DPGram', FEWER_ITEMS"
 
 COLUMNS = [
+    # ---- noise and sensitivity ---------------------------------------------------------------------------------------
     on("CrossSum", f"{WIDTH}[DPGram]")(
         "columns-no-noise", "DPGram's column sums are released without noise", HONEST,
         f"""
@@ -48,6 +49,7 @@ COLUMNS = [
         _unit = ProjectionSum._unit // 2
         """,
     ),
+    # ---- budget and ledger -------------------------------------------------------------------------------------------
     on("planned_rounds", f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants")(
         "columns-are-free", "DPGram's pair sums spend the budget that the columns spend too",
         "_Kind(PairSum, GramState(zeros + 1), pair_share, {})",
@@ -73,6 +75,7 @@ COLUMNS = [
             return type(event)(**{{**vars(event), "noise_multiplier": 2 * event.noise_multiplier}})
         """,
     ),
+    # ---- leaks of exact sums -----------------------------------------------------------------------------------------
     on("MeasuredModel._release_pairs", SHOWN, f"{EQUAL}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]")(
         "columns-encoder-of-the-data", "the encoder of DPGram's third round depends on exact sums",
         "estimate.encoder(planned.encoder)",

@@ -46,6 +46,7 @@ ENGINES = [
         "all-rounds-are-the-first", "all rounds of a run have the same number and random words", "first_round + number",
         "first_round",
     ),
+    # ---- single use of keys ------------------------------------------------------------------------------------------
     on("Fit.begin", "test_an_entropy_key_serves_one_fit_of_every_system")(
         "fit-does-not-claim", "an entropy key may be reused for fits of most systems",
         "self.key.claim(f'{self.caller}.fit')", "pass",

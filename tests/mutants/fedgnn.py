@@ -7,6 +7,7 @@ BUDGET = "test_the_guaranteed_ledger_stays_within_its_budget"
 STREAMS = "test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice"
 
 FEDGNN = [
+    # ---- noise of the server -----------------------------------------------------------------------------------------
     on("FedGNNRounds.apply", WIDTH)(
         "fedgnn-no-noise", "the noise of FedGNN's server is missing",
         "self.noise.release(total, self.key, _NOISE, update.round, 0)", "total * self.noise.step",
@@ -16,6 +17,7 @@ FEDGNN = [
         "self.noise.release(total, self.key, _NOISE, update.round, 0)",
         "self.noise.release(total, self.key, _NOISE, 0, 0)",
     ),
+    # ---- clipping ----------------------------------------------------------------------------------------------------
     on("FedGNNRounds._add_clipped", "test_a_guaranteed_client_moves_the_sum_within_its_bound")(
         "fedgnn-unclipped", "gradients in FedGNN are not clipped",
         "clip_factors(gradients, entries.indptr, self.noise.clip_norm)", "np.ones(len(rows))",
@@ -28,6 +30,7 @@ FEDGNN = [
         "fedgnn-infinite", "non-finite gradients pass FedGNN's clipping", "np.where(np.isfinite(norms), factors, 0.0)",
         "factors",
     ),
+    # ---- claims in the ledger ----------------------------------------------------------------------------------------
     on("FedGNN._noise", BUDGET)(
         "fedgnn-budget-exceeded", "the epsilon of FedGNN's noise exceeds the budget by a tenth",
         "self.epsilon * (1 - 1e-06)", "self.epsilon * 1.1",

@@ -13,6 +13,7 @@ FOLLOWS = "test_the_decision_follows_from_the_releases_and_not_from_the_data"
 FIELDS = "_unit, _field = UNIT, 'hits'"
 
 MEASUREMENT = [
+    # ---- noise and sensitivity ---------------------------------------------------------------------------------------
     on("HitSum", STREAMS_APART, f"{WIDTH}[DPGram]")(
         "hits-no-noise", "DPGram's measurements are released without noise", FIELDS,
         f"""
@@ -46,6 +47,7 @@ MEASUREMENT = [
         "hits-unit-too-small", "the sensitivity of DPGram's measurement is halved", FIELDS,
         "_unit, _field = UNIT // 2, 'hits'",
     ),
+    # ---- independence between users ----------------------------------------------------------------------------------
     on("_hashes", ALONE)(
         "hits-hash-of-earlier-users", "a user's held-out item depends on other users' rows",
         "np.diff(ends[rows.indptr])", "ends[rows.indptr[1:]]",
@@ -65,6 +67,7 @@ MEASUREMENT = [
         replace_sensitivity = math.sqrt(2)
         """,
     ),
+    # ---- budget and decision -----------------------------------------------------------------------------------------
     on("planned_rounds", f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants")(
         "hits-are-free", "the cost of DPGram's measurements is not subtracted from the budget",
         "remaining_share - pair_share - 2 * measured", "remaining_share - pair_share",

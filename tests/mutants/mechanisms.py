@@ -68,6 +68,7 @@ MECHANISMS = [
         "binary-decoder-off", "the decoder of binary response is a tenth too small", "self.decoder = float(answer)",
         "self.decoder = float(answer) * 0.9",
     ),
+    # ---- channels and their epsilon ----------------------------------------------------------------------------------
     on("exp_lower", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
         "exp-rounded-up", "the lower bound of e^epsilon is rounded up", "_CONTEXT.next_minus",
         "(lambda number: number * decimal.Decimal('1.000000000001'))",
@@ -259,6 +260,7 @@ MECHANISMS = [
     on("Key.is_simulation", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
         "seed-passes-for-entropy", "a simulation is not marked as a simulation", "self._seed is not None", "False",
     ),
+    # ---- immutable claims --------------------------------------------------------------------------------------------
     on(
         "Immutable.__setattr__", "test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]",
         "test_items_cannot_be_renumbered_past_the_check[in memory]",

@@ -46,6 +46,7 @@ NOISE = [
         "layered-distance-of-tables-only", "the total-variation distance between layers is omitted",
         "distance += _layer_distance(variance)", "pass",
     ),
+    # ---- scales of tables and samplers -------------------------------------------------------------------------------
     on(
         "RoundedGaussian.__init__",
         "mechanisms/noise/test_rounded_gaussian::test_distribution_is_the_stated_one_and_no_other",
@@ -80,6 +81,7 @@ NOISE = [
         "gaussian-rho-halved", "the rho of the discrete Gaussian is halved", "(2 * self.stddev**2)",
         "(4 * self.stddev**2)",
     ),
+    # ---- directions of rounding --------------------------------------------------------------------------------------
     on("RoundedGaussian.noise_multiplier", "test_noise_multiplier_is_rounded_down")(
         "multiplier-rounded-up", "a noise multiplier is rounded up", "math.nextafter(nearest, 0.0)",
         "math.nextafter(nearest, math.inf)",

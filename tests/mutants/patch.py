@@ -31,7 +31,7 @@ class Mutant:
     new : str
         Code that replaces `old`.
     killed_by : tuple of str
-        Names of test functions, each of which must fail by an assertion, in one of its cases or in ``name[case]``;
+        Names of test functions that must all fail by an assertion, in one case or in the case ``name[case]``;
         ``folder/file::name`` where several files have the name.
     """
 

@@ -7,6 +7,7 @@ SEEN = "test_a_choice_that_looks_at_data_is_seen"
 COST = "test_it_takes_the_advised_system_and_costs_at_most_epsilon"
 
 PRIVATE_RECOMMENDER = [
+    # ---- checks of the total cost ------------------------------------------------------------------------------------
     on("PrivateRecommender._check_cost", "test_a_system_that_costs_more_than_epsilon_is_refused_before_a_cost")(
         "front-door-does-not-compose", "the planned cost of a fit is not checked before the fit",
         "self._check_epsilon(ledger, model)", "pass",
@@ -31,6 +32,7 @@ PRIVATE_RECOMMENDER = [
         "max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.alternatives))",
         "self.ledger.epsilon(view, delta)",
     ),
+    # ---- public numbers only -----------------------------------------------------------------------------------------
     on("PrivateRecommender._public_users", EQUAL, SEEN)(
         "front-door-active-users", "the advised system depends on the private number of active users",
         "max(data.n_users, 1)", "max(int((data.interactions_per_user() > 0).sum()), 1)",
@@ -45,6 +47,7 @@ PRIVATE_RECOMMENDER = [
         "advice = self._advice(self.n_users_, data.n_items)",
         "advice = self._advice(self.n_users_, data.n_items if data.n_interactions > 2 * self.n_users_ else 1)",
     ),
+    # ---- the trust model ---------------------------------------------------------------------------------------------
     on(
         "TRUST_VIEWS", f"{COST}[local]",
         "test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names[local-1.0]",

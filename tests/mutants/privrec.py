@@ -86,6 +86,7 @@ PRIVREC = [
         "privrec-whole-population", "all clients take part although PrivRec's ledger records a sample",
         "np.isin(clients.visited.global_user_ids, state.cohort)", "np.ones(clients.visited.n_users, bool)",
     ),
+    # ---- entities with local noise -----------------------------------------------------------------------------------
     on("PrototypeRounds.local_round", f"{STREAMS}[PrivatePrototypes]")(
         "prototypes-share-noise", "all entities of private prototypes share the same noise",
         "recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)",

@@ -3,6 +3,7 @@
 from mutants.patch import on
 
 REVIEWED = [
+    # ---- data types --------------------------------------------------------------------------------------------------
     on(
         "exceed",
         "test_functions_give_other_users_the_same_bits[data.interactions.Interactions.binarize-float32 numbers]",
@@ -39,6 +40,7 @@ REVIEWED = [
         "dropouts-upward-share", "the share of honest users is rounded up by one user", "share = n_honest / n_users",
         "share = (n_honest + 1) / n_users",
     ),
+    # ---- partitions of delta -----------------------------------------------------------------------------------------
     on("_PartGroup.epsilon", "test_parts_of_a_group_share_delta")(
         "group-spends-delta-twice", "the whole delta of a group is spent by each part",
         "part.epsilon(delta / len(self._parts) * _BELOW_ONE)", "part.epsilon(delta)",

@@ -9,6 +9,7 @@ EFFECT = "test_all_rounds_cost_no_more_than_the_budget"
 BUDGET = "test_the_budget_is_kept_and_the_ledger_states_the_cost[4.0-1.0]"
 
 SKETCH_DECISION = [
+    # ---- the decision uses reports only ------------------------------------------------------------------------------
     on("ShuffledSketchGram._pairs", EQUAL, REPORTED)(
         "sketch-decides-by-data", "the decision evaluates candidates on exact pairs",
         "PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self.item_means_))",
@@ -32,6 +33,7 @@ SKETCH_DECISION = [
         "math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
         "0.8 * math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
     ),
+    # ---- cost of the rounds ------------------------------------------------------------------------------------------
     on("ShuffledSketchGram._counts", EITHER, BUDGET)(
         "sketch-first-reports-free", "the first reports about items are not subtracted from the budget",
         "n_pairs = n_reports - n_first", "n_pairs = n_reports",

@@ -3,6 +3,7 @@
 from mutants.patch import on
 
 STORED_RUNS = [
+    # ---- identity of a run -------------------------------------------------------------------------------------------
     on(
         "describe_arithmetic", "test_a_copied_run_is_not_resumed_with_another_instruction_set",
         "test_a_run_keeps_to_one_instruction_set",
@@ -17,6 +18,7 @@ STORED_RUNS = [
     on("Checkpoint.new_key", "test_a_run_in_the_same_folder_is_another_run")(
         "runs-are-all-one", "runs in the same folder have the same identity", "secrets.token_hex(16)", "'0' * 32",
     ),
+    # ---- costs of unfinished fits ------------------------------------------------------------------------------------
     on("Account.resume", "test_only_the_resumed_run_replaces_its_cost", "test_a_run_in_the_same_folder_is_another_run")(
         "resumed-drops-all", "the unfinished fits of other folders are dropped from the account",
         "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)", "()",

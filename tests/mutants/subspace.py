@@ -7,6 +7,7 @@ TWIN = "test_projected_sums_equal_naive_twin"
 NORM = "test_no_projected_row_is_longer_than_the_bound"
 
 SUBSPACE = [
+    # ---- sensitivity -------------------------------------------------------------------------------------------------
     on("SubspaceSum._unit", "test_no_event_states_more_noise_than_is_added[DPSubspace]")(
         "subspace-unit-one-too-small", "the sensitivity of DPSubspace is one step too small", "_unit = UNIT",
         "_unit = UNIT - 1",
@@ -33,6 +34,7 @@ SUBSPACE = [
         squares //= 2
         """,
     ),
+    # ---- noise and budget --------------------------------------------------------------------------------------------
     on("DPSubspace._plan", f"{DATA}[DPSubspace]")(
         "subspace-noise-by-users", "the noise of DPSubspace depends on the private number of interactions",
         "self._rounds(mu, n_items, n_measured, key)",
@@ -59,6 +61,7 @@ SUBSPACE = [
         "subspace-fits-by-its-users", "the fitted matrix depends on the private number of users",
         "Projections(self._public_users(data), centre, priors)", "Projections(data.n_users, centre, priors)",
     ),
+    # ---- checks of the server state ----------------------------------------------------------------------------------
     on("SubspaceSum._objection", "test_devices_answer_no_state_that_the_norm_is_not_bounded_for")(
         "subspace-answers-any-mean", "DPSubspace's users accept a mean without a bounded norm",
         "len(mean) and (mean.min() < 0 or mean.max() > SCALE or int(mean @ mean) > SCALE ** 2)", "False",
