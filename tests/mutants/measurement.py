@@ -47,7 +47,7 @@ MEASUREMENT = [
         "hits-unit-too-small", "the sensitivity of DPGram's measurement is halved", FIELDS,
         "_unit, _field = UNIT // 2, 'hits'",
     ),
-    # ---- independence between users ----------------------------------------------------------------------------------
+    # ---- user-level sensitivity --------------------------------------------------------------------------------------
     on("_hashes", ALONE)(
         "hits-hash-of-earlier-users", "a user's held-out item depends on other users' rows",
         "np.diff(ends[rows.indptr])", "ends[rows.indptr[1:]]",

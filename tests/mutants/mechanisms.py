@@ -68,7 +68,7 @@ MECHANISMS = [
         "binary-decoder-off", "the decoder of binary response is a tenth too small", "self.decoder = float(answer)",
         "self.decoder = float(answer) * 0.9",
     ),
-    # ---- channels and their epsilon ----------------------------------------------------------------------------------
+    # ---- channels and frequency oracles ------------------------------------------------------------------------------
     on("exp_lower", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
         "exp-rounded-up", "the lower bound of e^epsilon is rounded up", "_CONTEXT.next_minus",
         "(lambda number: number * decimal.Decimal('1.000000000001'))",

@@ -47,7 +47,7 @@ PRIVATE_RECOMMENDER = [
         "advice = self._advice(self.n_users_, data.n_items)",
         "advice = self._advice(self.n_users_, data.n_items if data.n_interactions > 2 * self.n_users_ else 1)",
     ),
-    # ---- the trust model ---------------------------------------------------------------------------------------------
+    # ---- trust model, published values and keys ----------------------------------------------------------------------
     on(
         "TRUST_VIEWS", f"{COST}[local]",
         "test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names[local-1.0]",
