@@ -81,7 +81,7 @@ class Source:
             (place.path, nodes) for place in self.places[mutant.target] for nodes in _matches(place.node, mutant.old)
         ]
         lines = [(path, nodes) for path, nodes in matches if isinstance(nodes[0], ast.stmt)]
-        matches = lines or matches  # a call on a line by itself is both a statement and an expression
+        matches = lines or matches  # a call without an assignment is both a statement and an expression
         if len(matches) != 1:
             raise PatchError(
                 f"{mutant.name}: must occur once in {mutant.target}, and does {len(matches)} times: {mutant.old}"

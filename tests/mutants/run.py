@@ -73,8 +73,8 @@ class Runner:
             outcomes = self._pytest(Path(folder), self.source.folder, addresses, 10 * PATIENCE)
         seconds, results = time.perf_counter() - started, []
         for address in addresses:
-            came = _of_test(address, outcomes)
-            bad = came - {PASSED, "skipped"} or (set() if PASSED in came else {"it was not run"})
+            observed = _of_test(address, outcomes)
+            bad = observed - {PASSED, "skipped"} or (set() if PASSED in observed else {"it was not run"})
             results.append((address, ("; ".join(sorted(bad)), seconds)))
         return results
 
