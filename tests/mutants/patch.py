@@ -52,7 +52,7 @@ def on(target: str, *killed_by: str) -> Callable[[str, str, str, str], Mutant]:
     return mutant
 
 
-class Place(NamedTuple):
+class Definition(NamedTuple):
     """A named definition in a source file."""
 
     path: Path
@@ -65,20 +65,22 @@ class Source:
     def __init__(self, folder: Path):
         self.folder = folder
         self.text: dict[Path, str] = {}
-        self.places: dict[str, list[Place]] = defaultdict(list)
+        self.definitions: dict[str, list[Definition]] = defaultdict(list)
         for parent, folders, files in os.walk(folder, followlinks=True):
             folders[:] = [name for name in folders if name != "__pycache__"]
             for path in (Path(parent) / name for name in files if name.endswith(".py")):
                 self.text[path] = path.read_text(encoding="utf-8")
                 for name, node in _named(ast.parse(self.text[path]), ""):
-                    self.places[name].append(Place(path, node))
+                    self.definitions[name].append(Definition(path, node))
 
     def patched(self, mutant: Mutant) -> tuple[Path, str]:
         """Return the file that a mutant changes and its new text."""
-        if mutant.target not in self.places:
+        if mutant.target not in self.definitions:
             raise PatchError(f"{mutant.name}: no definition has the name {mutant.target}")
         matches = [
-            (place.path, nodes) for place in self.places[mutant.target] for nodes in _matches(place.node, mutant.old)
+            (definition.path, nodes)
+            for definition in self.definitions[mutant.target]
+            for nodes in _matches(definition.node, mutant.old)
         ]
         lines = [(path, nodes) for path, nodes in matches if isinstance(nodes[0], ast.stmt)]
         matches = lines or matches  # a call without an assignment is both a statement and an expression
