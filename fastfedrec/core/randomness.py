@@ -59,7 +59,7 @@ class Key:
     Make one with `Key.from_entropy` or `Key.from_seed`.  An entropy key is single-use: a second ``fit`` with it raises
     an error, because two fits on data that differ in one user would have the same noise, and their difference none.  An
     entropy key belongs to the process that made it, and every draw in a fork of that process raises an error.  It is
-    never printed, pickled or saved with a model.
+    never printed, pickled or saved with a model; only the checkpoint of a run stores it.
 
     Parameters
     ----------
