@@ -11,7 +11,7 @@ __all__ = ["describe_system"]
 # Patterns of a guarantee's text, by the trust model that it states.
 _TRUST = {
     "local": r"\blocal model\b|trust=\"local\"",
-    "shuffle": r"\bBehind a shuffler\b",
+    "shuffle": r"\b[Bb]ehind a shuffler\b",
     "central": r"\"central\"",
     "entity": r"\bown entity is trusted\b",
 }

@@ -59,7 +59,9 @@ def test_no_trust_is_claimed_that_no_ledger_has(name):
     if description["trust"][0] == "none":
         ledger = kind().fit(data, key=Key.from_seed(1)).ledger_
         assert all(ledger.epsilon(view) == (math.inf if ledger.events else 0) for view in VIEWS.values())
-    of_ratings = "one rating" in description["guarantee"] or "which items a user speaks of" in description["guarantee"]
+    of_ratings = (
+        "one rating" in description["guarantee"] or "set of items that a user reports" in description["guarantee"]
+    )
     for trust in description["trust"]:
         if trust != "none" and not (trust == "local" and of_ratings):
             assert any(0 < ledger.epsilon(VIEWS[trust]) < math.inf for ledger in ledgers), trust
