@@ -173,7 +173,7 @@ def test_a_second_run_is_for_the_node_to_allow(data, tmp_path):
 def test_seeds_and_keys_do_not_mix(data, tmp_path, server_seed):
     system = FMFLDP(n_rounds=1)
     nodes = in_folders(system, data, tmp_path) if server_seed is not None else two_nodes(system, data)
-    with pytest.raises(RuntimeError, match="a run is a simulation for all, or for nobody"):
+    with pytest.raises(RuntimeError, match="a run is a simulation for all or none"):
         serve(system, data, MemoryGrid(nodes), seed=server_seed)
 
 

@@ -224,7 +224,7 @@ def test_a_node_with_an_invalid_registration_does_not_take_part(data, change, re
     def tamper(reply):
         return change(reply) if reply.metadata.src_node_id == 12 else [reply]
 
-    with pytest.raises(RuntimeError, match="1 of 2 nodes came") as caught:
+    with pytest.raises(RuntimeError, match="1 of 2 nodes joined") as caught:
         serve(system, data, MemoryGrid(two_nodes(system, data), tamper))
     assert reason in str(caught.value)
 
