@@ -38,8 +38,7 @@ UNIT = 2**28  # L2 bound of one user's contribution; its square and sums of squa
 _MAX_MEASURED = 16_384
 _MAX_RANK = 64  # largest rank of the compared models, since the strongest directions decide
 # Weights of the personal part and ridges; tuned, see "Settings" on the page.  The first is the reference of the others.
-# The first three have one weight each: they decide whether any personal model is better than popularity.
-_CANDIDATES = ((2.5, 2.0), (1.0, 8.0), (6.0, 8.0), (1.0, 0.5), (2.5, 8.0), (6.0, 2.0), (6.0, 30.0))
+_CANDIDATES = ((2.5, 2.0), (1.0, 0.5), (1.0, 8.0), (2.5, 8.0), (6.0, 2.0), (6.0, 8.0), (6.0, 30.0))
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is nDCG@10 of an item among 99 others
 _MAX_MEAN_NOISE = 0.25  # largest noise variance over the square of the mean; tuned, see "Settings" on the page
 _NOISIER = "dp_gram.noisier_mean"  # a public stream

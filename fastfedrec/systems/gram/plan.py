@@ -25,7 +25,8 @@ __all__ = ["alternatives", "choose_first_plan", "exit_number", "planned_phase", 
 _PAIR_SHARE = 0.55
 _N_ROUNDS, _N_BEFORE = 4, 2  # number of rounds of columns, in total and before the first measurement
 _MEASUREMENT_SHARE = 0.015  # share of one measurement
-_N_FIRST_CANDIDATES = 3  # number of candidates at the first of two measurements, which can only select popularity
+# Weights and ridges at the first of two measurements, which decides between popularity and any personal model.
+_FIRST_CANDIDATES = ((1.0, 8.0), (2.5, 2.0), (6.0, 8.0))
 _MORE_MEAN_SHARE = 0.18  # share of a second mean
 
 
@@ -73,9 +74,17 @@ def planned_rounds(
         kinds = [mean, pairs._replace(share=remaining_share - measured), hits(0, candidates)]
     else:
         rounds = [columns(number) for number in range(_N_ROUNDS)]
-        first = hits(0, candidates[:_N_FIRST_CANDIDATES])
+        first = hits(0, _first_candidates(candidates))
         kinds = [mean, pairs, *rounds[:_N_BEFORE], first, *rounds[_N_BEFORE:], hits(1, candidates)]
     return [planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]
+
+
+def _first_candidates(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Return one candidate of each weight, or all candidates if their ridge is given."""
+    if len(candidates) == len(_FIRST_CANDIDATES):
+        return candidates
+    by_setting = {(one.personal_weight, one.ridge): one for one in candidates}
+    return tuple(by_setting[setting] for setting in _FIRST_CANDIDATES)
 
 
 def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) -> Phase:

@@ -252,7 +252,7 @@ def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon,
     """Wider noise may have one more layer than noise of the whole budget, and a larger distance from normal."""
     data = generated(30, 60)
     phases = DPGram(epsilon, mean_share=mean_share)._plan(data, Key.from_seed(1))
-    columns, first_hits, hits = 60 * 40, 1 + plan._N_FIRST_CANDIDATES, 1 + len(candidates_with("auto"))
+    columns, first_hits, hits = 60 * 40, 1 + len(plan._FIRST_CANDIDATES), 1 + len(candidates_with("auto"))
     draws = [60, 60 * 59 // 2, columns, columns, first_hits, columns, columns, hits]
     for (system, state, _), n_draws in zip(phases, draws, strict=True):
         assert math.prod(system._shape(state)) == n_draws
@@ -265,7 +265,7 @@ def test_the_first_measurement_has_one_candidate_of_each_weight(ridge):
     phases = DPGram(ridge=ridge)._plan(generated(), KEY)
     first, last = (phase.system.candidates for phase in phases if isinstance(phase.system, HitSum))
     assert last == candidates
-    assert first == candidates[: len(first)]  # both have the same reference
+    assert set(first) <= set(candidates)
     weights = [candidate.personal_weight for candidate in first]
     assert len(set(weights)) == len(weights)
     assert set(weights) == {candidate.personal_weight for candidate in candidates}
