@@ -239,9 +239,6 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         -----
         UserWarning
             Twice the noise exceeds the largest possible count of an entity with its public size.
-        -----
-        UserWarning
-            Twice the noise exceeds the largest count that an entity of its public size could have.
         """
         self._check_parameters()
         is_private = self.epsilon is not None
