@@ -218,8 +218,8 @@ class Hybrid(Piecewise):
     """Mixture of the piecewise mechanism and binary response, with a variance that hardly depends on the value.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
-    ("replace"), the privacy unit is one report, and only the client's own device is trusted.  The report reveals which
-    of the two mechanisms answered.
+    ("replace"), the privacy unit is one report, and only the client's own device is trusted.  The choice
+    between the two mechanisms is not secret.
 
     Parameters
     ----------
