@@ -16,7 +16,7 @@ VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_produc
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo environments test test-fast test-plain test-levels test-x86-64-v2 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean
+.PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -47,6 +47,12 @@ test-levels: $(VENV)/.installed-dev
 # use no instruction above x86-64-v2.
 test-x86-64-v2: $(VENV)/.installed-dev
 	$(BIN)/python -P .ci/x86_64_v2.py $(MAKE) test-fast test-levels test-docstrings test-pages
+
+# The share of lines and branches of the Python code that the tests run.  Warnings are no errors here: a test that traces
+# lines replaces the tracer for a moment, and coverage.py warns of it.
+test-coverage: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly" -W default --cov=fastfedrec --cov-branch \
+		--cov-report=term:skip-covered --cov-report=json:nightly-output/coverage.json
 
 # All tests on every other supported Python at hand, and the fast ones on the newest of them; `make test
 # PYTHON=python3.13 VENV=.venv-3.13` is one of them.
@@ -89,7 +95,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 
 # With `make -k` one that fails does not keep the other from running.  A night that was broken off goes on: what has
 # passed since a source or a test was changed is not run again.
-NIGHTLY := reproduce-quick mutants test-nightly test-levels test-x86-64-v2 test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
+NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-levels test-x86-64-v2 test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
 nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')
