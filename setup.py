@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
@@ -183,7 +183,9 @@ if __name__ == "__main__":  # Cython's processes may import this file again
         for path in sorted(Path("_kernels").rglob("*.pyx"))
     ]
     extensions.append(Extension(SHARED, ["_kernels/_memoryviews.c"]))  # of C++ Cython does not write one
+    kernels = [f"fastfedrec._kernels.{name}" for name in find_packages("_kernels")]
     setup(
+        packages=[*find_packages(include=["fastfedrec*"]), "fastfedrec._kernels", *kernels],
         long_description=make_description(Path("README.md").read_text(encoding="utf-8")),
         long_description_content_type="text/markdown",
         ext_modules=cythonize(
