@@ -1,7 +1,6 @@
 """ImplicitALS: matrix factorisation of implicit feedback by alternating least squares, without privacy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -9,14 +8,16 @@ import numpy as np
 from fastfedrec.accounting import Unprotected
 from fastfedrec.compute import als
 from fastfedrec.core.arrays import Column, FloatArray
-from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.check import check_array
 from fastfedrec.core.log import log_done
+from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import FactorScores, explain_least_squares
+from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.epochs import EpochBaseline, places_before
 
@@ -27,36 +28,11 @@ _START_SCALE = 0.1  # expected norm of an item's initial factors, approximately
 _BLOCK_NUMBERS = 2**22  # factors in memory at a time when the loss is summed
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class ImplicitALS(FactorScores, EpochBaseline):
     """Matrix factorisation for implicit feedback by alternating least squares: iALS, or weighted matrix factorisation.
 
     **Guarantee.** None: item factors computed from exact data are released, as the ledger states.
-
-    Parameters
-    ----------
-    n_factors : int
-        Number of factors, from 1 to 256.
-    n_epochs : int
-        Number of epochs; each solves for all users, then for all items.
-    regularization : float
-        Weight of the L2 penalty of factors, above 0.
-    regularization_scaling : float
-        Exponent from 0 to 1 by which the regularization grows with the number of terms (see Notes).  0 gives every
-        row the same penalty [1]_, 1 is the scaling of [2]_.
-    confidence_weight : float
-        Additional confidence of an interaction, above 0.
-    unobserved_weight : float
-        Confidence of every user-item pair, above 0.  With ``regularization_scaling=0`` only the ratios of the other
-        weights to it matter.
-    use_values : bool
-        Whether to multiply `confidence_weight` by each value.
-    solver : {"exact", "cg"}
-        "cg" takes some conjugate gradient steps from the last epoch's factors instead of an exact solution [3]_.
-    cg_steps : int
-        Number of steps in each half of an epoch, at least 1.
-    dtype : {"float32", "float64"}
-        Type of the factors.
 
     Attributes
     ----------
@@ -126,30 +102,23 @@ class ImplicitALS(FactorScores, EpochBaseline):
 
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "user_factors_", "item_counts_")
 
-    n_factors: int = 64
-    n_epochs: int = 15
-    regularization: float = 10.0
-    regularization_scaling: float = 0.0
-    confidence_weight: float = 1.0
-    unobserved_weight: float = 1.0
-    use_values: bool = False
-    solver: str = "exact"
-    cg_steps: int = 3
-    dtype: str = "float32"
-
-    def _check_parameters(self) -> None:
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
-        self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1)
-        # Within this range, products with values and sizes do not overflow or underflow doubles.
-        for name in ("regularization", "confidence_weight", "unobserved_weight"):
-            setattr(self, name, check_real(name, getattr(self, name), low=1e-100, high=1e100))
-        self.regularization_scaling = check_real(
-            "regularization_scaling", self.regularization_scaling, low=0.0, high=1.0
-        )
-        self.use_values = check_flag("use_values", self.use_values)
-        self.solver = check_choice("solver", self.solver, ("exact", "cg"))
-        self.cg_steps = check_integer("cg_steps", self.cg_steps, low=1, high=2**31 - 1)
-        self.dtype = check_choice("dtype", self.dtype, ("float32", "float64"))
+    n_factors: int = number_of_factors(64)
+    n_epochs: int = integer(15, low=1).doc("Number of epochs; each solves for all users, then for all items.")
+    # Within 1e-100 to 1e100, products of weights with values and sizes do not overflow or underflow doubles.
+    regularization: float = real(10.0, low=1e-100, high=1e100).doc("Weight of the L2 penalty of factors, above 0.")
+    regularization_scaling: float = real(0.0, low=0.0, high=1.0).doc("""
+        Exponent from 0 to 1 by which the regularization grows with the number of terms (see Notes).  0 gives every
+        row the same penalty [1]_, 1 is the scaling of [2]_.""")
+    confidence_weight: float = real(1.0, low=1e-100, high=1e100).doc("""
+        Additional confidence of an interaction, above 0.""")
+    unobserved_weight: float = real(1.0, low=1e-100, high=1e100).doc("""
+        Confidence of every user-item pair, above 0.  With ``regularization_scaling=0`` only the ratios of the other
+        weights to it matter.""")
+    use_values: bool = flag(False).doc("Whether to multiply `confidence_weight` by each value.")
+    solver: str = choice("exact", ("exact", "cg")).doc("""
+        "cg" takes some conjugate gradient steps from the last epoch's factors instead of an exact solution [3]_.""")
+    cg_steps: int = integer(3, low=1, high=2**31 - 1).doc("Number of steps in each half of an epoch, at least 1.")
+    dtype: str = choice("float32", ("float32", "float64")).doc("Type of the factors.")
 
     @property
     def _ignores_values(self) -> bool:

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -13,8 +12,8 @@ from fastfedrec.accounting import Unprotected
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.compute.row_sums import sum_rows
-from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.memory import check_memory
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -144,18 +143,11 @@ class OwnHistory(ExactModel):
         return scores
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class ItemKNN(NeighborModel, ExactModel):
     """Item-based nearest neighbours with cosine similarity.
 
     **Guarantee.** None: exact similarities are released, as the ledger states.
-
-    Parameters
-    ----------
-    n_neighbors : int
-        Number of neighbours stored for each item, at least 1.
-    shrinkage : float
-        Number of users that is added to the cosine's denominator, at least 0; it lowers similarities from few users.
 
     Attributes
     ----------
@@ -199,12 +191,10 @@ class ItemKNN(NeighborModel, ExactModel):
 
     _released = "exact similarities and counts of items"
 
-    n_neighbors: int = 100
-    shrinkage: float = 10.0
-
-    def _check_parameters(self) -> None:
-        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
-        self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
+    n_neighbors: int = integer(100, low=1).doc("Number of neighbours stored for each item, at least 1.")
+    shrinkage: float = real(10.0, low=0.0).doc("""
+        Number of users that is added to the cosine's denominator, at least 0; it lowers similarities from few
+        users.""")
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         n_items = data.n_items
@@ -250,19 +240,11 @@ class ItemKNN(NeighborModel, ExactModel):
         return select_neighbors(owners, columns, similarities, len(rows), self.n_neighbors)
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class EASE(ExactModel):
     """A linear model from items to items with a zero diagonal, in closed form.
 
     **Guarantee.** None: weights computed from exact data are released, as the ledger states.
-
-    Parameters
-    ----------
-    regularization : float
-        Number that is added to the diagonal of the matrix of pairs, in users, above 0.
-    top_items : int or None
-        Number of items to fit, the most frequent ones (`Interactions.top_items`), if all pairs do not fit into memory.
-        The model never recommends other items, and `evaluate` ranks them last.  None fits all items.
 
     Attributes
     ----------
@@ -299,13 +281,11 @@ class EASE(ExactModel):
     _released = "weights between items and counts of items, computed from exact data"
     _bytes_a_pair = COUNTED_BYTES
 
-    regularization: float = 250.0
-    top_items: int | None = None
-
-    def _check_parameters(self) -> None:
-        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
-        if self.top_items is not None:
-            self.top_items = check_integer("top_items", self.top_items, low=1)
+    regularization: float = real(250.0, above=0.0).doc("""
+        Number that is added to the diagonal of the matrix of pairs, in users, above 0.""")
+    top_items: int | None = integer(None, low=1, also=[None]).doc("""
+        Number of items to fit, the most frequent ones (`Interactions.top_items`), if all pairs do not fit into
+        memory.  The model never recommends other items, and `evaluate` ranks them last.  None fits all items.""")
 
     def _among_items(self, data: Interactions) -> Interactions:
         return data if self.top_items is None else data.top_items(self.top_items)

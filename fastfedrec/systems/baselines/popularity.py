@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -14,13 +13,12 @@ from fastfedrec._kernels.mechanisms import item_choice as _kernel
 from fastfedrec._kernels.mechanisms.channels import binary_response as _response_kernel
 from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotected
 from fastfedrec.core.check import (
-    check_choice,
     check_epsilon,
     check_exact,
     check_flag,
     check_integer,
-    check_noise_epsilon,
 )
+from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
@@ -94,7 +92,6 @@ class Baseline(OwnRows):
         ledger: Ledger | None,
     ) -> tuple[Interactions, Key, int, bool]:
         """Check the arguments of `fit`, open the ledger, and return the arguments of `_fit`."""
-        self._check_parameters()
         checked = check_counts(self, interactions, is_private=self._is_private, ignores_values=self._ignores_values)
         data = self._among_items(self._as_fitted(checked))
         key = resolve_key(key)
@@ -206,7 +203,7 @@ class Popularity(_CountBaseline):
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class DPPopularity(_CountBaseline):
     """Item counts released once under differential privacy.
 
@@ -214,20 +211,6 @@ class DPPopularity(_CountBaseline):
     removing one user ("add_remove", privacy unit "user"), and the server that counts and adds the noise is trusted.
     With ``trust="local"`` all messages of a user are `epsilon`-differentially private for replacing all of that user's
     data ("replace", privacy unit "user"), and the user trusts only the user's own device.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon of the whole release, in nats, above 0.
-    trust : {"central", "local"}
-        Trust model: the server sees the interactions, or only randomized reports.
-    max_items_per_user : int
-        Central only: the number of items, drawn uniformly, that a user contributes at most; the noise is proportional
-        to it.  This is a public number, never taken from the data.  A user with at least this number of items adds
-        signal in proportion to the noise; a user with fewer adds noise only.  A low number suits most data.
-    n_reports : int or "auto"
-        Local only: the number of items, drawn uniformly with replacement, that a user reports on.  "auto" minimizes
-        the worst-case variance at a total of `epsilon`, with about one report for each 2.18 of it.
 
     Attributes
     ----------
@@ -257,19 +240,17 @@ class DPPopularity(_CountBaseline):
 
     _is_private: ClassVar[bool] = True
 
-    epsilon: float = 1.0
-    trust: str = "central"
-    max_items_per_user: int = 10
-    n_reports: int | str = "auto"
-
-    def _check_parameters(self) -> None:
-        self.epsilon = check_noise_epsilon("epsilon", self.epsilon)
-        self.trust = check_choice("trust", self.trust, ("central", "local"))
-        self.max_items_per_user = check_integer("max_items_per_user", self.max_items_per_user, low=1, high=2**31 - 1)
-        if isinstance(self.n_reports, str):
-            self.n_reports = check_choice("n_reports", self.n_reports, ("auto",))
-        else:
-            self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=_MAX_REPORTS)
+    epsilon: float = real(1.0, low=1e-100, high=1e100).doc("Epsilon of the whole release, in nats, above 0.")
+    trust: str = choice("central", ("central", "local")).doc("""
+        Trust model: the server sees the interactions, or only randomized reports.""")
+    max_items_per_user: int = integer(10, low=1, high=2**31 - 1).doc("""
+        Central only: the number of items, drawn uniformly, that a user contributes at most; the noise is
+        proportional to it.  This is a public number, never taken from the data.  A user with at least this number
+        of items adds signal in proportion to the noise; a user with fewer adds noise only.  A low number suits most
+        data.""")
+    n_reports: int | str = integer("auto", low=1, high=_MAX_REPORTS, also=["auto"]).doc("""
+        Local only: the number of items, drawn uniformly with replacement, that a user reports on.  "auto" minimizes
+        the worst-case variance at a total of `epsilon`, with about one report for each 2.18 of it.""")
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.ledger_.record(self._event(data.n_users), simulation=key.is_simulation)

@@ -1,7 +1,6 @@
 """UserKNN: recommendations from the items of the most similar users."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +8,7 @@ import scipy
 
 from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
-from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
@@ -20,18 +19,11 @@ __all__ = ["UserKNN"]
 _BLOCK_CELLS = 2**22  # similarities in memory at a time
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class UserKNN(ExactModel):
     """User-based nearest neighbours with cosine similarity.
 
     **Guarantee.** None: recommendations show other users' items, as the ledger states.
-
-    Parameters
-    ----------
-    n_neighbors : int
-        Number of neighbours stored for each user, at least 1.
-    shrinkage : float
-        Number of items that is added to the cosine's denominator, at least 0; it lowers similarities from few items.
 
     Attributes
     ----------
@@ -74,12 +66,10 @@ class UserKNN(ExactModel):
     _saved: ClassVar[tuple[str, ...]] = ("user_neighbors_", "user_similarities_", "item_counts_")
     _released = "what similar users have"
 
-    n_neighbors: int = 100
-    shrinkage: float = 10.0
-
-    def _check_parameters(self) -> None:
-        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
-        self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
+    n_neighbors: int = integer(100, low=1).doc("Number of neighbours stored for each user, at least 1.")
+    shrinkage: float = real(10.0, low=0.0).doc("""
+        Number of items that is added to the cosine's denominator, at least 0; it lowers similarities from few
+        items.""")
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         n_users = data.n_users

@@ -212,27 +212,6 @@ def test_the_ledger_claims_no_guarantee():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_factors": 0}, ValueError, "n_factors must be at least 1, got 0"),
-        ({"n_factors": 257}, ValueError, "n_factors must be at most 256, got 257"),
-        ({"n_epochs": 0}, ValueError, "n_epochs must be at least 1, got 0"),
-        ({"regularization": 0.0}, ValueError, "regularization must be at least 1e-100, got 0"),
-        ({"regularization_scaling": 1.5}, ValueError, "regularization_scaling must be at most 1.0, got 1.5"),
-        ({"confidence_weight": 0.0}, ValueError, "confidence_weight must be at least 1e-100, got 0"),
-        ({"unobserved_weight": -1.0}, ValueError, "unobserved_weight must be at least 1e-100, got -1"),
-        ({"use_values": 1}, TypeError, "use_values must be True or False"),
-        ({"solver": "cholesky"}, ValueError, "solver must be one of 'exact', 'cg', got 'cholesky'"),
-        ({"cg_steps": 0}, ValueError, "cg_steps must be at least 1"),
-        ({"dtype": "float16"}, ValueError, "dtype must be one of 'float32', 'float64', got 'float16'"),
-    ],
-)
-def test_bad_parameters_are_named(options, error, message):
-    with pytest.raises(error, match=message):
-        ImplicitALS(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
         ({"warm_start": True}, TypeError, "warm_start must be a fitted ImplicitALS or a tuple of user factors and"),
         ({"warm_start": ImplicitALS(3)}, RuntimeError, "not fitted yet"),
         ({"warm_start": (np.ones((4, 3)),) * 3}, TypeError, "warm_start must be a fitted ImplicitALS or a tuple"),

@@ -207,24 +207,6 @@ def test_the_ledger_claims_no_guarantee():
         assert model.ledger_.epsilon() == float("inf")
 
 
-# ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ItemKNN(0), "n_neighbors must be at least 1, got 0"),
-        (lambda: ItemKNN(5, -1.0), "shrinkage must be"),
-        (lambda: EASE(0.0), "regularization must be"),
-        (lambda: EASE(float("nan")), "regularization must be"),
-        (lambda: EASE(top_items=0), "top_items must be at least 1, got 0"),
-    ],
-)
-def test_bad_arguments(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 

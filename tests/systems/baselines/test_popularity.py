@@ -201,28 +201,6 @@ def test_values_do_not_matter_and_zeros_do_not_count():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"epsilon": 0.0}, ValueError, "epsilon must be at least 1e-100"),
-        ({"epsilon": None}, TypeError, "epsilon must be a real number"),
-        ({"trust": "shuffle"}, ValueError, "trust must be one of 'central', 'local'"),
-        ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be at least 1"),
-        ({"n_reports": 0}, ValueError, "n_reports must be at least 1"),
-        ({"n_reports": "best"}, ValueError, "n_reports must be one of 'auto'"),
-        ({"n_reports": 1.5}, TypeError, "n_reports must be an integer"),
-    ],
-)
-def test_bad_parameters_are_refused_at_once_and_in_fit(arguments, error, message, data):
-    with pytest.raises(error, match=message):
-        DPPopularity(**arguments)
-    model = DPPopularity()
-    for name, value in arguments.items():
-        setattr(model, name, value)
-    with pytest.raises(error, match=message):
-        model.fit(data)
-
-
 def test_data_without_interactions_are_refused_if_data_matter():
     empty = Interactions.from_scipy(scipy.sparse.csr_array((3, 3)))
     with pytest.raises(ValueError, match="interactions must not be empty"):

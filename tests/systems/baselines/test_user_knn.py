@@ -93,16 +93,6 @@ def test_the_ledger_claims_no_guarantee():
     assert [type(event) for event in events] == [Unprotected]
 
 
-# ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-def test_bad_parameters_are_named():
-    with pytest.raises(ValueError, match="n_neighbors must be at least 1, got 0"):
-        UserKNN(0)
-    with pytest.raises(ValueError, match="shrinkage must be at least 0"):
-        UserKNN(5, -1.0)
-
-
 # ---- threads --------------------------------------------------------------------------------------------------------
 
 

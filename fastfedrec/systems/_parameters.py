@@ -1,0 +1,53 @@
+"""Parameters that several systems share, each declared once."""
+
+from typing import Any
+
+from fastfedrec.core.parameters import integer, parameter, real
+from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.mechanisms.bounded_rows import check_value_range
+
+_MAX_EPSILON = 1e12  # a run's noise stays above the smallest standard deviation that LayeredGaussian draws
+
+
+def run_epsilon() -> Any:
+    """Declare the epsilon of a run with noisy sums."""
+    text = "Epsilon of the whole run, in nats, above 0 and below 1e12."
+    return real(1.0, above=0.0, below=_MAX_EPSILON).doc(text)
+
+
+def run_delta() -> Any:
+    """Declare the delta of a run."""
+    return real(1e-6, above=0.0, below=1.0).doc("Delta of the whole run, between 0 and 1.")
+
+
+def share_of_mean(default: float) -> Any:
+    """Declare the share of the squared budget for a mean."""
+    text = "Share of the squared budget for the first mean of the users' rows, in (0, 1)."
+    return real(default, above=0.0, below=1.0).doc(text)
+
+
+def public_users(high: int, use: str) -> Any:
+    """Declare the public number of users, with a sentence on its use."""
+    return integer(None, low=1, high=high, also=[None]).doc(f"""
+        Public number of users, which `communication_` and saved files contain.  None publishes the number of rows, and
+        the ledger states this.  {use}""")
+
+
+def public_features(use: str) -> Any:
+    """Declare the public features of items, with a sentence on their use."""
+    kind = "frame, mapping of str to array_like, array of shape (n_items, n_dimensions),"
+    return parameter(None, kind, ItemFeatures.of, also=[None]).doc(f"""
+        **Public** features of the items, never made from users' rows: labels, lists of labels, numbers, text or vectors
+        (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name; without
+        ids, rows are in the order of the items.
+        {use}""")
+
+
+def number_of_factors(default: int, more: str = "") -> Any:
+    """Declare the number of factors, with a further sentence."""
+    return integer(default, low=1, high=256).doc(f"Number of factors, from 1 to 256.  {more}")
+
+
+def range_of_values() -> Any:
+    """Declare the public range of values."""
+    return parameter((1.0, 5.0), "tuple of float", lambda _, value: check_value_range(value))
