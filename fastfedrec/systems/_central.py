@@ -7,7 +7,6 @@ from typing import ClassVar, Self
 
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.accounting.rounding import stretched_delta
-from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.exact_sums import check_summands
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
@@ -18,8 +17,6 @@ from fastfedrec.systems._inputs import check_counts, check_interactions
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._substitute import all_phases
 from fastfedrec.systems._transaction import transactional
-
-_MAX_EPSILON = 1e12  # a run's noise stays above the smallest standard deviation that LayeredGaussian draws
 
 
 class CentralModel(OwnRows):
@@ -34,15 +31,6 @@ class CentralModel(OwnRows):
     epsilon: float
     delta: float
     n_users: int | None
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MAX_EPSILON, exclusive=True)
-        for name in ("delta", "mean_share"):
-            if hasattr(self, name):  # some models release no mean
-                setattr(self, name, check_real(name, getattr(self, name), low=0.0, high=1.0, exclusive=True))
-        if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=self._max_users)
 
     @transactional
     def fit(
@@ -62,7 +50,6 @@ class CentralModel(OwnRows):
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Users' data.  Entries with value 0 are no interactions, values above 0 are ignored, negative ones refused.
         """
-        self._check_parameters()
         data = check_interactions(interactions, may_be_empty=True)
         self._check_n_users(data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)

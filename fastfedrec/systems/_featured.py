@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Self
 
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.data.item_features import AlignedFeatures, ItemFeatures, ItemFeaturesLike
+from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel
 
@@ -13,11 +13,6 @@ class FeaturedModel(OwnRows):
     """A model with the parameter `item_features`, which only the server uses, after the noise."""
 
     item_features: ItemFeaturesLike
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.item_features is not None:
-            self.item_features = ItemFeatures.of("item_features", self.item_features)
 
     def _features_of(self, data: Interactions) -> AlignedFeatures | None:
         """Return the features in the order of the items, or raise; to be called before the first round."""

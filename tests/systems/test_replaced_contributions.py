@@ -241,7 +241,6 @@ def test_gradients_of_dpfmf_keep_2_since_two_users_can_be_opposite():
 
 def test_fedrecs_counts_of_raters_cost_the_distance_of_two_disjoint_lists():
     model = FedRec(clip_norm=0.5, noise_multiplier=2.0, max_items=9)
-    model._check_parameters()
     square = Fraction(model._replaced_count_sensitivity) ** 2
     # Each list has 9 items.
     assert 18 <= square <= 18 * (1 + Fraction(1, 2**50))

@@ -165,7 +165,6 @@ class FitDeployment(Deployment):
         sizes = n_users, len(item_ids)
         if self._planned is None or self._planned[0] != sizes:
             model = copy.copy(self.model)
-            model._check_parameters()
             # A node does not have the server's key and makes no draws with it, so a placeholder key suffices.
             phases_of = getattr(model, "_all_phases", model._plan)
             self._planned = sizes, phases_of(RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0))

@@ -6,7 +6,6 @@ docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.compute import als
-from fastfedrec.core.check import check_choice, check_integer, check_real
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
@@ -24,6 +24,7 @@ from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
+from fastfedrec.systems._parameters import number_of_factors, public_features, public_users, run_delta, run_epsilon
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.dp_als.rounds import MAX_USERS, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
 from fastfedrec.systems.dp_als.side_features import SideFeatures
@@ -37,7 +38,7 @@ _START_SHARE = 0.1  # share of the squared budget for all power iterations
 _KIND_SHARES = (0.02, 0.1, 0.88)
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class DPALS(CentralModel, FeaturedModel):
     """Alternating least squares for implicit feedback with differentially private item factors, a baseline.
 
@@ -46,49 +47,6 @@ class DPALS(CentralModel, FeaturedModel):
     sees exact sums and adds the noise ("central").  A device computes scores from the released factors and its own
     data, and shows them to its user only (joint differential privacy).  `ledger_` also has the epsilon for replacing a
     user, about twice as large.  The list of items and the number of users are public.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon of the whole run, in nats, above 0 and below 1e12.
-    delta : float
-        Delta of the whole run, between 0 and 1.
-    n_factors : int
-        Number of factors, from 1 to 256.  Each item has a symmetric matrix of this size, with noise on every entry.
-    n_rounds : int
-        Number of least squares rounds, which share the budget.
-    n_start_rounds : int
-        Number of power iterations on the matrix of item pairs before them; 0 starts from random factors.
-    max_items : int
-        Number of items that a user contributes at most; the noise grows with its root.
-    sampling : {"frequency", "uniform"}
-        Choice of these items: the user's rarest ones by noisy counts, or a random part.
-    confidence_weight : float
-        Weight of an item that the user has, in addition to 1 for every item.
-    regularization : float
-        L2 penalty of the users' factors, above 0.
-        Of the users' factors.
-    noise_regularization : float
-        L2 penalty of the items' factors, in standard deviations of the noise on their right-hand sides, above 0.
-    n_users : int or None
-        Public number of users, which `communication_` and saved files show; None publishes the number in the data,
-        with a note in the ledger.  The model does not depend on it.
-    weights : {"uniform", "adaptive"}
-        "uniform": a user contributes equally to at most `max_items` items.  "adaptive": a user contributes to all of
-        the user's items, with weights that fall with the noisy counts and have squares that add up to 1.  Then
-        `max_items` bounds only the counts, and a user with `max_items` equally frequent items has the same weights as
-        with "uniform".
-    frequency_share : float
-        Share of the squared budget for the counts, in (0, .5); uniform sampling has no counts.
-    frequency_exponent : float
-        Exponent by which adaptive weights fall with counts, from 0 to 4; 0 weights all items of a user equally.  Larger
-        exponents help rare items, and cost recall over all items.
-    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        **Public** features of the items, never made from users' rows, as in `fastfedrec.DPGram`.  The server factorizes
-        them together with the noisy sums, which costs no budget.
-    feature_weight : float
-        Weight of the features' squared error, at least 0; at 1 its mean curvature equals the noise's ridge.
-        Features that are unrelated to users' taste cost accuracy.
 
     Attributes
     ----------
@@ -138,46 +96,47 @@ class DPALS(CentralModel, FeaturedModel):
     _feature_use = "the server factorizes them together with the noisy sums, at the weight feature_weight"
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    n_factors: int = 16
-    n_rounds: int = 2
-    n_start_rounds: int = 1
-    max_items: int = 100
-    sampling: str = "frequency"
-    confidence_weight: float = 4.0
-    regularization: float = 10.0
-    noise_regularization: float = 16.0
-    n_users: int | None = None
-    weights: str = "uniform"
-    frequency_share: float = 0.05
-    frequency_exponent: float = 0.125
-    item_features: ItemFeaturesLike | None = None
-    feature_weight: float = 0.25
+    epsilon: float = run_epsilon()
+    delta: float = run_delta()
+    n_factors: int = number_of_factors(16, "Each item has a symmetric matrix of this size, with noise on every entry.")
+    n_rounds: int = integer(2, low=1).doc("Number of least squares rounds, which share the budget.")
+    n_start_rounds: int = integer(1, low=0).doc("""
+        Number of power iterations on the matrix of item pairs before them; 0 starts from random factors.""")
+    max_items: int = integer(100, low=1, high=2**31 - 1).doc("""
+        Number of items that a user contributes at most; the noise grows with its root.""")
+    sampling: str = choice("frequency", ("frequency", "uniform")).doc("""
+        Choice of these items: the user's rarest ones by noisy counts, or a random part.""")
+    # Larger values would overflow doubles in products.
+    confidence_weight: float = real(4.0, low=0.0, high=1e300).doc("""
+        Weight of an item that the user has, in addition to 1 for every item.""")
+    regularization: float = real(10.0, above=0.0).doc("L2 penalty of the users' factors, above 0.")
+    noise_regularization: float = real(16.0, above=0.0, below=1e100).doc("""
+        L2 penalty of the items' factors, in standard deviations of the noise on their right-hand sides, above 0.""")
+    n_users: int | None = public_users(MAX_USERS, "The model does not depend on it.")
+    weights: str = choice("uniform", ("uniform", "adaptive")).doc("""
+        "uniform": a user contributes equally to at most `max_items` items.  "adaptive": a user contributes to all
+        of the user's items, with weights that fall with the noisy counts and have squares that add up to 1.  Then
+        `max_items` bounds only the counts, and a user with `max_items` equally frequent items has the same weights
+        as with "uniform".""")
+    # The power iterations take another tenth of the squared budget, and least squares needs the remainder.
+    frequency_share: float = real(0.05, above=0.0, below=0.5).doc("""
+        Share of the squared budget for the counts, in (0, .5); uniform sampling has no counts.""")
+    frequency_exponent: float = real(0.125, low=0.0, high=4.0).doc("""
+        Exponent by which adaptive weights fall with counts, from 0 to 4; 0 weights all items of a user equally.
+        Larger exponents help rare items, and cost recall over all items.""")
+    item_features: ItemFeaturesLike | None = public_features(
+        "The server factorizes them together with the noisy sums, which costs no budget."
+    )
+    feature_weight: float = real(0.25, low=0.0, high=1e6).doc("""
+        Weight of the features' squared error, at least 0; at 1 its mean curvature equals the noise's ridge.
+        Features that are unrelated to users' taste cost accuracy.""")
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
-        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
-        self.n_start_rounds = check_integer("n_start_rounds", self.n_start_rounds, low=0)
-        self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
-        self.sampling = check_choice("sampling", self.sampling, ("frequency", "uniform"))
-        # Larger values would overflow doubles in products.
-        self.confidence_weight = check_real("confidence_weight", self.confidence_weight, low=0.0, high=1e300)
-        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
-        self.noise_regularization = check_real(
-            "noise_regularization", self.noise_regularization, low=0.0, high=1e100, exclusive=True
-        )
-        self.weights = check_choice("weights", self.weights, ("uniform", "adaptive"))
         if self.weights == "adaptive" and self.sampling == "uniform":
             raise ValueError(
                 "weights='adaptive' needs the noisy item counts, which sampling='uniform' does not release; use "
                 "sampling='frequency'"
             )
-        # The power iterations take another tenth of the squared budget, and least squares needs the remainder.
-        self.frequency_share = check_real("frequency_share", self.frequency_share, low=0.0, high=0.5, exclusive=True)
-        self.frequency_exponent = check_real("frequency_exponent", self.frequency_exponent, low=0.0, high=4.0)
-        self.feature_weight = check_real("feature_weight", self.feature_weight, low=0.0, high=1e6)
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         features = self._features_of(data)

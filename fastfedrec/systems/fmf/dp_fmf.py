@@ -7,7 +7,6 @@ docs/explanation/systems/fmf/dp-fmf-privacy.md.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.compute import als
-from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
@@ -23,6 +23,7 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
+from fastfedrec.systems._parameters import public_users, run_delta, run_epsilon
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
@@ -33,7 +34,7 @@ _START = "dp_fmf.item_factors"
 _INIT_SCALE = 0.01  # standard deviation of the first item factors
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class DPFMF(CentralModel):
     """Federated matrix factorisation with differentially private item factors, a baseline with a trusted server.
 
@@ -42,22 +43,6 @@ class DPFMF(CentralModel):
     sees exact sums and adds the noise ("central").  A device's results from the released factors and its own data are
     for its user only (joint differential privacy).  `ledger_` also has the epsilon for replacing a user, about twice
     as large.  The list of items and the number of users are public.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon of the whole run, in nats, above 0 and below 1e12.
-    delta : float
-        Delta of the whole run, between 0 and 1.
-    n_factors : int
-        Number of factors, from 1 to 256 and at most the number of items.
-    n_rounds : int
-        Number of rounds with all users, which share the budget.
-    regularization : float
-        L2 penalty of the users' factors, above 0 and below 1e100.
-    n_users : int or None
-        Public number of users, which `communication_` and saved files show; None publishes the number in the data,
-        with a note in the ledger.  The model does not depend on it.
 
     Attributes
     ----------
@@ -98,19 +83,15 @@ class DPFMF(CentralModel):
     _max_users = MAX_USERS
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_",)
 
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    n_factors: int = 20
-    n_rounds: int = 10
-    regularization: float = 1e-6
-    n_users: int | None = None
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
-        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
-        # Above 1e100 the square of a user's factors underflows doubles, and the norm that divides it is wrong.
-        self.regularization = check_real("regularization", self.regularization, low=0.0, high=1e100, exclusive=True)
+    epsilon: float = run_epsilon()
+    delta: float = run_delta()
+    n_factors: int = integer(20, low=1, high=als.MAX_FACTORS).doc("""
+        Number of factors, from 1 to 256 and at most the number of items.""")
+    n_rounds: int = integer(10, low=1).doc("Number of rounds with all users, which share the budget.")
+    # Above 1e100 the square of a user's factors underflows doubles, and the norm that divides it is wrong.
+    regularization: float = real(1e-6, above=0.0, below=1e100).doc("""
+        L2 penalty of the users' factors, above 0 and below 1e100.""")
+    n_users: int | None = public_users(MAX_USERS, "The model does not depend on it.")
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         ((system, state, n_rounds),) = phases

@@ -8,7 +8,6 @@ lists corrections of the paper.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,8 @@ import numpy as np
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute import als
 from fastfedrec.core.arrays import Column, FloatArray
-from fastfedrec.core.check import check_callback, check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.core.check import check_callback, check_flag
+from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
@@ -27,6 +27,7 @@ from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._from_items import FactorScores, explain_least_squares, popularity_of_factors
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
@@ -36,7 +37,7 @@ __all__ = ["FMFLDP", "FMFState"]
 _MAX_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so larger factors mean that training has diverged
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class FMFLDP(FactorScores, OwnRows, FMFRounds):
     """Federated matrix factorisation of implicit feedback under local differential privacy.
 
@@ -44,40 +45,6 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     ``n_rounds * n_reports * epsilon``-differentially private, in the local model: for replacing all data of one user
     ("replace", privacy unit "user"), against everyone who sees all messages; the user trusts only the user's own
     device.  `ledger_` has the epsilon of a run.  Without `epsilon` there is no guarantee.
-
-    Parameters
-    ----------
-    n_factors : int
-        Number of factors, from 1 to 256.
-    epsilon : float or None
-        Epsilon per report, in nats, above 0; None trains without privacy on exact gradients.
-    n_reports : int
-        Number of gradient coordinates that each user reports in a round, drawn uniformly with replacement.
-    n_rounds : int
-        Number of rounds; all users report in each.
-    server_steps : int
-        Gradient steps on each round's estimate; they have no privacy cost.
-    learning_rate, init_scale, confidence_weight : float or "auto"
-        Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  Without `epsilon`
-        "auto" means .3, .1 and 1.5.  With `epsilon` the last two are .01 and 0, and the step follows the estimate's
-        known noise: it moves every item factor by a standard deviation of .06 / (1 + t/10) in round t.  In the
-        published variant the step is .001.
-    regularization : float
-        Weight of ``|x|^2`` of each user's factors, and of ``|V|^2`` in the loss summed over users, as in ALS.
-    delta : float
-        Delta of a new ledger's epsilon in the shuffle model, between 0 and 1.
-    variant : {"guaranteed", "published"}
-        "published" follows the paper's equations (5) and (9): half the gradient is clipped, and the estimate is
-        `n_reports` times too large.  Its step also weights `regularization` of items by the number of users.  The
-        guarantee is the same, and differs from the paper's claim.
-    use_values : bool
-        Whether to multiply the confidence weight by each interaction's value; False binarises values (> 0).
-    normalize : {"l2"} or None
-        "l2" divides each user's gradient by its norm before the draw, so that clipping loses little and short gradients
-        are scaled up.  It is not part of the published system.
-    rotate : bool
-        Whether to rotate the normalised gradient by public random signs and a Hadamard matrix, with new signs in each
-        round, so that all coordinates are about equally informative.  It needs `normalize`.
 
     Attributes
     ----------
@@ -113,48 +80,44 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
-    n_factors: int = 5
-    epsilon: float | None = 2.5
-    n_reports: int = 100
-    n_rounds: int = 20
-    server_steps: int = 20
-    learning_rate: float | str = "auto"
-    init_scale: float | str = "auto"
-    confidence_weight: float | str = "auto"
-    regularization: float = 1e-6
-    delta: float = 1e-6
-    variant: str = "guaranteed"
-    use_values: bool = False
-    normalize: str | None = None
-    rotate: bool = False
+    n_factors: int = number_of_factors(5)
+    epsilon: float | None = real(2.5, above=0.0, also=[None]).doc("""
+        Epsilon per report, in nats, above 0; None trains without privacy on exact gradients.""")
+    n_reports: int = integer(100, low=1, high=2**31 - 1).doc("""
+        Number of gradient coordinates that each user reports in a round, drawn uniformly with replacement.""")
+    n_rounds: int = integer(20, low=1, high=2**32 - 1).doc("Number of rounds; all users report in each.")
+    server_steps: int = integer(20, low=1).doc("Gradient steps on each round's estimate; they have no privacy cost.")
+    learning_rate: float | str = real("auto", above=0.0, also=["auto"]).doc("""
+        Step size.  Without `epsilon` "auto" means .3, and in the published variant .001.  Otherwise the step
+        follows the estimate's known noise: it moves every item factor by a standard deviation of .06 / (1 + t/10)
+        in round t.""")
+    # Up to 1e6, squares of factors stay far from the range of float32.
+    init_scale: float | str = real("auto", above=0.0, high=1e6, also=["auto"]).doc("""
+        Standard deviation of the first item factors.  "auto" means .01, or .1 without `epsilon`.""")
+    confidence_weight: float | str = real("auto", low=0.0, also=["auto"]).doc("""
+        Weight of an interaction beyond 1.  "auto" means 0, or 1.5 without `epsilon`.""")
+    regularization: float = real(1e-6, low=0.0).doc("""
+        Weight of ``|x|^2`` of each user's factors, and of ``|V|^2`` in the loss summed over users, as in ALS.""")
+    delta: float = real(1e-6, above=0.0, below=1.0).doc("""
+        Delta of a new ledger's epsilon in the shuffle model, between 0 and 1.""")
+    variant: str = choice("guaranteed", ("guaranteed", "published")).doc("""
+        "published" follows the paper's equations (5) and (9): half the gradient is clipped, and the estimate is
+        `n_reports` times too large.  Its step also weights `regularization` of items by the number of users.  The
+        guarantee is the same, and differs from the paper's claim.""")
+    use_values: bool = flag(False).doc("""
+        Whether to multiply the confidence weight by each interaction's value; False binarises values (> 0).""")
+    normalize: str | None = choice(None, ("l2",), also=[None]).doc("""
+        "l2" divides each user's gradient by its norm before the draw, so that clipping loses little and short
+        gradients are scaled up.  It is not part of the published system.""")
+    rotate: bool = flag(False).doc("""
+        Whether to rotate the normalised gradient by public random signs and a Hadamard matrix, with new signs in
+        each round, so that all coordinates are about equally informative.  It needs `normalize`.""")
 
     def _check_parameters(self) -> None:
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
-        if self.epsilon is not None:
-            self.epsilon = check_epsilon("epsilon", self.epsilon)
-        self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=2**31 - 1)
-        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
-        self.server_steps = check_integer("server_steps", self.server_steps, low=1)
-        self.regularization = check_real("regularization", self.regularization, low=0.0)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
-        self.use_values = check_flag("use_values", self.use_values)
-        for name in ("learning_rate", "init_scale", "confidence_weight"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                value = check_choice(name, value, ("auto",))
-            else:
-                value = check_real(name, value, low=0.0, exclusive=name != "confidence_weight")
-            if name == "init_scale" and not isinstance(value, str):
-                check_real(name, value, high=1e6)  # squares of factors stay far from the range of float32
-            setattr(self, name, value)
         if self.epsilon is None and self.variant == "published":
             raise ValueError("variant='published' must have an epsilon, got None; pass one, or variant='guaranteed'")
-        if self.normalize is not None:
-            self.normalize = check_choice("normalize", self.normalize, ("l2",))
-            if self.epsilon is None or self._is_published:
-                raise ValueError("normalize needs an epsilon and variant='guaranteed'; pass these, or normalize=None")
-        self.rotate = check_flag("rotate", self.rotate)
+        if self.normalize is not None and (self.epsilon is None or self._is_published):
+            raise ValueError("normalize needs an epsilon and variant='guaranteed'; pass these, or normalize=None")
         if self.rotate and self.normalize is None:
             raise ValueError("rotate=True needs gradients of a public norm; set normalize='l2'")
 
@@ -188,7 +151,6 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         DivergenceError
             The item factors grew beyond 1e6; the message names the round and a remedy.
         """
-        self._check_parameters()
         data = self._as_fitted(
             check_counts(self, interactions, is_private=self.epsilon is not None, ignores_values=not self.use_values)
         )

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.memory import check_memory
+from fastfedrec.core.parameters import declares_parameters
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.decision import best_estimator, named_estimators
@@ -30,6 +32,7 @@ from fastfedrec.systems.gram.shrinkage import denoising_bytes
 __all__ = ["DPGram"]
 
 
+@declares_parameters
 class DPGram(MeasuredModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
@@ -38,28 +41,6 @@ class DPGram(MeasuredModel):
     the server, which sees exact sums and adds the noise ("central"); with secure aggregation that adds the noise
     inside, it also holds against the server.  `ledger_` also states the figure for replacing a user.  The list of items
     and the number of users are public.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon of the whole run, in nats; below 1e12.
-    delta : float
-        Delta of the whole run.
-    score : {"ease", "ridge", "knn"}
-        Model that devices compute from the released matrix: a linear model without a diagonal, one with a diagonal, or
-        cosines of the 100 nearest items.
-    ridge : float or "auto"
-        Ridge added to the matrix's diagonal, in units of the standard deviation of an entry's noise times the root of
-        the number of items.  "auto" chooses it by the release (`decision_`).
-    mean_share : float
-        Share of the squared budget for the first mean of the users' rows, in (0, 1).
-    n_users : int or None
-        Public number of users, by which sums are divided, and which `communication_` and saved files contain.  None
-        publishes the number of rows, and the ledger states this.
-    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        **Public** features of the items, never made from users' rows: labels, lists of labels, numbers, text or vectors
-        (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name; without
-        ids, rows are in the order of the items.  Whether they are used is part of `decision_`.
 
     Attributes
     ----------
@@ -116,6 +97,12 @@ class DPGram(MeasuredModel):
     _max_users = MAX_USERS
     _more_mean, _mean_instead = ShareSumAgain, ShareSumInstead
 
+    epsilon: float = run_epsilon()
+    delta: float = run_delta()
+    mean_share: float = share_of_mean(0.07)
+    n_users: int | None = public_users(MAX_USERS, "Sums are divided by it.")
+    item_features: ItemFeaturesLike | None = public_features("Whether they are used is part of `decision_`.")
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -126,13 +113,8 @@ class DPGram(MeasuredModel):
         n_users: int | None = None,
         item_features: ItemFeaturesLike | None = None,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.scoring = score
-        self.ridge = ridge
-        self.mean_share = mean_share
-        self.n_users = n_users
-        self.item_features = item_features
+        self.epsilon, self.delta, self.scoring, self.ridge = epsilon, delta, score, ridge
+        self.mean_share, self.n_users, self.item_features = mean_share, n_users, item_features
         self.__post_init__()
 
     def _begin(

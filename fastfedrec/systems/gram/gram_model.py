@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
-from fastfedrec.core.check import check_choice, check_real
+from fastfedrec.core.parameters import choice, real
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
@@ -33,8 +33,12 @@ class GramModel(FeaturedModel):
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
 
-    scoring: str
-    ridge: float | str
+    scoring: str = choice("ease", ("ease", "ridge", "knn"), argument="score").doc("""
+        Model that devices compute from the released matrix: a linear model without a diagonal, one with a diagonal,
+        or cosines of the 100 nearest items.""")
+    ridge: float | str = real("auto", above=0.0, also=["auto"]).doc("""
+        Ridge added to the matrix's diagonal, in units of the standard deviation of an entry's noise times the root
+        of the number of items.  "auto" chooses it by the releases (`decision_`).""")
     item_means_: NDArray[np.float64]
     item_factors_: NDArray[np.float64]
     scoring_factors_: NDArray[np.float64]
@@ -46,14 +50,6 @@ class GramModel(FeaturedModel):
     def is_personal_(self) -> bool:
         """True if users receive personal scores, False if only popularity was released or chosen."""
         return self._fitted().item_factors_.shape[1] > 0
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.scoring = check_choice("score", self.scoring, ("ease", "ridge", "knn"))
-        if isinstance(self.ridge, str):
-            self.ridge = check_choice("ridge", self.ridge, ("auto",))
-        else:
-            self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
 
     def _note_decision(self, decision: Decision) -> Candidate:
         """Note in the ledger that the choice depends on releases only, and return it."""

@@ -18,9 +18,10 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
-from fastfedrec.core.check import check_epsilon, check_integer, check_real
+from fastfedrec.core.check import check_integer
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.numbers import renamed
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
@@ -30,6 +31,7 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._parameters import public_features, run_delta
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
@@ -65,6 +67,7 @@ N_CANDIDATES = 8  # candidates of a report; at the usual epsilon_0, other number
 _MAX_EPSILON = 50.0
 
 
+@declares_parameters
 class ShuffledSketchGram(GramModel):
     """EASE, ridge or nearest neighbours from short shuffled reports about pairs of items.
 
@@ -74,32 +77,6 @@ class ShuffledSketchGram(GramModel):
     is `epsilon_0`-differentially private against all parties, including the shuffler, and `n_reports_` reports cost
     `n_reports_` times `epsilon_0`.  `ledger_` also states the figure for replacing a user, about 1.6 times as large.
     The list of items and the number of users are public: a party that receives the reports can count them.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon of the whole run behind the shuffler, in nats; below 50.
-    epsilon_0 : float
-        Epsilon of one report on the user's device.  A smaller one learns more from the same `epsilon`, by more reports.
-    delta : float
-        Delta of the whole run.
-    n_rotations : int
-        Number of public rotations; every candidate of a report is an entry of one of them.
-    score : {"ease", "ridge", "knn"}
-        Model that devices compute from the estimated matrix: a linear model without a diagonal, one with a diagonal, or
-        cosines of the 100 nearest items.
-    ridge : float or "auto"
-        Ridge added to the matrix's diagonal, in units of the standard deviation of an entry's noise times the root of
-        the number of items.  "auto" chooses it by the reports (`decision_`).
-    honest_fraction : float
-        Share of the users, in (0, 1], who follow the protocol and do not disclose their reports.  Fewer honest users
-        hide each other less, so each user sends fewer reports.
-    mean_share : float
-        Share of the reports that are about single items, in (0, 1), before the reports about pairs.
-    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        **Public** features of the items, never made from users' rows: labels, lists of labels, numbers, text or vectors
-        (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name; without
-        ids, rows are in the order of the items.  Whether they are used is part of `decision_`.
 
     Attributes
     ----------
@@ -160,6 +137,21 @@ class ShuffledSketchGram(GramModel):
     True
     """
 
+    epsilon: float = real(1.0, above=0.0, below=_MAX_EPSILON).doc("""
+        Epsilon of the whole run behind the shuffler, in nats; below 50.""")
+    epsilon_0: float = real(2.5, above=0.0).doc("""
+        Epsilon of one report on the user's device.  A smaller one learns more from the same `epsilon`, by more
+        reports.""")
+    delta: float = run_delta()
+    n_rotations: int = integer(8, low=1, high=MAX_CELLS).doc("""
+        Number of public rotations; every candidate of a report is an entry of one of them.""")
+    honest_fraction: float = real(1.0, low=0.0, high=1.0).doc("""
+        Share of the users, in (0, 1], who follow the protocol and do not disclose their reports.  Fewer honest
+        users hide each other less, so each user sends fewer reports.""")
+    mean_share: float = real(0.05, above=0.0, below=1.0).doc("""
+        Share of the reports that are about single items, in (0, 1), before the reports about pairs.""")
+    item_features: ItemFeaturesLike | None = public_features("Whether they are used is part of `decision_`.")
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -172,25 +164,10 @@ class ShuffledSketchGram(GramModel):
         mean_share: float = 0.05,
         item_features: ItemFeaturesLike | None = None,
     ):
-        self.epsilon = epsilon
-        self.epsilon_0 = epsilon_0
-        self.delta = delta
-        self.n_rotations = n_rotations
-        self.scoring = score
-        self.ridge = ridge
-        self.honest_fraction = honest_fraction
-        self.mean_share = mean_share
-        self.item_features = item_features
+        self.epsilon, self.epsilon_0, self.delta, self.n_rotations = epsilon, epsilon_0, delta, n_rotations
+        self.scoring, self.ridge, self.honest_fraction = score, ridge, honest_fraction
+        self.mean_share, self.item_features = mean_share, item_features
         self.__post_init__()
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MAX_EPSILON, exclusive=True)
-        self.epsilon_0 = check_epsilon("epsilon_0", self.epsilon_0)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        self.n_rotations = check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
-        self.honest_fraction = check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
-        self.mean_share = check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
 
     @transactional
     def fit(
@@ -219,7 +196,6 @@ class ShuffledSketchGram(GramModel):
         ValueError
             One report already exceeds the budget, or there are too many items for `n_rotations`.
         """
-        self._check_parameters()
         data = check_counts(self, interactions, is_private=True, min_users=1).binarize()
         features = self._features_of(data)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)

@@ -6,12 +6,11 @@ It contains the fitted model of the system that `advise` chooses, and returns th
 import copy
 import inspect
 import warnings
-from dataclasses import dataclass
 from typing import Any, Self
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
-from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec.core.parameters import choice, declares_parameters, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
@@ -20,6 +19,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._parameters import public_features, public_users, run_delta
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.gram.decision import Decision
@@ -36,7 +36,7 @@ _PLANNED = {recipe.system for recipe in RECIPES}
 _CHOSEN = _PLANNED | {"Random"}
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class PrivateRecommender(FeaturedModel):
     """The system that a rule on public numbers chooses, at an epsilon that is the true cost of the whole run.
 
@@ -46,24 +46,6 @@ class PrivateRecommender(FeaturedModel):
     the server and the public, behind a shuffler that breaks every link between reports.  With ``trust="local"``, it
     holds for all reports of a user, and only the user's device is trusted.  The list of items and the number of users
     are public.  The choice depends on no interaction, so it has no privacy cost.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.
-    delta : float
-        Delta of the whole run.
-    trust : {"central", "shuffle", "local"}
-        Party that users trust: the server, a shuffler, or only their own device.
-    n_users : int or None
-        Public number of users, which the choice depends on; None takes the number of rows, and the ledger states this.
-        If the server is not trusted, a party that sees the reports can count them, so another number raises.
-    row_length : float or None
-        Deprecated and ignored: the systems with a trusted server or a shuffler measure by their releases whether pairs
-        of items are better than popularity.
-    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        **Public** features of the items, as for `fastfedrec.DPGram`, for the chosen system.  If it does not take
-        features, the ledger states this.
 
     Attributes
     ----------
@@ -111,22 +93,20 @@ class PrivateRecommender(FeaturedModel):
     (2, 3)
     """
 
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    trust: str = "central"
-    n_users: int | None = None
-    row_length: float | None = None
-    item_features: ItemFeaturesLike | None = None
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.epsilon = check_real("epsilon", check_epsilon("epsilon", self.epsilon), high=MAX_EPSILON)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        self.trust = check_choice("trust", self.trust, ("central", "shuffle", "local"))
-        if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=_MAX_USERS)
-        if self.row_length is not None:
-            self.row_length = check_real("row_length", self.row_length, low=0.0, exclusive=True)
+    epsilon: float = real(1.0, above=0.0, high=MAX_EPSILON).doc("""
+        Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.""")
+    delta: float = run_delta()
+    trust: str = choice("central", ("central", "shuffle", "local")).doc("""
+        Party that users trust: the server, a shuffler, or only their own device.""")
+    n_users: int | None = public_users(
+        _MAX_USERS, "The choice depends on it.  Without a trusted server, it must be the number of rows."
+    )
+    row_length: float | None = real(None, above=0.0, also=[None]).doc("""
+        Deprecated and ignored: the systems with a trusted server or a shuffler measure by their releases whether
+        pairs of items are better than popularity.""")
+    item_features: ItemFeaturesLike | None = public_features(
+        "They go to the chosen system; if it takes none, the ledger states this."
+    )
 
     @transactional
     def fit(
@@ -158,7 +138,6 @@ class PrivateRecommender(FeaturedModel):
         FutureWarning
             `row_length` is not None.
         """
-        self._check_parameters()
         if self.row_length is not None:
             warnings.warn(
                 f"row_length is ignored and will be removed in the next release, got {self.row_length:g}; omit it",

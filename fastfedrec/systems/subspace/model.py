@@ -6,7 +6,6 @@ and fits a matrix of low rank to all of them.  There is no array of n_items x n_
 docs/explanation/systems/subspace/dp-subspace.md and docs/explanation/systems/subspace/dp-subspace-privacy.md.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,11 +14,13 @@ from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.log import logger
 from fastfedrec.core.memory import check_memory, format_bytes
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._feature_prior import prior_factors
+from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
 from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.measured_model import MeasuredModel
@@ -34,7 +35,7 @@ _N_ROUNDS = 3  # number of rounds of projections for "auto"
 _MAX_ROUNDS = 16  # largest number of rounds of projections
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class DPSubspace(MeasuredModel):
     """EASE for many items, from differentially private projections of the matrix of item pairs.
 
@@ -43,31 +44,6 @@ class DPSubspace(MeasuredModel):
     parties but the server, which sees exact sums and adds the noise ("central"); with secure aggregation that adds the
     noise inside, it also holds against the server.  `ledger_` also states the figure for replacing a user, about twice
     as large.  The list of items and the number of users are public.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon of the whole run, in nats; below 1e12.
-    delta : float
-        Delta of the whole run.
-    n_columns : int
-        Number of columns of a round's sums, 1 to 256.
-    n_rounds : int or "auto"
-        Number of rounds of projections after the mean.  The first projects on random signs, and every later one on the
-        estimate so far, with four times the squared budget of the previous round.  "auto" means 3.
-    ridge : float or "auto"
-        Ridge added to the diagonal, in units of the largest singular value of the last round's noise.  "auto" chooses
-        it by a measurement (`decision_`).
-    mean_share : float
-        Share of the squared budget for the first mean of the users' rows, in (0, 1).
-    n_users : int or None
-        Public number of users, by which sums are divided, and which `communication_` and saved files contain.  None
-        publishes the number of rows, and the ledger states this.
-    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        **Public** features of the items, never made from users' rows: labels, lists of labels, numbers, text or vectors
-        (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name; without
-        ids, rows are in the order of the items.  The weight of each column is fitted to the noisy release, at no
-        privacy cost.
 
     Attributes
     ----------
@@ -128,20 +104,20 @@ class DPSubspace(MeasuredModel):
     _attributes: ClassVar[dict[str, str]] = {}
     scoring = "ease"
 
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    n_columns: int = 64
-    n_rounds: int | str = "auto"
-    ridge: float | str = "auto"
-    mean_share: float = 0.1
-    n_users: int | None = None
-    item_features: ItemFeaturesLike | None = None
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self.n_columns = check_integer("n_columns", self.n_columns, low=1, high=MAX_COLUMNS)
-        if self.n_rounds != "auto":
-            self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=_MAX_ROUNDS)
+    epsilon: float = run_epsilon()
+    delta: float = run_delta()
+    n_columns: int = integer(64, low=1, high=MAX_COLUMNS).doc("Number of columns of a round's sums, 1 to 256.")
+    n_rounds: int | str = integer("auto", low=1, high=_MAX_ROUNDS, also=["auto"]).doc("""
+        Number of rounds of projections after the mean.  The first projects on random signs, and every later one on
+        the estimate so far, with four times the squared budget of the previous round.  "auto" means 3.""")
+    ridge: float | str = real("auto", above=0.0, also=["auto"]).doc("""
+        Ridge added to the diagonal, in units of the largest singular value of the last round's noise.  "auto"
+        chooses it by a measurement (`decision_`).""")
+    mean_share: float = share_of_mean(0.1)
+    n_users: int | None = public_users(MAX_USERS, "Sums are divided by it.")
+    item_features: ItemFeaturesLike | None = public_features(
+        "The weight of each column is fitted to the noisy release, at no privacy cost."
+    )
 
     def _begin(
         self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
@@ -170,7 +146,6 @@ class DPSubspace(MeasuredModel):
             Upper bounds of the bytes that a user receives and sends, and of the server's peak memory without the data.
             Later rounds may have fewer columns, and popularity has fewer rounds.
         """
-        self._check_parameters()
         n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
         phases = max(self._plans(self._rounds(1.0, n_items, 1, Key.from_seed(0))), key=len)
         traffic = [phase.system.traffic(phase.state, 1) for phase in phases]

@@ -235,28 +235,6 @@ def test_traffic_and_repeated_fits():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"epsilon": 0.0}, ValueError, "epsilon must be"),
-        ({"delta": 1.0}, ValueError, "delta must be"),
-        ({"n_factors": 0}, ValueError, "n_factors must be"),
-        ({"n_factors": 300}, ValueError, "n_factors must be"),
-        ({"n_rounds": 0}, ValueError, "n_rounds must be"),
-        ({"n_start_rounds": -1}, ValueError, "n_start_rounds must be"),
-        ({"max_items": 0}, ValueError, "max_items must be"),
-        ({"sampling": "tail"}, ValueError, "sampling must be one of"),
-        ({"confidence_weight": -1.0}, ValueError, "confidence_weight must be"),
-        ({"regularization": 0.0}, ValueError, "regularization must be"),
-        ({"noise_regularization": 0.0}, ValueError, "noise_regularization must be"),
-        ({"n_users": 0}, ValueError, "n_users must be at least 1"),
-    ],
-)
-def test_bad_parameters(parameters, error, message):
-    with pytest.raises(error, match=message):
-        DPALS(**parameters)
-
-
 def test_bad_fits():
     data = interactions([{0, 1}, {2}])
     with pytest.raises(ValueError, match="n_factors must be at most 7"):

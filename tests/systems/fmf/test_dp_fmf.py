@@ -126,22 +126,6 @@ def test_a_user_without_items_has_no_effect_and_is_served():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"delta": 1.0}, "delta must be less than 1"),
-        ({"n_factors": 0}, "n_factors must be at least 1"),
-        ({"n_rounds": 0}, "n_rounds must be at least 1"),
-        ({"regularization": 0.0}, "regularization must be greater than 0"),
-        ({"n_users": 0}, "n_users must be at least 1"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        DPFMF(**arguments)
-
-
 def test_bad_data():
     data = generated(50, 40)
     with pytest.raises(ValueError, match="n_factors must be at most 40"):

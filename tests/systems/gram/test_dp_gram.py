@@ -335,24 +335,6 @@ def test_pairs_are_put_on_both_sides():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"delta": 1.0}, "delta must be less than 1"),
-        ({"score": "svd"}, "score must be"),
-        ({"ridge": 0.0}, "ridge must be greater than 0.0, got 0.0"),
-        ({"ridge": "best"}, "ridge must be one of 'auto', got 'best'"),
-        ({"ridge": None}, "ridge must be"),
-        ({"mean_share": 1.0}, "mean_share must be less than 1"),
-        ({"n_users": 0}, "n_users must be at least 1"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        DPGram(**arguments)
-
-
 def test_bad_data():
     data = generated(50, 40)
     with pytest.raises(ValueError, match="must have the 40 items the model was fitted on"):

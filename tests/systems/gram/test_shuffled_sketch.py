@@ -241,25 +241,6 @@ def test_bad_reports_are_left_out():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"epsilon_0": -1.0}, "epsilon_0 must be greater than 0"),
-        ({"delta": 1.0}, "delta must be less than 1"),
-        ({"n_rotations": 0}, "n_rotations must be at least 1"),
-        ({"score": "svd"}, "score must be"),
-        ({"ridge": 0.0}, "ridge must be greater than 0"),
-        ({"ridge": "most"}, "ridge must be one of 'auto', got 'most'"),
-        ({"honest_fraction": 1.1}, "honest_fraction must be at most 1"),
-        ({"mean_share": 1.0}, "mean_share must be less than 1"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ShuffledSketchGram(**arguments)
-
-
 def test_bad_data():
     data = generated(50)
     with pytest.raises(ValueError, match=r"a single report of epsilon_0=2\.5 costs more; raise epsilon"):

@@ -66,7 +66,6 @@ class Sizes:
 
 def chosen(model, n_users, n_items):
     """Return the model that `fit` makes from sizes before it uses data."""
-    model._check_parameters()
     return model._make(model._advice(model._public_users(Sizes(n_users, n_items)), n_items))
 
 
@@ -346,23 +345,6 @@ def test_the_commands(capsys, tmp_path):
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": math.nan}, "epsilon"),
-        ({"epsilon": 1e7}, "epsilon must be at most"),
-        ({"delta": 1.0}, "delta"),
-        ({"trust": "server"}, "trust must be one of"),
-        ({"n_users": 0}, "n_users must be at least 1"),
-        ({"row_length": 0.0}, "row_length"),
-    ],
-)
-def test_bad_parameters_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PrivateRecommender(**arguments)
-
-
 def test_advice_before_a_fit_is_refused():
     with pytest.raises(RuntimeError, match="not fitted yet"):
         _ = PrivateRecommender().advice_
@@ -377,6 +359,7 @@ def test_threads_do_not_change_the_model(data):
 
 
 # ---- cost of a fit before it ----------------------------------------------------------------------------------------
+
 
 DEARER = {
     "central": lambda: DPGram(8.0),

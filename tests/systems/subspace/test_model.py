@@ -347,25 +347,6 @@ def test_a_user_without_items_gets_the_popular_ones():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"delta": 1.0}, "delta must be less than 1"),
-        ({"n_columns": 0}, "n_columns must be at least 1"),
-        ({"n_columns": 257}, "n_columns must be at most 256"),
-        ({"n_rounds": 0}, "n_rounds must be at least 1"),
-        ({"n_rounds": "many"}, "n_rounds must be"),
-        ({"ridge": 0.0}, "ridge must be greater than 0"),
-        ({"mean_share": 1.0}, "mean_share must be less than 1"),
-        ({"n_users": 2**22 + 1}, "n_users must be at most 4194304"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        DPSubspace(**arguments)
-
-
 def test_bad_data(data, fitted):
     with pytest.raises(ValueError, match="must have the 80 items the model was fitted on"):
         fitted.with_users(generated(50, 41))
