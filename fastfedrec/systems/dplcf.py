@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +11,9 @@ from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
 from fastfedrec.accounting import LocalReports
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
-from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.exact_sums import check_summands
 from fastfedrec.core.memory import check_memory
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -32,20 +31,13 @@ _MAX_USERS = 2**31 - 1  # the product of two answers is -1 or 1, and their sums 
 _CACHED_CELLS = 2**17  # similarities of a block of rows, which fit into a cache
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class DPLCF(NeighborModel, Baseline):
     """Item-based nearest neighbours under local differential privacy.
 
     **Guarantee.** All messages of a user are ``n_items * epsilon``-differentially private in the local model, for
     replacing all of that user's data ("replace", privacy unit "user"); the user trusts only the user's own device.
     `epsilon` itself holds for one interaction bit only.  `ledger_` has the epsilon of the fit.
-
-    Parameters
-    ----------
-    epsilon : float
-        Epsilon per interaction bit, in nats, above 0.
-    n_neighbors : int
-        Number of neighbours stored for each item.
 
     Attributes
     ----------
@@ -84,12 +76,8 @@ class DPLCF(NeighborModel, Baseline):
 
     _is_private: ClassVar[bool] = True
 
-    epsilon: float = 2.5
-    n_neighbors: int = 50
-
-    def _check_parameters(self) -> None:
-        self.epsilon = check_epsilon("epsilon", self.epsilon)
-        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
+    epsilon: float = real(2.5, above=0.0).doc("Epsilon per interaction bit, in nats, above 0.")
+    n_neighbors: int = integer(50, low=1).doc("Number of neighbours stored for each item.")
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         check_memory("DPLCF", data.n_items, 8 * data.n_items**2, FEWER_ITEMS)  # float32 and int32 of sum_products

@@ -1,5 +1,6 @@
 """Base classes of models of ratings, with predictions on the scale of the ratings."""
 
+import functools
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.arrays import Column
+from fastfedrec.core.parameters import is_same, parameter
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
@@ -29,6 +31,7 @@ __all__ = [
     "RatingModel",
     "ValueModel",
     "check_ratings",
+    "rating_grid",
     "solve_ratings",
     "warn_beyond_ends",
     "warn_off_grid",
@@ -107,12 +110,26 @@ class RatingModel(ValueModel):
         """
         return evaluate_ratings(self, test, metrics=metrics)
 
-    def _check_grid(self, *, by_ends: bool = False) -> None:
-        """Check the grid; `by_ends` allows a longer one, for models that only use its ends."""
-        max_values = _MAX_SCALE if by_ends else _MAX_GRID
-        self.grid = tuple(map(float, check_grid("grid", self.grid, high=max_values)))
-        if max(map(abs, self.grid)) > LARGEST_RATING:
-            raise ValueError(f"grid must hold numbers from -1e100 to 1e100, got {self.grid}; use another scale")
+    def _check_grid(self, *, by_ends: bool) -> None:
+        """Check a grid with a largest length that depends on other parameters."""
+        grid = _checked_grid("grid", self.grid, by_ends=by_ends)
+        if not is_same(grid, self.grid):
+            self.grid = grid
+
+
+def rating_grid(*, by_ends: bool | None) -> Any:
+    """Declare the possible ratings; `by_ends` allows a longer grid, for models that only use its ends."""
+    # None is for a class in which other parameters decide, and which calls `_check_grid`.
+    check = (lambda name, grid: grid) if by_ends is None else functools.partial(_checked_grid, by_ends=by_ends)
+    return parameter(STARS, "sequence of float", check)
+
+
+def _checked_grid(name: str, grid: Any, *, by_ends: bool) -> tuple[float, ...]:
+    """Return a grid as floats, or raise."""
+    values = tuple(map(float, check_grid(name, grid, high=_MAX_SCALE if by_ends else _MAX_GRID)))
+    if max(map(abs, values)) > LARGEST_RATING:
+        raise ValueError(f"{name} must hold numbers from -1e100 to 1e100, got {values}; use another scale")
+    return values
 
 
 def warn_off_grid(data: Interactions, grid: Sequence[float], stacklevel: int) -> None:

@@ -134,24 +134,6 @@ def test_similarities_are_finite_and_between_0_and_1(data, epsilon):
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "error", "message"),
-    [
-        ("epsilon", -1.0, ValueError, "epsilon must be greater than 0"),
-        ("epsilon", None, TypeError, "epsilon must be a real number"),
-        ("n_neighbors", 0, ValueError, "n_neighbors must be at least 1"),
-        ("n_neighbors", "all", TypeError, "n_neighbors must be an integer"),
-    ],
-)
-def test_bad_parameters_are_refused_at_once_and_in_fit(name, value, error, message):
-    with pytest.raises(error, match=message):
-        DPLCF(**{name: value})
-    model = DPLCF()
-    setattr(model, name, value)
-    with pytest.raises(error, match=message):
-        model.fit(random_data(5, 5, 1))
-
-
 def test_one_item_and_empty_users():
     data = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[1.0], [0.0]], dtype=np.float32)))
     model = DPLCF().fit(data, key=Key.from_seed(1))

@@ -6,15 +6,15 @@ and corrections.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Gaussian, Ledger, PLDAccountant, calibrate_noise_multiplier
-from fastfedrec.core.check import check_choice, check_integer, check_noise_epsilon, check_real
+from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.exact_sums import INT64_LIMIT, check_summands, max_summands
+from fastfedrec.core.parameters import choice, declares_parameters, integer, parameter, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
@@ -32,7 +32,7 @@ from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
 from fastfedrec.systems.privrec.grid_noise import GridNoise, check_grid_sums
-from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_beyond_ends
+from fastfedrec.systems.rating_model import RatingModel, check_ratings, rating_grid, warn_beyond_ends
 
 __all__ = ["FedGNN", "FedGNNState"]
 
@@ -41,7 +41,15 @@ _MAX_PARAMETER = 1e3  # larger parameters mean that training has diverged
 _SERVED_BLOCK = 256  # users with scores in memory at a time when pairs are scored
 
 
-@dataclass(repr=False, eq=False)
+def _check_noise_scale(name: str, value: Any) -> float:
+    """Return a scale of noise, or raise."""
+    scale = check_real(name, value, low=0.0, high=1e6)
+    if 0 < scale < 1e-6:
+        raise ValueError(f"{name} must be 0 or at least 1e-06, got {scale}")
+    return scale
+
+
+@declares_parameters
 class FedGNN(OwnRows, RatingModel):
     """Federated ratings, or rankings, by one layer of graph attention over each client's own graph.
 
@@ -50,41 +58,6 @@ class FedGNN(OwnRows, RatingModel):
     gradients and with the secret choice of clients ("central").  ``variant="published"``: none, as the ledger states.
     The items of a gradient reveal items that a user does not have.  The noise gives the paper's epsilon to one number
     of a gradient, not to the thousands of a message.
-
-    Parameters
-    ----------
-    variant : {"guaranteed", "published"}
-        "guaranteed": noise of the server on sums of clipped gradients.  "published": as in the paper, every client
-        clips, adds pseudo items and noise, and has neighbours.
-    epsilon, delta : float
-        Guaranteed: epsilon and delta of the whole run.
-    clip_norm : float
-        Guaranteed: L2 bound of a client's whole gradient.
-    clip, noise_scale : float
-        Published: bound of the absolute value of each number of a gradient; scale of its Laplace noise, 0 for none.
-    n_pseudo_items : int
-        Published: number of items without an interaction for which a client sends rows.
-    n_neighbors : int
-        Published: number of anonymous users in a client's graph, with embeddings from a third party; 0 for no third
-        party.
-    expansion_round : int
-        Published: first round with neighbours.
-    n_factors : int
-        Size of embeddings and hidden states, from 1 to 256.
-    n_rounds, cohort_size : int
-        Number of rounds; number of clients in each, drawn without replacement, or all users if there are fewer.
-    learning_rate : float
-        Learning rate of the server's Adam.
-    user_learning_rate : float
-        Step size of a user's own embedding, which the device computes anew.
-    user_steps : int
-        Number of these steps.
-    negatives : int
-        Number of other items for each item of the user that are predicted as the lowest value of `grid`: 0 for ratings.
-    init_scale : float
-        Standard deviation of the first item embeddings.
-    grid : sequence of float
-        Possible values, increasing; predictions are clipped to its ends.
 
     Attributes
     ----------
@@ -129,43 +102,36 @@ class FedGNN(OwnRows, RatingModel):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "attention_", "item_factors_", "user_neighbors_")
 
-    variant: str = "guaranteed"
-    epsilon: float = 2.0
-    delta: float = 1e-6
-    clip_norm: float = 1.0
-    clip: float = 0.1
-    noise_scale: float = 0.2
-    n_pseudo_items: int = 1000
-    n_neighbors: int = 10
-    expansion_round: int = 20
-    n_factors: int = 32
-    n_rounds: int = 60
-    cohort_size: int = 128
-    learning_rate: float = 0.02
-    user_learning_rate: float = 1.0
-    user_steps: int = 4
-    negatives: int = 0
-    init_scale: float = 0.1
-    grid: Sequence[float] = STARS
-
-    def _check_parameters(self) -> None:
-        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
-        self.epsilon = check_noise_epsilon("epsilon", self.epsilon)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        for name in ("clip_norm", "clip", "init_scale"):
-            setattr(self, name, check_real(name, getattr(self, name), low=1e-6, high=1e6))
-        self.noise_scale = check_real("noise_scale", self.noise_scale, low=0.0, high=1e6)
-        if 0 < self.noise_scale < 1e-6:
-            raise ValueError(f"noise_scale must be 0 or at least 1e-06, got {self.noise_scale}")
-        for name in ("learning_rate", "user_learning_rate"):
-            setattr(self, name, check_real(name, getattr(self, name), low=0.0, exclusive=True))
-        lows = {"n_pseudo_items": 0, "n_neighbors": 0, "expansion_round": 1, "n_rounds": 1, "cohort_size": 1}
-        for name, low in lows.items():
-            setattr(self, name, check_integer(name, getattr(self, name), low=low, high=2**31 - 1))
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
-        self.user_steps = check_integer("user_steps", self.user_steps, low=0, high=2**15)
-        self.negatives = check_integer("negatives", self.negatives, low=0, high=2**15)
-        self._check_grid()
+    variant: str = choice("guaranteed", ("guaranteed", "published")).doc("""
+        "guaranteed": noise of the server on sums of clipped gradients.  "published": as in the paper, every client
+        clips, adds pseudo items and noise, and has neighbours.""")
+    epsilon: float = real(2.0, low=1e-100, high=1e100).doc("Guaranteed: epsilon of the whole run.")
+    delta: float = real(1e-6, above=0.0, below=1.0).doc("Guaranteed: delta of the whole run.")
+    clip_norm: float = real(1.0, low=1e-6, high=1e6).doc("Guaranteed: L2 bound of a client's whole gradient.")
+    clip: float = real(0.1, low=1e-6, high=1e6).doc("""
+        Published: bound of the absolute value of each number of a gradient.""")
+    noise_scale: float = parameter(0.2, "float", _check_noise_scale).doc("""
+        Published: scale of the Laplace noise on each of these numbers, 0 for none.""")
+    n_pseudo_items: int = integer(1000, low=0, high=2**31 - 1).doc("""
+        Published: number of items without an interaction for which a client sends rows.""")
+    n_neighbors: int = integer(10, low=0, high=2**31 - 1).doc("""
+        Published: number of anonymous users in a client's graph, with embeddings from a third party; 0 for no third
+        party.""")
+    expansion_round: int = integer(20, low=1, high=2**31 - 1).doc("Published: first round with neighbours.")
+    n_factors: int = integer(32, low=1, high=256).doc("Size of embeddings and hidden states, from 1 to 256.")
+    n_rounds: int = integer(60, low=1, high=2**31 - 1).doc("Number of rounds.")
+    cohort_size: int = integer(128, low=1, high=2**31 - 1).doc("""
+        Number of clients in each round, drawn without replacement, or all users if there are fewer.""")
+    learning_rate: float = real(0.02, above=0.0).doc("Learning rate of the server's Adam.")
+    user_learning_rate: float = real(1.0, above=0.0).doc("""
+        Step size of a user's own embedding, which the device computes anew.""")
+    user_steps: int = integer(4, low=0, high=2**15).doc("Number of these steps.")
+    negatives: int = integer(0, low=0, high=2**15).doc("""
+        Number of other items for each item of the user that are predicted as the lowest value of `grid`: 0 for
+        ratings.""")
+    init_scale: float = real(0.1, low=1e-6, high=1e6).doc("Standard deviation of the first item embeddings.")
+    grid: Sequence[float] = rating_grid(by_ends=False).doc("""
+        Possible values, increasing; predictions are clipped to its ends.""")
 
     @property
     def _is_published(self) -> bool:
@@ -211,7 +177,6 @@ class FedGNN(OwnRows, RatingModel):
         UserWarning
             Published: ratings are beyond the ends of the grid.
         """
-        self._check_parameters()
         takes_ones = not self._is_published or self.negatives > 0
         data = check_ratings(interactions, is_private=takes_ones, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)

@@ -8,7 +8,7 @@ little, as the ledger states with figures.  docs/explanation/systems/fedrec/fedr
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.accounting.events import Event
 from fastfedrec.core.arrays import distinct
-from fastfedrec.core.check import check_choice, check_integer, check_real
+from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
@@ -28,13 +29,14 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import SavedModel, finite_or_none, rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fedrec._traffic import VectorTraffic, count_vectors
 from fastfedrec.systems.fedrec._views import Messages, RecordedRound
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.rounds import FedRecRounds, FedRecState
-from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, solve_ratings, warn_beyond_ends
+from fastfedrec.systems.rating_model import RatingModel, check_ratings, rating_grid, solve_ratings, warn_beyond_ends
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
@@ -42,7 +44,7 @@ _MAX_COUNT_STDDEV = 2.0**15  # standard deviation of the noise on counts: its ta
 _MAX_FACTOR = 1e3  # ratings are products of factors, so larger ones mean that training has diverged
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class FedRec(OwnRows, RatingModel, FedRecRounds):
     """Federated probabilistic matrix factorisation of ratings, with virtual ratings of unrated items.
 
@@ -52,41 +54,6 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     public), if the server is trusted ("central"); `ledger_` has the epsilon.  With ``filling="randomized_response"``,
     *the set of items that a user reports* is ``channel.epsilon``-differentially private for each item in the local
     model; the gradients of these items are not.
-
-    Parameters
-    ----------
-    rho : int
-        Number of unrated items with a virtual rating for each rated one; 0 for none.
-    filling : {"hybrid", "randomized_response"}
-        "hybrid": a user reports rho unrated items for each rated one, drawn anew in each round.
-        "randomized_response": a user reports a rated item with `keep_probability` and any other with
-        `add_probability`, drawn once.
-    t_predict : int
-        First round in which a virtual rating is a prediction; before, it is the mean of the user's ratings.
-    t_local : int
-        Number of training steps of the local copy of the user's factors that makes the prediction.
-    client_share : float
-        Share of the users in each round, in (0, 1]; the choice of users is public.
-    n_factors : int
-        Number of factors, from 1 to 256.
-    n_rounds : int
-        Number of rounds.
-    learning_rate, learning_rate_decay, regularization : float
-        Step size of the first round; factor from a round's step to the next; L2 penalty of users' and items' factors.
-    keep_probability, add_probability : float or None
-        Numbers in (0, 1) for "randomized_response", and None for "hybrid".
-    clip_norm : float or None
-        Norm to which each user's gradients, of all items together, are clipped for central privacy; None for no
-        clipping.
-    noise_multiplier : float
-        With `clip_norm`: standard deviation of the noise on sums, in units of `clip_norm`.
-    divisor : float or None
-        With `clip_norm`: public number that divides each item's noisy sum.  None divides by the counts of raters,
-        which are released once with noise of the same multiplier.
-    max_items : int or None
-        With `clip_norm` and without `divisor`: public number of a user's items that are counted at most.
-    grid : sequence of float
-        Possible ratings, increasing; predictions are clipped to its ends.
 
     Attributes
     ----------
@@ -134,54 +101,55 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     )
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
-    rho: int = 1
-    filling: str = "hybrid"
-    t_predict: int = 10
-    t_local: int = 10
-    client_share: float = 1.0
-    n_factors: int = 20
-    n_rounds: int = 100
-    learning_rate: float = 0.8
-    learning_rate_decay: float = 0.9
-    regularization: float = 0.001
-    keep_probability: float | None = None
-    add_probability: float | None = None
-    clip_norm: float | None = None
-    noise_multiplier: float = 1.0
-    divisor: float | None = None
-    max_items: int | None = None
-    grid: Sequence[float] = STARS
+    rho: int = integer(1, low=0, high=2**31 - 1).doc("""
+        Number of unrated items with a virtual rating for each rated one; 0 for none.""")
+    filling: str = choice("hybrid", ("hybrid", "randomized_response")).doc("""
+        "hybrid": a user reports rho unrated items for each rated one, drawn anew in each round.
+        "randomized_response": a user reports a rated item with `keep_probability` and any other with
+        `add_probability`, drawn once.""")
+    t_predict: int = integer(10, low=0).doc("""
+        First round in which a virtual rating is a prediction; before, it is the mean of the user's ratings.""")
+    t_local: int = integer(10, low=1, high=2**31 - 1).doc("""
+        Number of training steps of the local copy of the user's factors that makes the prediction.""")
+    client_share: float = real(1.0, above=0.0, high=1.0).doc("""
+        Share of the users in each round, in (0, 1]; the choice of users is public.""")
+    n_factors: int = number_of_factors(20)
+    n_rounds: int = integer(100, low=1, high=2**32 - 1).doc("Number of rounds.")
+    learning_rate: float = real(0.8, above=0.0).doc("Step size of the first round.")
+    learning_rate_decay: float = real(0.9, above=0.0).doc("Factor from a round's step to the next.")
+    regularization: float = real(0.001, low=0.0).doc("L2 penalty of users' and items' factors.")
+    keep_probability: float | None = real(None, above=0.0, below=1.0, also=[None]).doc("""
+        Probability, in (0, 1), that a rated item is reported with "randomized_response"; None with "hybrid".""")
+    add_probability: float | None = real(None, above=0.0, below=1.0, also=[None]).doc("""
+        Probability, in (0, 1), that another item is reported with "randomized_response"; None with "hybrid".""")
+    clip_norm: float | None = real(None, low=1e-6, high=1e6, also=[None]).doc("""
+        Norm to which each user's gradients, of all items together, are clipped for central privacy; None for no
+        clipping.""")
+    noise_multiplier: float = real(1.0, low=0.01, high=1e4).doc("""
+        With `clip_norm`: standard deviation of the noise on sums, in units of `clip_norm`.""")
+    divisor: float | None = real(None, above=0.0, also=[None]).doc("""
+        With `clip_norm`: public number that divides each item's noisy sum.  None divides by the counts of raters,
+        which are released once with noise of the same multiplier.""")
+    max_items: int | None = integer(None, low=1, high=2**31 - 1, also=[None]).doc("""
+        With `clip_norm` and without `divisor`: public number of a user's items that are counted at most.""")
+    grid: Sequence[float] = rating_grid(by_ends=False).doc("""
+        Possible ratings, increasing; predictions are clipped to its ends.""")
 
     def __post_init__(self) -> None:
         super().__init__()  # of FedRecRounds: devices, records and key of a run
         super().__post_init__()
 
     def _check_parameters(self) -> None:
-        self.rho = check_integer("rho", self.rho, low=0, high=2**31 - 1)
-        self.t_predict = check_integer("t_predict", self.t_predict, low=0)
-        self.t_local = check_integer("t_local", self.t_local, low=1, high=2**31 - 1)
-        self.client_share = check_real("client_share", self.client_share, low=0.0, high=1.0)
-        if self.client_share == 0:
-            raise ValueError("client_share must be greater than 0, got 0.0")
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
-        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
-        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
-        self.learning_rate_decay = check_real("learning_rate_decay", self.learning_rate_decay, low=0.0, exclusive=True)
-        self.regularization = check_real("regularization", self.regularization, low=0.0)
-        self._check_grid()
         self._check_filling()
         self._check_central()
 
     def _check_filling(self) -> None:
         """Check the filling and its probabilities."""
-        self.filling = check_choice("filling", self.filling, ("hybrid", "randomized_response"))
         for name in ("keep_probability", "add_probability"):
             value = getattr(self, name)
-            if self.filling == "randomized_response":
-                if value is None:
-                    raise ValueError(f"filling='randomized_response' needs {name}, a number in (0, 1), got None")
-                setattr(self, name, check_real(name, value, low=0.0, high=1.0, exclusive=True))
-            elif value is not None:
+            if self.filling == "randomized_response" and value is None:
+                raise ValueError(f"filling='randomized_response' needs {name}, a number in (0, 1), got None")
+            if self.filling == "hybrid" and value is not None:
                 raise ValueError(f"{name} is for filling='randomized_response', got {value!r} with 'hybrid'")
         if self.channel is not None and not self.channel.epsilon:
             raise ValueError(
@@ -191,22 +159,17 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     def _check_central(self) -> None:
         """Check the parameters of central privacy."""
-        self.noise_multiplier = check_real("noise_multiplier", self.noise_multiplier, low=0.01, high=1e4)
         if self.clip_norm is None:
             for name in ("divisor", "max_items"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} needs clip_norm, got None: without clipping there is no central privacy")
             return
-        self.clip_norm = check_real("clip_norm", self.clip_norm, low=1e-6, high=1e6)
         if (self.divisor is None) == (self.max_items is None):
             raise ValueError(
                 "clip_norm needs one of divisor, a public number, or max_items, for counts released with noise; got "
                 f"divisor={self.divisor!r} and max_items={self.max_items!r}"
             )
-        if self.divisor is not None:
-            self.divisor = check_real("divisor", self.divisor, low=0.0, exclusive=True)
-        else:
-            self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
+        if self.max_items is not None:
             product = self.noise_multiplier * math.sqrt(self.max_items)  # standard deviation of the noise on counts
             check_real("noise_multiplier * sqrt(max_items)", product, high=_MAX_COUNT_STDDEV)
 
@@ -242,7 +205,6 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         UserWarning
             Ratings are beyond the ends of the grid, with hybrid filling and without `clip_norm`, hence no guarantee.
         """
-        self._check_parameters()
         data = check_ratings(interactions, is_private=self.clip_norm is not None, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)

@@ -4,14 +4,13 @@ Some users are denoisers.  Each receives messages of the users it serves, and se
 The remainder are the gradients of rated items.  docs/explanation/systems/fedrec/fedrec.md lists corrections.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Gaussian, Unprotected
-from fastfedrec.core.check import check_choice, check_integer
+from fastfedrec.core.parameters import choice, declares_parameters, integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import Update
@@ -19,14 +18,33 @@ from fastfedrec.systems.fedrec._views import ADDITIVE, PUBLISHED
 from fastfedrec.systems.fedrec.devices import count_raters
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fedrec.rounds import FedRecState
-from fastfedrec.systems.rating_model import STARS
 
 __all__ = ["FedRecPlusPlus"]
 
 _DEAL = "fedrec.denoisers"
 
 
-class FedRecPlusPlus(FedRec):
+@declares_parameters
+class _Denoising:
+    """The parameters of denoisers."""
+
+    n_denoisers: int = integer(1, low=1).doc("""
+        Number of denoisers, which the server draws from the users; the other users are divided among them evenly.""")
+    sharing: str = choice("additive", ("additive", "published")).doc("""
+        "additive": virtual items are drawn once, and for each reported item the server and the denoiser get shares
+        that are each uniform; a denoiser keeps its own share.  "published": as in the paper, the server gets every
+        gradient and a denoiser the virtual ones, and virtual items are drawn anew in each round.""")
+    min_clients_per_denoiser: int = integer(100, low=1).doc("""
+        With "additive" and several denoisers: smallest number of users, including the denoiser, in the sum of one
+        denoiser; a fit with fewer users per denoiser is refused.""")
+    fill_by: str = choice("uniform", ("uniform", "popularity")).doc("""
+        Distribution of unrated items: uniform, or proportional to the numbers of raters, which the server knows
+        anyway.""")
+
+
+# `dataclass` puts the parameters of the last base, `_Denoising`, first.
+@declares_parameters
+class FedRecPlusPlus(FedRec, _Denoising):
     """FedRec without the loss of accuracy: the same bits as ``FedRec(rho=0)`` for any virtual items.
 
     **Guarantee.** No differential privacy by default, and the ledger says "none".  With ``sharing="additive"`` the
@@ -35,25 +53,7 @@ class FedRecPlusPlus(FedRec):
     computes are exact.  With ``sharing="published"`` the server receives each user's gradients.  `clip_norm` and
     ``filling="randomized_response"`` have the guarantees of `FedRec`.
 
-    Parameters
-    ----------
-    n_denoisers : int
-        Number of denoisers, which the server draws from the users; the other users are divided among them evenly.
-    sharing : {"additive", "published"}
-        "additive": virtual items are drawn once, and for each reported item the server and the denoiser get shares
-        that are each uniform; a denoiser keeps its own share.  "published": as in the paper, the server gets every
-        gradient and a denoiser the virtual ones, and virtual items are drawn anew in each round.
-    min_clients_per_denoiser : int
-        With "additive" and several denoisers: smallest number of users, including the denoiser, in the sum of one
-        denoiser; a fit with fewer users per denoiser is refused.
-    fill_by : {"uniform", "popularity"}
-        Distribution of unrated items: uniform, or proportional to the numbers of raters, which the server knows anyway.
-    rho, filling, t_predict, t_local, client_share : object
-        See `FedRec`.
-    n_factors, n_rounds, learning_rate, learning_rate_decay, regularization : object
-        See `FedRec`.
-    keep_probability, add_probability, clip_norm, noise_multiplier, divisor, max_items, grid : object
-        See `FedRec`; only gradients of rated items are clipped and counted.
+    With `clip_norm`, only gradients of rated items are clipped and counted.
 
     Attributes
     ----------
@@ -86,45 +86,8 @@ class FedRecPlusPlus(FedRec):
 
     _fields = ("server", "denoisers")
 
-    def __init__(
-        self,
-        n_denoisers: int = 1,
-        sharing: str = "additive",
-        min_clients_per_denoiser: int = 100,
-        fill_by: str = "uniform",
-        rho: int = 1,
-        filling: str = "hybrid",
-        t_predict: int = 10,
-        t_local: int = 10,
-        client_share: float = 1.0,
-        n_factors: int = 20,
-        n_rounds: int = 100,
-        learning_rate: float = 0.8,
-        learning_rate_decay: float = 0.9,
-        regularization: float = 0.001,
-        keep_probability: float | None = None,
-        add_probability: float | None = None,
-        clip_norm: float | None = None,
-        noise_multiplier: float = 1.0,
-        divisor: float | None = None,
-        max_items: int | None = None,
-        grid: Sequence[float] = STARS,
-    ):
-        self.n_denoisers = n_denoisers
-        self.sharing = sharing
-        self.min_clients_per_denoiser = min_clients_per_denoiser
-        self.fill_by = fill_by
-        super().__init__(
-            rho, filling, t_predict, t_local, client_share, n_factors, n_rounds, learning_rate, learning_rate_decay,
-            regularization, keep_probability, add_probability, clip_norm, noise_multiplier, divisor, max_items, grid,
-        )  # fmt: skip
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self.n_denoisers = check_integer("n_denoisers", self.n_denoisers, low=1)
-        self.sharing = check_choice("sharing", self.sharing, ("additive", "published"))
-        self.min_clients_per_denoiser = check_integer("min_clients_per_denoiser", self.min_clients_per_denoiser, low=1)
-        self.fill_by = check_choice("fill_by", self.fill_by, ("uniform", "popularity"))
         if self.fill_by == "popularity" and self.clip_norm is not None:
             raise ValueError(
                 "fill_by must be 'uniform' with clip_norm, got 'popularity': exact counts of all users' items would "

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -10,8 +9,9 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.core.check import check_epsilon, check_flag, check_integer, check_real
-from fastfedrec.core.docstrings import shares_docstring
+from fastfedrec.compute.sgd import MAX_FACTORS
+from fastfedrec.core.check import check_flag
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
@@ -29,7 +29,7 @@ from fastfedrec.systems._neighbors import (
 )
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.rating_model import STARS, AdditiveModel, RatingModel, check_ratings
+from fastfedrec.systems.rating_model import STARS, AdditiveModel, RatingModel, check_ratings, rating_grid
 from fastfedrec.systems.rating_svd._biases import fit_biases, fit_means
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
@@ -67,7 +67,6 @@ class RatingBaseline(RatingModel):
         show_progress : bool
             Without effect; all models accept it.
         """
-        self._check_parameters()
         data = check_ratings(interactions, is_private=self._is_private, min_users=1)
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)
@@ -82,20 +81,20 @@ class RatingBaseline(RatingModel):
         """Record the event, then compute the fitted arrays."""
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class _Mean(RatingBaseline, AdditiveModel):
     """A mean of exact ratings, or of private reports of them."""
 
-    epsilon: float | None = None
-    grid: Sequence[float] = STARS
+    epsilon: float | None = real(None, above=0.0, also=[None]).doc("""
+        Epsilon per rating, in nats, above 0: each is reported through `BayesKary`.  None takes the exact ratings.""")
+    grid: Sequence[float] = rating_grid(by_ends=None).doc("""
+        Possible ratings, increasing.  Without `epsilon` only the ends matter, and other ratings keep their values.""")
 
     @property
     def _is_private(self) -> bool:
         return self.epsilon is not None
 
     def _check_parameters(self) -> None:
-        if self.epsilon is not None:
-            self.epsilon = check_epsilon("epsilon", self.epsilon)
         self._check_grid(by_ends=self.epsilon is None)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
@@ -115,15 +114,7 @@ class _Mean(RatingBaseline, AdditiveModel):
         """Set the model's biases, and return the mean."""
 
 
-#: The common parameters of the three means, for their docstrings.
-_of_reports = shares_docstring("""\
-epsilon : float or None
-    Epsilon per rating, in nats, above 0: each is reported through `BayesKary`.  None takes the exact ratings.
-grid : sequence of float
-    Possible ratings, increasing.  Without `epsilon` only the ends matter, and other ratings keep their values.""")
-
-
-@_of_reports
+@declares_parameters
 class GlobalMean(_Mean):
     """The mean of all ratings, for every user and item.
 
@@ -150,7 +141,7 @@ class GlobalMean(_Mean):
         return float(values.mean()) if len(values) else 0.0  # 0 without ratings, as in LaplaceRRSVD
 
 
-@_of_reports
+@declares_parameters
 class UserMean(_Mean):
     """Each user's mean rating, shrunk towards the mean of all ratings according to the noise.
 
@@ -178,7 +169,7 @@ class UserMean(_Mean):
         return mean
 
 
-@_of_reports
+@declares_parameters
 class ItemMean(_Mean):
     """Each item's mean rating, shrunk towards the mean of all ratings according to the noise.
 
@@ -206,24 +197,11 @@ class ItemMean(_Mean):
         return mean
 
 
+@declares_parameters
 class BiasedMF(LaplaceRRSVD):
     """Biased matrix factorisation of exact ratings: `LaplaceRRSVD` without its privacy.
 
     **Guarantee.** None, as the ledger states.
-
-    Parameters
-    ----------
-    grid : sequence of float
-        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.
-    n_factors : int
-        Number of factors in addition to the biases, at least 0.
-    n_epochs : int or "auto"
-        Largest number of passes over the ratings.  A held-out tenth chooses the number, and whether there are factors
-        (`n_epochs_`); the final training uses all ratings.  "auto" is 60.
-    learning_rate : float or "auto"
-        Learning rate in the first epoch of stochastic gradient descent, for residuals of variance 1; "auto" is .04.
-    regularization : float or "auto"
-        L2 penalty of the factors for each rating; "auto" is .13.  Biases are shrunk by the ratings' variances instead.
 
     Notes
     -----
@@ -245,6 +223,19 @@ class BiasedMF(LaplaceRRSVD):
     True
     """
 
+    grid: Sequence[float] = rating_grid(by_ends=True).doc("""
+        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.""")
+    n_factors: int = integer(20, low=0, high=MAX_FACTORS).doc("""
+        Number of factors in addition to the biases, at least 0.""")
+    n_epochs: int | str = integer("auto", low=0, also=["auto"]).doc("""
+        Largest number of passes over the ratings.  A held-out tenth chooses the number, and whether there are
+        factors (`n_epochs_`); the final training uses all ratings.  "auto" is 60.""")
+    learning_rate: float | str = real("auto", above=0.0, also=["auto"]).doc("""
+        Learning rate in the first epoch of stochastic gradient descent, for residuals of variance 1; "auto" is .04.""")
+    regularization: float | str = real("auto", low=0.0, also=["auto"]).doc("""
+        L2 penalty of the factors for each rating; "auto" is .13.  Biases are shrunk by the ratings' variances
+        instead.""")
+
     def __init__(
         self,
         grid: Sequence[float] = STARS,
@@ -263,20 +254,11 @@ class BiasedMF(LaplaceRRSVD):
         )
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class RatingItemKNN(RatingBaseline):
     """Item neighbours: biases, plus the user's deviations for the most similar items.
 
     **Guarantee.** None: the exact ratings are used, as the ledger states.
-
-    Parameters
-    ----------
-    n_neighbors : int
-        Number of neighbours stored for each item, at least 1.
-    shrinkage : float
-        Number of users, at least 0; a similarity from n common users is multiplied by n / (n + shrinkage).
-    grid : sequence of float
-        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.
 
     Attributes
     ----------
@@ -316,14 +298,11 @@ class RatingItemKNN(RatingBaseline):
 
     _needs_rows = False  # the biases score items for a user without ratings
 
-    n_neighbors: int = 200
-    shrinkage: float = 100.0
-    grid: Sequence[float] = STARS
-
-    def _check_parameters(self) -> None:
-        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
-        self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
-        self._check_grid(by_ends=True)
+    n_neighbors: int = integer(200, low=1).doc("Number of neighbours stored for each item, at least 1.")
+    shrinkage: float = real(100.0, low=0.0).doc("""
+        Number of users, at least 0; a similarity from n common users is multiplied by n / (n + shrinkage).""")
+    grid: Sequence[float] = rating_grid(by_ends=True).doc("""
+        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.""")
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
         users, items, values, _ = collect_ratings(

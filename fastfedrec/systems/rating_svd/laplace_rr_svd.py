@@ -7,7 +7,7 @@ lists corrections of the paper.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.sgd import MAX_FACTORS
-from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.core.check import check_real
+from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, parameter, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
@@ -28,9 +29,9 @@ from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.rating_model import (
-    STARS,
     AdditiveModel,
     check_ratings,
+    rating_grid,
     solve_ratings,
     warn_beyond_ends,
     warn_off_grid,
@@ -50,7 +51,12 @@ _AUTO = {
 _VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
 
 
-@dataclass(repr=False, eq=False)
+def _check_shares(name: str, prior: Sequence[float]) -> tuple[float, ...]:
+    """Return the shares of the ratings as floats."""
+    return tuple(check_real(f"{name}[{i}]", share, low=0.0) for i, share in enumerate(prior))
+
+
+@declares_parameters
 class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     """Matrix factorisation of ratings that the users' devices randomize.
 
@@ -59,39 +65,6 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     trusts only the user's own device.  A user's n ratings cost n times as much in total.  The set of rated items is not
     hidden, as the ledger states, unless `hide_items` is True: then all messages of a user are
     ``n_reports * channel.epsilon``-differentially private for replacing all of that user's data (privacy unit "user").
-
-    Parameters
-    ----------
-    variant : {"optimal", "mixture", "serial", "laplace", "published"} or None
-        Randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true rating with
-        the largest probability that this sum allows, otherwise Laplace noise (`MixtureLaplaceRR`).  "serial": Laplace
-        noise, then randomized response (`SerialLaplaceRR`, with an epsilon below both).  "laplace": Laplace noise only,
-        at the sum (`RoundedLaplace`).  "published": as in the paper, without protection.  None: exact ratings.
-    epsilon_1, epsilon_2 : float
-        Epsilons of the Laplace noise and of the randomized response, in nats, above 0.
-    max_ratings : int or None
-        Largest number of ratings that a user sends; a user with more ratings draws this number uniformly.  It is a
-        public number, and makes the cost of a user public.
-    hide_items : bool
-        Whether every user reports on `n_reports` items that are drawn independently of the user's data, rated or not,
-        through a channel with an additional value "not rated" (`RatedOrNot`).  For "optimal" only.
-    n_reports : int
-        Number of reports of a user with `hide_items`, limited by the number of items.
-    grid : sequence of float
-        Possible ratings, increasing, at most 16; public.  A rating off the grid counts as the nearest value on it,
-        without a warning in guaranteed variants.  With ``variant=None`` only the ends matter, and ratings between them
-        keep their values.
-    n_factors : int
-        Number of factors in addition to the biases, at least 0.  The factors are 0 unless they lower the error of
-        held-out reports, and with `hide_items`.
-    n_epochs : int or "auto"
-        Largest number of training epochs; held-out reports choose.  "auto" is 60 (published: 20, without a choice).
-    learning_rate, regularization : float or "auto"
-        Settings of stochastic gradient descent on residuals of variance 1.  "auto" is .04 and .13 (published: .02 and
-        .02, on ratings from 0 to 1).
-    prior : sequence of float or None
-        Expected share of each rating of the grid, from public knowledge and never from the collected ratings; for
-        "optimal" only, which is then most informative for such ratings.  None is the uniform distribution.
 
     Attributes
     ----------
@@ -139,46 +112,48 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = (*AdditiveModel._saved, "bias_prior_")
 
-    variant: str | None = "optimal"
-    epsilon_1: float = 1.0
-    epsilon_2: float = 1.0
-    max_ratings: int | None = None
-    hide_items: bool = False
-    n_reports: int = 100
-    grid: Sequence[float] = STARS
-    n_factors: int = 20
-    n_epochs: int | str = "auto"
-    learning_rate: float | str = "auto"
-    regularization: float | str = "auto"
-    prior: Sequence[float] | None = None
+    variant: str | None = choice("optimal", _VARIANTS, also=[None]).doc("""
+        Randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true rating
+        with the largest probability that this sum allows, otherwise Laplace noise (`MixtureLaplaceRR`).  "serial":
+        Laplace noise, then randomized response (`SerialLaplaceRR`, with an epsilon below both).  "laplace": Laplace
+        noise only, at the sum (`RoundedLaplace`).  "published": as in the paper, without protection.  None: exact
+        ratings.""")
+    epsilon_1: float = real(1.0, above=0.0).doc("Epsilon of the Laplace noise, in nats, above 0.")
+    epsilon_2: float = real(1.0, above=0.0).doc("Epsilon of the randomized response, in nats, above 0.")
+    max_ratings: int | None = integer(None, low=1, also=[None]).doc("""
+        Largest number of ratings that a user sends; a user with more ratings draws this number uniformly.  It is a
+        public number, and makes the cost of a user public.""")
+    hide_items: bool = flag(False).doc("""
+        Whether every user reports on `n_reports` items that are drawn independently of the user's data, rated or
+        not, through a channel with an additional value "not rated" (`RatedOrNot`).  For "optimal" only.""")
+    n_reports: int = integer(100, low=1, high=2**31 - 1).doc("""
+        Number of reports of a user with `hide_items`, limited by the number of items.""")
+    grid: Sequence[float] = rating_grid(by_ends=None).doc("""
+        Possible ratings, increasing, at most 16; public.  A rating off the grid counts as the nearest value on it,
+        without a warning in guaranteed variants.  With ``variant=None`` only the ends matter, and ratings between
+        them keep their values.""")
+    n_factors: int = integer(20, low=0, high=MAX_FACTORS).doc("""
+        Number of factors in addition to the biases, at least 0.  The factors are 0 unless they lower the error of
+        held-out reports, and with `hide_items`.""")
+    n_epochs: int | str = integer("auto", low=0, also=["auto"]).doc("""
+        Largest number of training epochs; held-out reports choose.  "auto" is 60 (published: 20, without a choice).""")
+    learning_rate: float | str = real("auto", above=0.0, also=["auto"]).doc("""
+        Step size of stochastic gradient descent on residuals of variance 1.  "auto" is .04 (published: .02, on
+        ratings from 0 to 1).""")
+    regularization: float | str = real("auto", low=0.0, also=["auto"]).doc("""
+        L2 penalty of the factors for each rating.  "auto" is .13 (published: .02, on ratings from 0 to 1).""")
+    prior: Sequence[float] | None = parameter(None, "sequence of float", _check_shares, also=[None]).doc("""
+        Expected share of each rating of the grid, from public knowledge and never from the collected ratings; for
+        "optimal" only, which is then most informative for such ratings.  None is the uniform distribution.""")
 
     def _check_parameters(self) -> None:
-        if self.variant is not None:
-            self.variant = check_choice("variant", self.variant, _VARIANTS)
-        self.epsilon_1 = check_epsilon("epsilon_1", self.epsilon_1)
-        self.epsilon_2 = check_epsilon("epsilon_2", self.epsilon_2)
-        if self.max_ratings is not None:
-            self.max_ratings = check_integer("max_ratings", self.max_ratings, low=1)
-        self.hide_items = check_flag("hide_items", self.hide_items)
         if self.hide_items and self.variant != "optimal":
             raise ValueError(f"hide_items needs variant='optimal', got {self.variant!r}: noise has no 'not rated'")
-        self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=2**31 - 1)
         self._check_grid(by_ends=self.variant is None)
         if self.prior is not None:
             check_prior("prior", self.prior, len(self.grid))
-            self.prior = tuple(check_real("prior", share) for share in self.prior)
             if self.hide_items or self.variant != "optimal":
                 raise ValueError("prior needs variant='optimal' and hide_items=False: no other channel has one")
-        self.n_factors = check_integer("n_factors", self.n_factors, low=0, high=MAX_FACTORS)
-        for name in ("n_epochs", "learning_rate", "regularization"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                value = check_choice(name, value, ("auto",))
-            elif name == "n_epochs":
-                value = check_integer(name, value, low=0)
-            else:
-                value = check_real(name, value, low=0.0, exclusive=name == "learning_rate")
-            setattr(self, name, value)
 
     @transactional
     def fit(
@@ -206,7 +181,6 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         RuntimeWarning
             Training diverged; the model has the last finite epoch, and all predictions are finite.
         """
-        self._check_parameters()
         data = check_ratings(interactions, is_private=self.channel is not None, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._train(self._collect(data, fit), fit.n_threads)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import as_uniform
-from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.parameters import choice, declares_parameters, flag, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import Channel
@@ -60,6 +61,7 @@ def _precision(state: FedRecState) -> NDArray[np.float64]:
     return cast(SDCFState, state).precision
 
 
+@declares_parameters
 class SDCF(FedRecPlusPlus):
     """Federated matrix factorisation of ratings with two stages of randomized response on the rated items.
 
@@ -69,32 +71,6 @@ class SDCF(FedRecPlusPlus):
     item in the local model ("replace", one item of one user), exactly; the vectors of these items are not.  With
     `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, otherwise receives uniform numbers,
     see `FedRecPlusPlus`.
-
-    Parameters
-    ----------
-    denoise : bool
-        Whether FedRec++'s denoisers remove the contributions of unrated items, errors and noise alike, to the bit.
-    n_denoisers, sharing, min_clients_per_denoiser : object
-        See `FedRecPlusPlus`, with `denoise`.
-    filling : {"randomized_response", "none"}
-        "none": only rated items are sent among those that randomized response reports, which reveals them; a reference
-        for runs with `denoise`.
-    keep_probability, add_probability : float
-        First stage, in (0, 1), drawn once for each user and item: the probability of "yes" for a rated item, and for
-        another item.
-    report_probability, false_report_probability : float
-        Second stage, in (0, 1), drawn in each round: the probability that a user reports an item with "yes", and an
-        item with "no".
-    prior : {"gamma", "wishart"}
-        Distribution of the precision of factors: diagonal with gamma entries, or a full matrix.
-    prior_shape, prior_rate : float
-        Shape and rate of the gamma distribution.  Wishart's has ``2 prior_shape + n_factors - 1`` degrees of freedom
-        and the scale ``I / (2 prior_rate)``.
-    temperature : float
-        Temperature of the Langevin noise: every step of a sent vector has normal noise with variance `temperature` *
-        learning rate.  This models ratings with variance temperature / 2.  0 is gradient descent, without a prior.
-    client_share, n_factors, n_rounds, learning_rate, learning_rate_decay, grid : object
-        See `FedRec`.
 
     Attributes
     ----------
@@ -136,6 +112,31 @@ class SDCF(FedRecPlusPlus):
         "worth no epsilon, and another rating moves the vector by |u| for each star"
     )
 
+    denoise: bool = flag(False).doc("""
+        Whether FedRec++'s denoisers remove the contributions of unrated items, errors and noise alike, to the bit.
+        `n_denoisers`, `sharing` and `min_clients_per_denoiser` have an effect only with it.""")
+    filling: str = choice("randomized_response", ("randomized_response", "none")).doc("""
+        "none": only rated items are sent among those that randomized response reports, which reveals them; a
+        reference for runs with `denoise`.""")
+    keep_probability: float = real(0.9, above=0.0, below=1.0).doc("""
+        First stage, in (0, 1), drawn once for each user and item: the probability of "yes" for a rated item.""")
+    add_probability: float = real(0.02, above=0.0, below=1.0).doc("""
+        First stage: the probability of "yes" for another item, in (0, 1).""")
+    report_probability: float = real(0.9, above=0.0, below=1.0).doc("""
+        Second stage, in (0, 1), drawn in each round: the probability that a user reports an item with "yes".""")
+    false_report_probability: float = real(0.01, above=0.0, below=1.0).doc("""
+        Second stage: the probability that a user reports an item with "no", in (0, 1).""")
+    prior: str = choice("gamma", PRIORS).doc("""
+        Distribution of the precision of factors: diagonal with gamma entries, or a full matrix.""")
+    prior_shape: float = real(1.0, low=1e-6, high=1e6).doc("""
+        Shape of the gamma distribution.  Wishart's has ``2 prior_shape + n_factors - 1`` degrees of freedom.""")
+    prior_rate: float = real(1.0, low=1e-6, high=1e6).doc("""
+        Rate of the gamma distribution.  Wishart's scale is ``I / (2 prior_rate)``.""")
+    temperature: float = real(1.0, low=0.0, high=1e6).doc("""
+        Temperature of the Langevin noise: every step of a sent vector has normal noise with variance
+        `temperature` * learning rate.  This models ratings with variance temperature / 2.  0 is gradient descent,
+        without a prior.""")
+
     def __init__(
         self,
         denoise: bool = False,
@@ -158,13 +159,9 @@ class SDCF(FedRecPlusPlus):
         learning_rate_decay: float = 0.9,
         grid: Sequence[float] = STARS,
     ):
-        self.denoise = denoise
-        self.report_probability = report_probability
-        self.false_report_probability = false_report_probability
-        self.prior = prior
-        self.prior_shape = prior_shape
-        self.prior_rate = prior_rate
-        self.temperature = temperature
+        self.denoise, self.temperature = denoise, temperature
+        self.report_probability, self.false_report_probability = report_probability, false_report_probability
+        self.prior, self.prior_shape, self.prior_rate = prior, prior_shape, prior_rate
         super().__init__(
             n_denoisers, sharing, min_clients_per_denoiser, rho=0, filling=filling, t_predict=0,
             client_share=client_share, n_factors=n_factors, n_rounds=n_rounds, learning_rate=learning_rate,
@@ -172,20 +169,8 @@ class SDCF(FedRecPlusPlus):
             add_probability=add_probability, grid=grid,
         )  # fmt: skip
 
-    def _check_parameters(self) -> None:
-        """Check SDCF's parameters, then FedRec++'s."""
-        self.denoise = check_flag("denoise", self.denoise)
-        self.prior = check_choice("prior", self.prior, PRIORS)
-        for name in ("prior_shape", "prior_rate"):
-            setattr(self, name, check_real(name, getattr(self, name), low=1e-6, high=1e6))
-        self.temperature = check_real("temperature", self.temperature, low=0.0, high=1e6)
-        super()._check_parameters()
-
     def _check_filling(self) -> None:
         """Check the probabilities of both stages."""
-        self.filling = check_choice("filling", self.filling, ("randomized_response", "none"))
-        for name in ("keep_probability", "add_probability", "report_probability", "false_report_probability"):
-            setattr(self, name, check_real(name, getattr(self, name), low=0.0, high=1.0, exclusive=True))
         if not self._likelihood_ratio(1) > 1:
             raise ValueError(
                 "keep_probability must differ from add_probability, and report_probability from "

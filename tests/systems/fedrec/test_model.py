@@ -1,6 +1,5 @@
 """FedRec: reported items and messages, the server's updates, the ledger, and the paper's figures."""
 
-import math
 import warnings
 
 import numpy as np
@@ -240,23 +239,11 @@ def test_ratings_off_the_grid_are_reported_only_without_a_guarantee(kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rho": -1}, "rho must be at least 0"),
-        ({"rho": 1.5}, "rho must be an integer"),
-        ({"filling": "none"}, "filling must be one of"),
-        ({"t_local": 0}, "t_local must be at least 1"),
-        ({"client_share": 0.0}, "client_share must be greater than 0"),
-        ({"client_share": 1.1}, "client_share must be at most 1"),
-        ({"n_factors": 257}, "n_factors must be at most 256"),
-        ({"learning_rate": math.nan}, "learning_rate must be finite"),
         ({"filling": "randomized_response", "keep_probability": 0.5}, "needs add_probability"),
-        ({**RESPONSES, "add_probability": 0.0}, "add_probability must be greater than 0"),
         ({"keep_probability": 0.5}, "keep_probability is for filling='randomized_response'"),
         ({"divisor": 3.0}, "divisor needs clip_norm"),
         ({"clip_norm": 1.0}, "clip_norm needs one of divisor"),
         ({"clip_norm": 1.0, "divisor": 2.0, "max_items": 3}, "clip_norm needs one of divisor"),
-        ({"clip_norm": 1.0, "divisor": 0.0}, "divisor must be greater than 0"),
-        ({"clip_norm": -1.0, "divisor": 1.0}, "clip_norm must be at least"),
-        ({"clip_norm": 1.0, "max_items": 0}, "max_items must be at least 1"),
     ],
 )
 def test_bad_parameters(options, message):

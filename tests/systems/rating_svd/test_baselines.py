@@ -196,19 +196,10 @@ def test_models_of_ratings_evaluate_themselves(kind):
 
 @pytest.mark.parametrize("kind", MEANS)
 def test_bad_parameters_of_means(kind):
-    with pytest.raises(ValueError, match="epsilon must be greater than 0"):
-        kind(0.0)
     with pytest.raises(ValueError, match="grid must be 2 to 65536 increasing numbers"):
         kind(grid=[3])
     with pytest.raises(ValueError, match="interactions must hold ratings"):
         kind().fit(random_ratings(5, 5, 1).binarize())
-
-
-def test_bad_parameters_of_nearest_items():
-    with pytest.raises(ValueError, match="n_neighbors must be at least 1"):
-        RatingItemKNN(0)
-    with pytest.raises(ValueError, match="shrinkage must be at least 0"):
-        RatingItemKNN(shrinkage=-1.0)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

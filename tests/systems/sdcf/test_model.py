@@ -237,18 +237,8 @@ def test_saved_and_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"denoise": 1}, "denoise must be"),
-        ({"filling": "hybrid"}, "filling must be one of"),
-        ({"prior": "flat"}, "prior must be one of"),
-        ({"prior_shape": 0.0}, "prior_shape must be at least"),
-        ({"prior_rate": math.nan}, "prior_rate must be finite"),
-        ({"temperature": -1.0}, "temperature must be at least 0"),
-        ({"keep_probability": 1.0}, "keep_probability must be less than 1"),
-        ({"keep_probability": None}, "keep_probability must be"),
-        ({"report_probability": 0.0}, "report_probability must be greater than 0"),
         ({"keep_probability": 0.02}, "keep_probability must differ from add_probability"),
         ({"report_probability": 0.01}, "the reported items would not depend on the rated ones"),
-        ({"n_denoisers": 0}, "n_denoisers must be at least 1"),
     ],
 )
 def test_bad_parameters(options, message):
