@@ -4,7 +4,6 @@ docs/explanation/systems/dmf/dmf.md decides what the paper leaves open or derive
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,14 +12,16 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.dmf import model as _kernel
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.core.arrays import as_uniform
-from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.check import check_integer
 from fastfedrec.core.log import log_done
 from fastfedrec.core.memory import check_memory
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.baselines.popularity import Baseline
@@ -36,35 +37,12 @@ _EXAMPLES = "dmf.examples"
 _START_SCALE = 0.6  # of uniform first factors: each vector's norm is about .35 for any number of factors
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class DMF(Baseline):
     """Matrix factorisation in which each user has a model, and sends gradients of items to neighbours.
 
     **Guarantee.** None, and the ledger says "none".  There is no server, but all users that a user's random walks reach
     receive exact gradients that reveal the user's items (`fastfedrec.attacks.neighbor_gradients`).
-
-    Parameters
-    ----------
-    n_factors : int
-        Number of factors, from 1 to 256.
-    n_rounds : int
-        Number of rounds; in each a user passes over the user's examples and then receives gradients.
-    n_negatives : int
-        Number of items that the user does not have for each one that the user has, drawn anew in each round; each has
-        the weight 1 / n_negatives.
-    learning_rate : float
-        Step size of all factors, above 0.  A receiver takes a step along each gradient, so hundreds of them need a
-        smaller one.
-    regularization : float
-        L2 penalty of users' factors, at least 0.
-    global_regularization : float
-        L2 penalty of the items' global factors, which neighbours' gradients change.
-    local_regularization : float
-        L2 penalty of the items' local factors, which stay with their user; a large one disables them.
-    n_neighbors : int
-        Number of direct receivers of a user, drawn at random, if `fit` gets no graph.
-    walk_length : int
-        Largest number of steps of a random walk, which ends at the receiver of a gradient; 0 for no messages.
 
     Attributes
     ----------
@@ -109,25 +87,24 @@ class DMF(Baseline):
     serves_others: ClassVar[bool] = False
     _saved: ClassVar[tuple[str, ...]] = ("user_scores_", "item_counts_")
 
-    n_factors: int = 10
-    n_rounds: int = 10
-    n_negatives: int = 3
-    learning_rate: float = 0.02
-    regularization: float = 0.01
-    global_regularization: float = 0.01
-    local_regularization: float = 0.01
-    n_neighbors: int = 2
-    walk_length: int = 3
-
-    def _check_parameters(self) -> None:
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
-        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
-        self.n_negatives = check_integer("n_negatives", self.n_negatives, low=0, high=2**20)
-        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, high=1e6, exclusive=True)
-        for name in ("regularization", "global_regularization", "local_regularization"):
-            setattr(self, name, check_real(name, getattr(self, name), low=0.0, high=1e6))
-        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1, high=2**16)
-        self.walk_length = check_integer("walk_length", self.walk_length, low=0, high=2**10)
+    n_factors: int = number_of_factors(10)
+    n_rounds: int = integer(10, low=1, high=2**32 - 1).doc("""
+        Number of rounds; in each a user passes over the user's examples and then receives gradients.""")
+    n_negatives: int = integer(3, low=0, high=2**20).doc("""
+        Number of items that the user does not have for each one that the user has, drawn anew in each round; each
+        has the weight 1 / n_negatives.""")
+    learning_rate: float = real(0.02, above=0.0, below=1e6).doc("""
+        Step size of all factors, above 0.  A receiver takes a step along each gradient, so hundreds of them need a
+        smaller one.""")
+    regularization: float = real(0.01, low=0.0, high=1e6).doc("L2 penalty of users' factors, at least 0.")
+    global_regularization: float = real(0.01, low=0.0, high=1e6).doc("""
+        L2 penalty of the items' global factors, which neighbours' gradients change.""")
+    local_regularization: float = real(0.01, low=0.0, high=1e6).doc("""
+        L2 penalty of the items' local factors, which stay with their user; a large one disables them.""")
+    n_neighbors: int = integer(2, low=1, high=2**16).doc("""
+        Number of direct receivers of a user, drawn at random, if `fit` gets no graph.""")
+    walk_length: int = integer(3, low=0, high=2**10).doc("""
+        Largest number of steps of a random walk, which ends at the receiver of a gradient; 0 for no messages.""")
 
     @transactional
     def fit(

@@ -1,16 +1,16 @@
 """Neural collaborative filtering, trained centrally: GMF, MLP, and NeuMF, which combines both (He et al. 2017)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.ncf import model as _kernel
 from fastfedrec.accounting import Unprotected
-from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.check import check_integer
 from fastfedrec.core.log import log_done
+from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, parameter, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -29,39 +29,18 @@ _MAX_ROWS = 2**31  # users and items together, since their numbers have 32 bits
 Parameters = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(repr=False, eq=False)
+def _check_layers(name: str, layers: Any) -> tuple[int, ...]:
+    """Return the widths of layers, or raise."""
+    if not isinstance(layers, list | tuple | np.ndarray) or np.ndim(layers) != 1 or not len(layers):
+        raise ValueError(f"{name} must be None or hold at least one width, got {layers!r}")
+    return tuple(check_integer(f"{name}[{k}]", width, low=1, high=_MAX_WIDTH) for k, width in enumerate(layers))
+
+
+@declares_parameters
 class NCF(EpochBaseline):
     """Neural collaborative filtering: a network with an embedding for each user and item.
 
     **Guarantee.** None: the network is trained on the exact data of all users, as the ledger states.
-
-    Parameters
-    ----------
-    n_factors : int
-        Width of the embeddings in GMF's product, from 1 to 16384.
-    layers : tuple of int or None
-        Widths of MLP's hidden layers, each from 1 to 16384; its embeddings have the width of the first.  None is the
-        authors' tower, ``(4 * n_factors, 2 * n_factors, n_factors)``.  GMF has no layers.
-    kind : {"neumf", "gmf", "mlp"}
-        Network: weighted product of embeddings ("gmf"), layers on both embeddings ("mlp"), or the sum of both.
-    n_negatives : int
-        Number of items without an interaction that are drawn for each positive, anew in each epoch.
-    n_epochs : int
-        Number of passes over all positives; with pretraining, in each of the three trainings.
-    learning_rate : float
-        Learning rate of Adam, above 0.
-    batch_size : int
-        Number of examples in a step, in random order over all users.
-    regularization : float
-        L2 penalty, at least 0: half of it times the squared norm of an example's parameters, both embeddings and all
-        weights, is added to the example's loss.
-    pretrain : bool
-        Whether to train GMF and MLP separately, start NeuMF from both, and continue with SGD, which has no moments.
-        Otherwise NeuMF is trained by Adam from a random start.  It applies to NeuMF only.
-    fusion_learning_rate : float
-        Learning rate of this SGD along the mean gradient of a batch, above 0.
-    threshold : float
-        An interaction with a value above it is positive; other interactions are only excluded from the negatives.
 
     Attributes
     ----------
@@ -120,41 +99,30 @@ class NCF(EpochBaseline):
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
     _keeps_values = True
 
-    n_factors: int = 8
-    layers: tuple[int, ...] | None = None
-    kind: str = "neumf"
-    n_negatives: int = 4
-    n_epochs: int = 20
-    learning_rate: float = 0.001
-    batch_size: int = 256
-    regularization: float = 0.0
-    pretrain: bool = True
-    fusion_learning_rate: float = 0.001
-    threshold: float = 0.0
-
-    def _check_parameters(self) -> None:
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=_MAX_WIDTH)
-        if self.layers is not None:
-            if (
-                not isinstance(self.layers, list | tuple | np.ndarray)
-                or np.ndim(self.layers) != 1
-                or not len(self.layers)
-            ):
-                raise ValueError(f"layers must be None or hold at least one width, got {self.layers!r}")
-            self.layers = tuple(
-                check_integer(f"layers[{k}]", width, low=1, high=_MAX_WIDTH) for k, width in enumerate(self.layers)
-            )
-        self.kind = check_choice("kind", self.kind, _KINDS)
-        self.n_negatives = check_integer("n_negatives", self.n_negatives, low=0, high=2**20)
-        self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1, high=2**32 - 1)
-        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
-        self.batch_size = check_integer("batch_size", self.batch_size, low=1, high=2**24)
-        self.regularization = check_real("regularization", self.regularization, low=0.0)
-        self.pretrain = check_flag("pretrain", self.pretrain)
-        self.fusion_learning_rate = check_real(
-            "fusion_learning_rate", self.fusion_learning_rate, low=0.0, exclusive=True
-        )
-        self.threshold = check_real("threshold", self.threshold, low=0.0)
+    n_factors: int = integer(8, low=1, high=_MAX_WIDTH).doc("""
+        Width of the embeddings in GMF's product, from 1 to 16384.""")
+    layers: tuple[int, ...] | None = parameter(None, "tuple of int", _check_layers, also=[None]).doc("""
+        Widths of MLP's hidden layers, each from 1 to 16384; its embeddings have the width of the first.  None is
+        the authors' tower, ``(4 * n_factors, 2 * n_factors, n_factors)``.  GMF has no layers.""")
+    kind: str = choice("neumf", _KINDS).doc("""
+        Network: weighted product of embeddings ("gmf"), layers on both embeddings ("mlp"), or the sum of both.""")
+    n_negatives: int = integer(4, low=0, high=2**20).doc("""
+        Number of items without an interaction that are drawn for each positive, anew in each epoch.""")
+    n_epochs: int = integer(20, low=1, high=2**32 - 1).doc("""
+        Number of passes over all positives; with pretraining, in each of the three trainings.""")
+    learning_rate: float = real(0.001, above=0.0).doc("Learning rate of Adam, above 0.")
+    batch_size: int = integer(256, low=1, high=2**24).doc("""
+        Number of examples in a step, in random order over all users.""")
+    regularization: float = real(0.0, low=0.0).doc("""
+        L2 penalty, at least 0: half of it times the squared norm of an example's parameters, both embeddings and
+        all weights, is added to the example's loss.""")
+    pretrain: bool = flag(True).doc("""
+        Whether to train GMF and MLP separately, start NeuMF from both, and continue with SGD, which has no moments.
+        Otherwise NeuMF is trained by Adam from a random start.  It applies to NeuMF only.""")
+    fusion_learning_rate: float = real(0.001, above=0.0).doc("""
+        Learning rate of this SGD along the mean gradient of a batch, above 0.""")
+    threshold: float = real(0.0, low=0.0).doc("""
+        An interaction with a value above it is positive; other interactions are only excluded from the negatives.""")
 
     @property
     def _ignores_values(self) -> bool:

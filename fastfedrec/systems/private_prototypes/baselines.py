@@ -1,7 +1,6 @@
 """Baselines of private prototypes: a non-negative factorisation of all data, and one of each entity's data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -10,15 +9,16 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
 from fastfedrec.core.arrays import Column
-from fastfedrec.core.check import check_flag, check_integer, check_real
+from fastfedrec.core.check import check_flag
+from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads, threads_for_rows
 from fastfedrec.data.conversion import InteractionsLike
-from fastfedrec.mechanisms.bounded_rows import check_value_range
 from fastfedrec.rounds.fit import resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._inputs import check_interactions
+from fastfedrec.systems._parameters import range_of_values
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes.server import encode_labels
 from fastfedrec.systems.rating_model import LARGEST_RATING, ValueModel
@@ -26,22 +26,11 @@ from fastfedrec.systems.rating_model import LARGEST_RATING, ValueModel
 __all__ = ["CentralNMF", "IndividualNMF"]
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class CentralNMF(ValueModel):
     """Non-negative matrix factorisation of all data in one place, the limit of federation without loss.
 
     **Guarantee.** None: a server sees all data, as the ledger states.
-
-    Parameters
-    ----------
-    n_factors : int
-        Number of factors, at least 1.
-    regularization : float
-        L2 penalty of user and item factors, at least 0.
-    n_epochs : int
-        Number of epochs of alternating least squares.
-    value_range : tuple of float
-        Range to which predictions are clipped.
 
     Attributes
     ----------
@@ -65,16 +54,10 @@ class CentralNMF(ValueModel):
 
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
 
-    n_factors: int = 20
-    regularization: float = 5.0
-    n_epochs: int = 20
-    value_range: tuple[float, float] = (1.0, 5.0)
-
-    def _check_parameters(self) -> None:
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=MAX_FACTORS)
-        self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1)
-        self.regularization = check_real("regularization", self.regularization, low=0.0)
-        self.value_range = check_value_range(self.value_range)
+    n_factors: int = integer(20, low=1, high=MAX_FACTORS).doc("Number of factors, at least 1.")
+    regularization: float = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
+    n_epochs: int = integer(20, low=1).doc("Number of epochs of alternating least squares.")
+    value_range: tuple[float, float] = range_of_values().doc("Range to which predictions are clipped.")
 
     @transactional
     def fit(
@@ -99,7 +82,6 @@ class CentralNMF(ValueModel):
         show_progress : bool
             Without effect; all models accept it.
         """
-        self._check_parameters()
         data = check_interactions(interactions)
         if data.values is not None and (lowest := float(data.values.min())) < 0:
             name = type(self).__name__
@@ -191,21 +173,11 @@ class CentralNMF(ValueModel):
         return scores
 
 
+@declares_parameters
 class IndividualNMF(CentralNMF):
     """Non-negative matrix factorisation of each entity's data, the accuracy of an entity without messages.
 
     **Guarantee.** None: there are no messages, and the models stay with the entities, as the ledger states.
-
-    Parameters
-    ----------
-    n_factors : int
-        Number of factors, at least 1.
-    regularization : float
-        L2 penalty of user and item factors, at least 0.
-    n_epochs : int
-        Number of epochs of alternating least squares.
-    value_range : tuple of float
-        Range to which predictions are clipped.
 
     Examples
     --------

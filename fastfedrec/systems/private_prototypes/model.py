@@ -7,7 +7,6 @@ docs/explanation/systems/private_prototypes/private-prototypes.md.
 import copy
 import warnings
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,23 +16,20 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.compute.nmf import MAX_FACTORS
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import (
-    check_choice,
-    check_flag,
     check_instance,
     check_integer,
-    check_noise_epsilon,
-    check_real,
 )
+from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.ids import encode_ids, id_at
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.mechanisms.bounded_rows import check_value_range
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._inputs import check_interactions
+from fastfedrec.systems._parameters import range_of_values
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes._entities import _EntityModels
@@ -46,7 +42,7 @@ __all__ = ["PrivatePrototypes", "PrototypeState"]
 _ROWS = "private_prototypes.rows"
 
 
-@dataclass(repr=False, eq=False)
+@declares_parameters
 class PrivatePrototypes(PrototypeRounds, _EntityModels):
     """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
 
@@ -56,46 +52,6 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     other entities and everyone who receives the item factors.  The user's own entity is trusted; it keeps user
     factors, predictions, and a refined model, which are not covered.  The ledger states the cost of *replacing* a user,
     which is twice `epsilon` if the guarantee is pure.
-
-    Parameters
-    ----------
-    n_prototypes : int or "auto"
-        Number of prototypes of each entity.  "auto" depends on `public_sizes` of `fit`, and is 1 without it.
-    n_factors : int
-        Number of factors, at least 1.
-    epsilon : float or None
-        Epsilon for a user, in nats, above 0; None sends exact sums.
-    delta : float or None
-        Delta of the guarantee, between 0 and 1; None makes the guarantee pure.
-    max_entries : int
-        Public number of a user's entries that are used at most, drawn at random.
-    value_range : tuple of float
-        Public range to which values are clipped, and predictions too; with zero-filled prototypes these begin at 0.
-    prototypes : {"masked", "zero_filled"}
-        Mean over the users of a group who have a value, which predicts well, or over all of them, which ranks well.
-    support : {"all", "gumbel"}
-        Entries of a prototype that are sent: all, or the `n_support_items` largest, chosen privately.
-    n_support_items : int
-        Number of entries with "gumbel".
-    candidates : {"public", "grid"}
-        Candidates for cluster centres with "kmeans": random points, at no cost, or cells of a grid with high noisy
-        counts.
-    grouping : {"one", "random", "kmeans", "exemplars"}
-        Users who share a prototype: all users of an entity; random groups; or clusters, by a private k-means if there
-        is an epsilon.  "exemplars", without privacy only, sends exact rows of random users; with a prototype for each
-        user it is central factorisation.
-    refine : bool
-        Whether each entity continues to factorise its own data, starting from the server's item factors.
-    max_rows_per_user : int
-        Number of a user's rows (see `users` of `fit`) that are used at most, over all entities; others are left out at
-        random.
-    regularization : float
-        L2 penalty of user and item factors, at least 0.
-    n_epochs : int
-        Number of epochs of the server's factorisation.
-    variant : {"guaranteed", "published"}
-        "published" runs the paper's algorithm, for comparison: its `epsilon` is nominal, **not a guarantee**, as the
-        ledger states.
 
     Attributes
     ----------
@@ -141,51 +97,49 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         "item_factors_", "user_factors_", "user_side_item_factors_", "user_entities_", "entity_ids_", "n_prototypes_",
     )  # fmt: skip
 
-    n_prototypes: int | str = "auto"
-    n_factors: int = 10
-    epsilon: float | None = 1.0
-    delta: float | None = None
-    max_entries: int = 150
-    value_range: tuple[float, float] = (1.0, 5.0)
-    prototypes: str = "masked"
-    support: str = "all"
-    n_support_items: int = 200
-    candidates: str = "public"
-    grouping: str = "random"
-    refine: bool = False
-    max_rows_per_user: int = 1
-    regularization: float = 5.0
-    n_epochs: int = 20
-    variant: str = "guaranteed"
+    n_prototypes: int | str = integer("auto", low=1, high=2**16, also=["auto"]).doc("""
+        Number of prototypes of each entity.  "auto" depends on `public_sizes` of `fit`, and is 1 without it.""")
+    n_factors: int = integer(10, low=1, high=MAX_FACTORS).doc("Number of factors, at least 1.")
+    epsilon: float | None = real(1.0, low=1e-100, high=1e100, also=[None]).doc("""
+        Epsilon for a user, in nats, above 0; None sends exact sums.""")
+    delta: float | None = real(None, above=0.0, below=1.0, also=[None]).doc("""
+        Delta of the guarantee, between 0 and 1; None makes the guarantee pure.""")
+    max_entries: int = integer(150, low=1).doc("""
+        Public number of a user's entries that are used at most, drawn at random.""")
+    value_range: tuple[float, float] = range_of_values().doc("""
+        Public range to which values are clipped, and predictions too; with zero-filled prototypes these begin at 0.""")
+    prototypes: str = choice("masked", ("masked", "zero_filled")).doc("""
+        Mean over the users of a group who have a value, which predicts well, or over all of them, which ranks well.""")
+    support: str = choice("all", ("all", "gumbel")).doc("""
+        Entries of a prototype that are sent: all, or the `n_support_items` largest, chosen privately.""")
+    n_support_items: int = integer(200, low=1).doc('Number of entries with "gumbel".')
+    candidates: str = choice("public", ("public", "grid")).doc("""
+        Candidates for cluster centres with "kmeans": random points, at no cost, or cells of a grid with high noisy
+        counts.""")
+    grouping: str = choice("random", ("one", "random", "kmeans", "exemplars")).doc("""
+        Users who share a prototype: all users of an entity; random groups; or clusters, by a private k-means if
+        there is an epsilon.  "exemplars", without privacy only, sends exact rows of random users; with a prototype
+        for each user it is central factorisation.""")
+    refine: bool = flag(False).doc("""
+        Whether each entity continues to factorise its own data, starting from the server's item factors.""")
+    max_rows_per_user: int = integer(1, low=1).doc("""
+        Number of a user's rows (see `users` of `fit`) that are used at most, over all entities; others are left out
+        at random.""")
+    regularization: float = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
+    n_epochs: int = integer(20, low=1).doc("Number of epochs of the server's factorisation.")
+    variant: str = choice("guaranteed", ("guaranteed", "published")).doc("""
+        "published" runs the paper's algorithm, for comparison: its `epsilon` is nominal, **not a guarantee**, as
+        the ledger states.""")
 
     def _check_parameters(self) -> None:
-        if isinstance(self.n_prototypes, str):
-            self.n_prototypes = check_choice("n_prototypes", self.n_prototypes, ("auto",))
-        else:
-            self.n_prototypes = check_integer("n_prototypes", self.n_prototypes, low=1, high=2**16)
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=MAX_FACTORS)
-        for name in ("max_entries", "n_support_items", "max_rows_per_user", "n_epochs"):
-            setattr(self, name, check_integer(name, getattr(self, name), low=1))
-        if self.epsilon is not None:
-            self.epsilon = check_noise_epsilon("epsilon", self.epsilon)
-        if self.delta is not None:
-            self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        self.value_range = check_value_range(self.value_range)
-        self.prototypes = check_choice("prototypes", self.prototypes, ("masked", "zero_filled"))
-        self.support = check_choice("support", self.support, ("all", "gumbel"))
-        self.candidates = check_choice("candidates", self.candidates, ("public", "grid"))
-        self.grouping = check_choice("grouping", self.grouping, ("one", "random", "kmeans", "exemplars"))
         if self.grouping == "exemplars" and self.epsilon is not None:
             raise ValueError("grouping='exemplars' sends users' rows as they are and needs epsilon=None")
         if self.grouping == "one" and self.n_prototypes not in (1, "auto"):
             raise ValueError(f"n_prototypes must be 1 or 'auto' with grouping='one', got {self.n_prototypes}")
-        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
         if self.variant == "published":
             self._check_published()
         if self._is_private:
             steps_per_unit(self._max_summand)
-        self.refine = check_flag("refine", self.refine)
-        self.regularization = check_real("regularization", self.regularization, low=0.0)
 
     def _check_published(self) -> None:
         """Check the parameters of the published variant."""
@@ -240,7 +194,6 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         UserWarning
             Twice the noise exceeds the largest possible count of an entity with its public size.
         """
-        self._check_parameters()
         is_private = self.epsilon is not None
         data = as_interactions("interactions", interactions, is_private=is_private)
         self.recovery(max(data.n_items, 1)).check_users(data.n_users)  # before any data are read

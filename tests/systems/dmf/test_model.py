@@ -124,25 +124,6 @@ def test_saved_and_loaded(tmp_path):
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_factors": 0}, "n_factors must be at least 1"),
-        ({"n_rounds": 0}, "n_rounds must be at least 1"),
-        ({"n_negatives": -1}, "n_negatives must be at least 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
-        ({"regularization": -1.0}, "regularization must be at least 0"),
-        ({"global_regularization": np.nan}, "global_regularization must be finite"),
-        ({"local_regularization": "much"}, "local_regularization must be"),
-        ({"n_neighbors": 0}, "n_neighbors must be at least 1"),
-        ({"walk_length": -1}, "walk_length must be at least 0"),
-    ],
-)
-def test_bad_parameters(options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        DMF(**options)
-
-
 def test_bad_fits():
     data = data_of()
     with pytest.raises(ValueError, match=r"graph must have shape \(30, 30\)"):

@@ -254,18 +254,9 @@ def test_it_learns_groups_of_users_that_popularity_cannot(kind):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_factors": 0}, "n_factors must be at least 1"),
         ({"layers": ()}, r"layers must be None or hold at least one width, got \(\)"),
         ({"layers": 8}, "layers must be None or hold at least one width, got 8"),
         ({"layers": (8, 0)}, r"layers\[1\] must be at least 1"),
-        ({"kind": "cnn"}, "kind must be one of 'neumf', 'gmf', 'mlp'"),
-        ({"n_negatives": -1}, "n_negatives must be at least 0"),
-        ({"n_epochs": 0}, "n_epochs must be at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"regularization": -0.1}, "regularization must be at least 0"),
-        ({"fusion_learning_rate": 0.0}, "fusion_learning_rate must be greater than 0"),
-        ({"threshold": -1.0}, "threshold must be at least 0"),
     ],
 )
 def test_bad_parameters(arguments, message):

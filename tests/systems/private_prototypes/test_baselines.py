@@ -80,8 +80,6 @@ def test_an_entity_without_entries_is_left_empty():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="n_factors must be at least 1"):
-        CentralNMF(0)
     with pytest.raises(ValueError, match=r"value_range\[1\] must be greater than 5"):
         CentralNMF(value_range=(5.0, 1.0))
     with pytest.raises(ValueError, match=r"entities must have one label per user \(50\), got 1"):
