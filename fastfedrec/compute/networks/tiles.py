@@ -9,7 +9,7 @@ from fastfedrec._kernels.core import hardware as _hardware
 from fastfedrec.core import hardware
 from fastfedrec.core.check import check_integer
 
-__all__ = ["check_width", "check_widths", "run_in_threads", "tile_of", "worth_threads"]
+__all__ = ["check_hidden", "check_width", "check_widths", "run_in_threads", "tile_of", "worth_threads"]
 
 _WIDTH_MULTIPLE = 16  # floats of the widest vector
 _MIN_THREADED_NUMBERS = 2**20  # smallest pass over numbers for which threads save time
@@ -53,8 +53,13 @@ def check_width(name: str, value: Any) -> int:
 
 
 def check_widths(n_factors: Any, hidden: Any) -> tuple[int, tuple[int, ...]]:
-    """Return the checked widths of a network's embeddings and of its hidden layers, at least one."""
-    if not isinstance(hidden, list | tuple | np.ndarray) or np.ndim(hidden) != 1 or len(hidden) == 0:
-        raise ValueError(f"hidden must be a list of at least one width, got {hidden!r}; the default has four")
-    widths = tuple(check_width(f"hidden[{k}]", width) for k, width in enumerate(hidden))
+    """Return the checked widths of a network's embeddings and of its hidden layers."""
+    widths = check_hidden("hidden", hidden)
     return check_width("n_factors", n_factors), widths
+
+
+def check_hidden(name: str, hidden: Any) -> tuple[int, ...]:
+    """Return the checked widths of hidden layers, at least one."""
+    if not isinstance(hidden, list | tuple | np.ndarray) or np.ndim(hidden) != 1 or len(hidden) == 0:
+        raise ValueError(f"{name} must be a list of at least one width, got {hidden!r}; the default has four")
+    return tuple(check_width(f"{name}[{k}]", width) for k, width in enumerate(hidden))

@@ -12,12 +12,8 @@ from fastfedrec.accounting import (
     calibrate_noise_multiplier,
 )
 from fastfedrec.compute.networks.client_examples import MAX_DRAWS
-from fastfedrec.compute.networks.tiles import check_widths
-from fastfedrec.core.check import check_choice, check_integer, check_noise_epsilon, check_real
-from fastfedrec.systems.privrec._cohort import OPTIMIZERS
-from fastfedrec.systems.privrec._meta import METAS
 from fastfedrec.systems.privrec.grid_noise import check_grid_sums
-from fastfedrec.systems.privrec.stage1 import STAGES, Stage1Settings, check_options, has_joint_loss, resolve_options
+from fastfedrec.systems.privrec.stage1 import Stage1Settings, has_joint_loss, resolve_options
 
 #: "paper" has the settings of its section 4.1; "recommended" was tuned on MovieLens 1M, and _ADAM on MovieLens 100K
 #: (docs/explanation/systems/privrec/privrec.md).
@@ -127,33 +123,8 @@ def is_private(parameters: Mapping[str, Any]) -> bool:
     return any(value is not None for value in budgets) and parameters["stage1"] != "published"
 
 
-def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return PrivRec's arguments in Python's own types, or raise for invalid values or combinations."""
-    parameters = dict(given)
-    parameters["preset"] = check_choice("preset", parameters["preset"], tuple(PRESETS))
-    parameters["noise"] = check_choice("noise", parameters["noise"], ("gaussian", "laplace"))
-    parameters["meta"] = check_choice("meta", parameters["meta"], METAS)
-    optimizers = ("auto", *OPTIMIZERS)
-    parameters["server_optimizer"] = check_choice("server_optimizer", parameters["server_optimizer"], optimizers)
-    lows = {"n_rounds": 0, "cohort_size": 1, "local_epochs": 1, "negatives": 0}
-    for name, low in lows.items():
-        value = parameters[name]
-        if isinstance(value, str):
-            value = check_choice(name, value, ("auto", "all") if name == "cohort_size" else ("auto",))
-        else:
-            value = check_integer(name, value, low=low, high=2**31 - 1)
-        parameters[name] = value
-    for name in ("learning_rate", "server_learning_rate"):
-        if isinstance(parameters[name], str):
-            parameters[name] = check_choice(name, parameters[name], ("auto",))
-        else:
-            parameters[name] = check_real(name, parameters[name], low=0.0, exclusive=True)
-    for name in ("clip_norm", "noise_multiplier"):
-        if parameters[name] is not None:
-            parameters[name] = check_real(name, parameters[name], low=1e-6, high=1e6)
-    for name in ("popularity_epsilon", "target_epsilon"):
-        if parameters[name] is not None:
-            parameters[name] = check_noise_epsilon(name, parameters[name])
+def check_settings(parameters: Mapping[str, Any]) -> None:
+    """Raise for combinations of PrivRec's arguments that are not valid."""
     if parameters["target_epsilon"] is not None:
         target = parameters["target_epsilon"]
         if parameters["noise_multiplier"] is not None:
@@ -164,9 +135,7 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"{parameters['popularity_epsilon']}"
             )
     private = parameters["noise_multiplier"] is not None or parameters["target_epsilon"] is not None
-    stage1 = parameters["stage1"] = check_choice("stage1", parameters["stage1"], STAGES)
-    parameters["stage1_options"] = check_options(parameters["stage1_options"])
-    parameters["stage1_share"] = check_real("stage1_share", parameters["stage1_share"], low=1e-3, high=1 - 1e-3)
+    stage1 = parameters["stage1"]
     if has_joint_loss(parameters) and (stage1 == "none" or parameters["n_rounds"] == 0):
         raise ValueError(
             "stage1_options['contrastive_weight'] needs a stage one and rounds after it, which use its losses, got "
@@ -189,11 +158,6 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
             "n_rounds may be 0 only with popularity_epsilon alone, or with stage1='dp': otherwise a run without rounds "
             "learns from no data"
         )
-    parameters["delta"] = check_real("delta", parameters["delta"], low=0.0, high=1.0, exclusive=True)
-    parameters["threshold"] = check_real("threshold", parameters["threshold"], low=0.0)
-    parameters["batch_size"] = check_integer("batch_size", parameters["batch_size"], low=1)
-    parameters["n_factors"], parameters["hidden"] = check_widths(parameters["n_factors"], parameters["hidden"])
-    return parameters
 
 
 def _check_sums(

@@ -8,7 +8,7 @@ device fine-tunes the network on that user's data.  docs/explanation/systems/pri
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,8 +16,10 @@ import numpy as np
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.compute.networks.joint_loss import JointNetwork
 from fastfedrec.compute.networks.meta_learning import MetaNetwork
+from fastfedrec.compute.networks.tiles import check_hidden, check_width
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.check import check_callback, check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.parameters import choice, declares_parameters, integer, parameter, real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
@@ -33,14 +35,17 @@ from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.privrec import start as first
+from fastfedrec.systems.privrec._cohort import OPTIMIZERS
 from fastfedrec.systems.privrec._joint import JointRounds
-from fastfedrec.systems.privrec._meta import MetaData, MetaRounds
+from fastfedrec.systems.privrec._meta import METAS, MetaData, MetaRounds
 from fastfedrec.systems.privrec._run import Run
 from fastfedrec.systems.privrec._serving import _Personalized, _TwoTowerRecommender
-from fastfedrec.systems.privrec._settings import PrivRecSettings, check_settings, is_private
+from fastfedrec.systems.privrec._settings import PRESETS, PrivRecSettings, check_settings, is_private
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import ClientData, LocalTraining, PrivRecRounds
 from fastfedrec.systems.privrec.stage1 import (
+    STAGES,
+    check_options,
     choose_sequences,
     has_joint_loss,
     learn_items,
@@ -53,7 +58,15 @@ __all__ = ["PrivRec"]
 _TABLES = ("user", "item", "context")
 
 
-@dataclass(repr=False, eq=False)
+def _check_features(name: str, features: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the features of the towers, or raise."""
+    check_instance(name, features, Mapping, "pass {'user': [names], 'item': [names]}")
+    if unknown := sorted(set(features) - set(_TABLES)):
+        raise ValueError(f"{name} must have the keys 'user', 'item' or 'context', got {unknown}")
+    return features
+
+
+@declares_parameters
 class PrivRec(_TwoTowerRecommender):
     """Federated meta-learning of a two-tower network with side features, with or without user-level privacy.
 
@@ -64,69 +77,6 @@ class PrivRec(_TwoTowerRecommender):
     sampling without replacement.  A user's fine-tuned network never leaves the device.  The given values of features,
     and the lists of users and items, are assumed to be public.  Otherwise, or with ``stage1="published"``, there is no
     guarantee.
-
-    Parameters
-    ----------
-    features : mapping or None
-        Features of the towers: names of columns under "user", "item" and (for a log) "context"; or a mapping from name
-        to all possible values, which are public under a guarantee: any other value counts as missing.  The values of a
-        plain name are taken from the data, which no guarantee covers, as the ledger states.  The item's id is always a
-        feature, and with None the only one.
-    n_rounds : int or "auto"
-        Number of rounds (E1 in the paper).  With 0, which needs `popularity_epsilon`, devices fine-tune the first
-        network.
-    cohort_size : int, "auto" or "all"
-        Number of clients in each round (M), drawn without replacement.
-    local_epochs : int or "auto"
-        Number of a client's passes over its examples (E2).
-    learning_rate, server_learning_rate : float or "auto"
-        Step size of a client, and of the server along the mean update.
-    server_optimizer : {"auto", "sgd", "adam"}
-        Step of the server: the mean update times a rate (equation 6), or an Adam step with the mean as gradient [4]_.
-        Adam has no privacy cost, but follows the noise.  "auto" is Adam if the preset is "recommended", there is no
-        noise, and `server_learning_rate` is "auto".
-    negatives : int or "auto"
-        Number of unvisited items that are drawn for each positive, anew in each round.
-    meta : {"reptile", "first-order-maml", "maml", "meta-sgd"}
-        Message of a client.  "reptile": the change of the parameters by its epochs.  Otherwise it trains on half of its
-        positives, and sends the negative gradient of the loss on the others; with one positive it sends zeros.  The
-        gradient is taken for the trained parameters ("first-order-maml") or the first ones ("maml", second order), and
-        for a learning rate of each parameter too ("meta-sgd"), which begins at `learning_rate` and is released.
-    clip_norm : float or None
-        Bound (S) of a client's update over all its epochs: dense weights, embeddings and learning rates together.
-    noise_multiplier : float or None
-        Noise multiplier z: the noise on a cohort's sum has standard deviation (Laplace: scale) z * 2 S in every
-        parameter.
-    target_epsilon : float or None
-        Largest epsilon of the whole run for a user, at `delta`; the fit uses the smallest noise that satisfies it.
-    popularity_epsilon : float or None
-        Epsilon of a first release of item counts (at most 10 items per user, discrete Laplace noise), a part of
-        `target_epsilon`; the first network scores items by these counts.  None starts at random.
-    stage1 : {"none", "public", "dp", "published"}
-        Source of the items' first embeddings, which a recurrent encoder learns from sequences.  "public": sequences of
-        other users, passed to `fit`, at no cost if they are public.  "dp": the users' own, in rounds with clipping and
-        noise, as a part of `target_epsilon` or with the same `noise_multiplier`.  "published": the users' own without
-        noise, as in the paper, which voids any guarantee.
-    stage1_share : float
-        Share of the rounds' part of `target_epsilon` for stage one with "dp"; without rounds stage one has all of it.
-    stage1_options : mapping or None
-        Settings of stage one that replace its defaults: n_rounds, cohort_size, local_epochs, learning_rate,
-        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's), and
-        contrastive_weight, the weight of stage one's losses in the rounds after it (equation 11).
-    noise : {"gaussian", "laplace"}
-        Distribution of the noise; "laplace" clips in the L1 norm, which its guarantee needs.
-    preset : {"recommended", "paper"}
-        Values of "auto".
-    delta : float
-        Delta of the ledger's epsilon and of `target_epsilon`, between 0 and 1.
-    threshold : float
-        An interaction with a value above it is positive, and so is every entry of a log; all others count as visited.
-    batch_size : int
-        Number of examples in a local step.
-    n_factors : int
-        Width of embeddings and towers; a multiple of 16.
-    hidden : tuple of int
-        Widths of the layers above the towers; multiples of 16.
 
     Attributes
     ----------
@@ -168,38 +118,70 @@ class PrivRec(_TwoTowerRecommender):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("parameters_",)
 
-    features: Mapping[str, Any] | None = None
-    n_rounds: int | str = "auto"
-    cohort_size: int | str = "auto"
-    local_epochs: int | str = "auto"
-    learning_rate: float | str = "auto"
-    server_learning_rate: float | str = "auto"
-    server_optimizer: str = "auto"
-    negatives: int | str = "auto"
-    meta: str = "reptile"
-    clip_norm: float | None = None
-    noise_multiplier: float | None = None
-    target_epsilon: float | None = None
-    popularity_epsilon: float | None = None
-    stage1: str = "none"
-    stage1_share: float = 0.5
-    stage1_options: Mapping[str, Any] | None = None
-    noise: str = "gaussian"
-    preset: str = "recommended"
-    delta: float = 1e-6
-    threshold: float = 0.0
-    batch_size: int = 32
-    n_factors: int = 64
-    hidden: tuple[int, ...] = (128, 64, 32, 16)
+    features: Mapping[str, Any] | None = parameter(None, "mapping", _check_features, also=[None]).doc("""
+        Features of the towers: names of columns under "user", "item" and (for a log) "context"; or a mapping from
+        name to all possible values, which are public under a guarantee: any other value counts as missing.  The
+        values of a plain name are taken from the data, which no guarantee covers, as the ledger states.  The item's
+        id is always a feature, and with None the only one.""")
+    n_rounds: int | str = integer("auto", low=0, high=2**31 - 1, also=["auto"]).doc("""
+        Number of rounds (E1 in the paper).  With 0, which needs `popularity_epsilon`, devices fine-tune the first
+        network.""")
+    cohort_size: int | str = integer("auto", low=1, high=2**31 - 1, also=["auto", "all"]).doc("""
+        Number of clients in each round (M), drawn without replacement.""")
+    local_epochs: int | str = integer("auto", low=1, high=2**31 - 1, also=["auto"]).doc("""
+        Number of a client's passes over its examples (E2).""")
+    learning_rate: float | str = real("auto", above=0.0, also=["auto"]).doc("Step size of a client.")
+    server_learning_rate: float | str = real("auto", above=0.0, also=["auto"]).doc("""
+        Step size of the server along the mean update.""")
+    server_optimizer: str = choice("auto", ("auto", *OPTIMIZERS)).doc("""
+        Step of the server: the mean update times a rate (equation 6), or an Adam step with the mean as gradient
+        [4]_.  Adam has no privacy cost, but follows the noise.  "auto" is Adam if the preset is "recommended", there
+        is no noise, and `server_learning_rate` is "auto".""")
+    negatives: int | str = integer("auto", low=0, high=2**31 - 1, also=["auto"]).doc("""
+        Number of unvisited items that are drawn for each positive, anew in each round.""")
+    meta: str = choice("reptile", METAS).doc("""
+        Message of a client.  "reptile": the change of the parameters by its epochs.  Otherwise it trains on half of
+        its positives, and sends the negative gradient of the loss on the others; with one positive it sends zeros.
+        The gradient is taken for the trained parameters ("first-order-maml") or the first ones ("maml", second
+        order), and for a learning rate of each parameter too ("meta-sgd"), which begins at `learning_rate` and is
+        released.""")
+    clip_norm: float | None = real(None, low=1e-6, high=1e6, also=[None]).doc("""
+        Bound (S) of a client's update over all its epochs: dense weights, embeddings and learning rates together.""")
+    noise_multiplier: float | None = real(None, low=1e-6, high=1e6, also=[None]).doc("""
+        Noise multiplier z: the noise on a cohort's sum has standard deviation (Laplace: scale) z * 2 S in every
+        parameter.""")
+    target_epsilon: float | None = real(None, low=1e-100, high=1e100, also=[None]).doc("""
+        Largest epsilon of the whole run for a user, at `delta`; the fit uses the smallest noise that satisfies it.""")
+    popularity_epsilon: float | None = real(None, low=1e-100, high=1e100, also=[None]).doc("""
+        Epsilon of a first release of item counts (at most 10 items per user, discrete Laplace noise), a part of
+        `target_epsilon`; the first network scores items by these counts.  None starts at random.""")
+    stage1: str = choice("none", STAGES).doc("""
+        Source of the items' first embeddings, which a recurrent encoder learns from sequences.  "public": sequences
+        of other users, passed to `fit`, at no cost if they are public.  "dp": the users' own, in rounds with
+        clipping and noise, as a part of `target_epsilon` or with the same `noise_multiplier`.  "published": the
+        users' own without noise, as in the paper, which voids any guarantee.""")
+    stage1_share: float = real(0.5, low=1e-3, high=1 - 1e-3).doc("""
+        Share of the rounds' part of `target_epsilon` for stage one with "dp"; without rounds stage one has all of
+        it.""")
+    stage1_options: Mapping[str, Any] | None = parameter(None, "mapping", check_options, also=[None]).doc("""
+        Settings of stage one that replace its defaults: n_rounds, cohort_size, local_epochs, learning_rate,
+        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's), and
+        contrastive_weight, the weight of stage one's losses in the rounds after it (equation 11).""")
+    noise: str = choice("gaussian", ("gaussian", "laplace")).doc("""
+        Distribution of the noise; "laplace" clips in the L1 norm, which its guarantee needs.""")
+    preset: str = choice("recommended", tuple(PRESETS)).doc('Values of "auto".')
+    delta: float = real(1e-6, above=0.0, below=1.0).doc("""
+        Delta of the ledger's epsilon and of `target_epsilon`, between 0 and 1.""")
+    threshold: float = real(0.0, low=0.0).doc("""
+        An interaction with a value above it is positive, and so is every entry of a log; all others count as
+        visited.""")
+    batch_size: int = integer(32, low=1).doc("Number of examples in a local step.")
+    n_factors: int = parameter(64, "int", check_width).doc("Width of embeddings and towers; a multiple of 16.")
+    hidden: tuple[int, ...] = parameter((128, 64, 32, 16), "tuple of int", check_hidden).doc("""
+        Widths of the layers above the towers; multiples of 16.""")
 
     def _check_parameters(self) -> None:
-        """Check all settings, and the keys of `features`."""
-        vars(self).update(check_settings(self.get_params()))
-        if self.features is None:
-            return
-        check_instance("features", self.features, Mapping, "pass {'user': [names], 'item': [names]}")
-        if unknown := sorted(set(self.features) - set(_TABLES)):
-            raise ValueError(f"features must have the keys 'user', 'item' or 'context', got {unknown}")
+        check_settings(self.get_params())
 
     @transactional
     def fit(
@@ -236,7 +218,6 @@ class PrivRec(_TwoTowerRecommender):
         ValueError
             The checkpoint is of a run on other data or with other parameters, or stage one needs missing timestamps.
         """
-        self._check_parameters()
         visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
         private = is_private(self.get_params())
         visited = check_counts(

@@ -66,24 +66,22 @@ class Stage1Settings:
     noise_multiplier: float | None
 
 
-def check_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def check_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return `stage1_options` in Python's own types, or raise for invalid ones."""
-    if options is None:
-        return None
     checked: dict[str, Any] = {}
-    check_instance("stage1_options", options, Mapping, f"pass any of {sorted(OPTIONS)}")
+    check_instance(name, options, Mapping, f"pass any of {sorted(OPTIONS)}")
     if unknown := sorted(set(options) - set(OPTIONS)):
-        raise ValueError(f"stage1_options may have {sorted(OPTIONS)}, got {unknown}")
-    for name, value in options.items():
-        label = f"stage1_options[{name!r}]"
-        if name in _LOWS:
-            checked[name] = check_integer(label, value, low=_LOWS[name], high=2**32 - 1)
-        elif name == "clip_norm":
-            checked[name] = check_real(label, value, low=1e-6, high=1e6)
-        elif name == "contrastive_weight":
-            checked[name] = check_real(label, value, low=0.0)
+        raise ValueError(f"{name} may have {sorted(OPTIONS)}, got {unknown}")
+    for option, value in options.items():
+        label = f"{name}[{option!r}]"
+        if option in _LOWS:
+            checked[option] = check_integer(label, value, low=_LOWS[option], high=2**32 - 1)
+        elif option == "clip_norm":
+            checked[option] = check_real(label, value, low=1e-6, high=1e6)
+        elif option == "contrastive_weight":
+            checked[option] = check_real(label, value, low=0.0)
         else:
-            checked[name] = check_real(label, value, low=0.0, exclusive=True)
+            checked[option] = check_real(label, value, low=0.0, exclusive=True)
     return checked
 
 

@@ -81,11 +81,3 @@ def test_auto_is_adam_unless_a_setting_excludes_it(given, optimizer, rate):
     # Devices use the same optimizer as clients in training.
     device = PrivRecSettings.on_device(parameters)
     assert (device.local_epochs, device.learning_rate) == (settings.local_epochs, settings.learning_rate)
-
-
-# ---- bad inputs ------------------------------------------------------------------------------------------------------
-
-
-def test_bad_inputs():
-    with pytest.raises(ValueError, match="server_optimizer must be one of 'auto', 'sgd', 'adam'"):
-        PrivRec(server_optimizer="momentum").fit(small_data(), key=KEY)

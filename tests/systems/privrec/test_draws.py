@@ -71,7 +71,6 @@ def test_too_many_epochs_are_refused_by_public_numbers(values):
 
 def test_epochs_at_the_bound_are_accepted():
     model = PrivRec(stage1="dp", stage1_options={"contrastive_weight": 1.0, "batch_size": 4}, **PRIVATE)
-    model._check_parameters()
     settings = PrivRecSettings.resolve(model.get_params(), 200)
     # This is the number of draws for an epoch's batches of masked sequences.
     masked = -(-2 * 40 // 32) * 4 + 40
