@@ -4,8 +4,9 @@ Usage::
 
     python .ci/plain_words.py [--lines N] [PATH ...]
 
-Prose is: docstrings without Examples and References, comments, texts of exceptions and warnings, and Markdown outside
-code blocks.  The limits are three to five times the values of scikit-learn, SciPy's optimize and implicit.
+Prose is: docstrings without Examples and References, descriptions of parameters, comments, texts of exceptions and
+warnings, and Markdown outside code blocks.  The limits are three to five times the values of scikit-learn, SciPy's
+optimize and implicit.
 """
 
 import argparse
@@ -56,7 +57,9 @@ def prose_of_python(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if docstring := ast.get_docstring(node):
                 yield node.body[0].lineno, re.split(r"\n(?:Examples|References|See Also)\n-+", docstring)[0]
-        elif isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "warn"):
+        elif isinstance(node, ast.Raise) or (
+            isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("warn", "doc")
+        ):
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and " " in part.value:
                     yield part.lineno, part.value

@@ -1,9 +1,10 @@
-"""Summary, guarantee, trust model and parameters of each system, read from its class and docstring."""
+"""Summary, guarantee, trust model and parameters of each system, read from its docstring and declarations."""
 
 import inspect
 import re
 from typing import Any
 
+from fastfedrec.core.parameters import declared_parameters
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
 __all__ = ["describe_system"]
@@ -16,7 +17,6 @@ _TRUST = {
     "entity": r"\bown entity is trusted\b",
 }
 _GIVEN = re.compile(r"^\*\*Guarantee\*\* \(([^)]*)\)")
-_SAME_AS = re.compile(r"(?:As for|See) `(\w+)`")
 _REFERENCE = re.compile(r"^\.\. \[\d+\] (.*(?:\n[ ]+.*)*)", re.MULTILINE)
 _NAME = re.compile(r"`(\w+)`")
 
@@ -55,10 +55,6 @@ def describe_system(name: str) -> dict[str, Any]:
         parameter.name: None if parameter.default is parameter.empty else parameter.default
         for parameter in inspect.signature(kind).parameters.values()
     }
-    descriptions = _parameters(kind)
-    for parameter, (_, text) in descriptions.items():
-        if other := _SAME_AS.match(text):
-            descriptions[parameter] = _parameters(system_class(other[1]))[parameter]
     return {
         "name": next(known for known, home in SYSTEMS.items() if home == kind.__name__),
         "class": kind.__name__,
@@ -66,16 +62,11 @@ def describe_system(name: str) -> dict[str, Any]:
         "guarantee": guarantee.replace("**", "").replace("``", "`"),
         "trust": _trust(guarantee, defaults),
         "parameters": [
-            {
-                "name": parameter,
-                "type": descriptions[parameter][0],
-                "default": default,
-                "description": descriptions[parameter][1],
-            }
-            for parameter, default in defaults.items()
+            {"name": name, "type": entry.kind, "default": defaults[name], "description": _first_sentence(entry.text)}
+            for name, entry in declared_parameters(kind).items()
         ],
         "references": [
-            " ".join(text.split()).replace("``", "`") for text in _REFERENCE.findall(_section(kind, "References"))
+            " ".join(text.split()).replace("``", "`") for text in _REFERENCE.findall(inspect.getdoc(kind) or "")
         ],
     }
 
@@ -93,30 +84,6 @@ def _trust(guarantee: str, defaults: dict[str, Any]) -> list[str]:
     return trust_models
 
 
-def _section(kind: type, name: str) -> str:
-    """Return a section of a class's numpydoc docstring, empty if it is missing."""
-    docstring = inspect.getdoc(kind) or ""
-    section = re.search(rf"^{name}\n-+\n(.*?)(?=^\w[\w ]*\n-{{3,}}$|\Z)", docstring, re.MULTILINE | re.DOTALL)
-    return section[1] if section else ""
-
-
-def _parameters(kind: type) -> dict[str, tuple[str, str]]:
-    """Return type and first sentence of each parameter in a class's docstring."""
-    descriptions: dict[str, tuple[str, str]] = {}
-    for names, stated, text in re.findall(
-        r"^(\S[^:\n]*) : (.*)\n((?:[ ]+.*\n?|\n)*)", _section(kind, "Parameters"), re.MULTILINE
-    ):
-        sentence = re.split(r"(?<=[.?!])\s+(?=[A-Z\"`(])", " ".join(text.split()), maxsplit=1)[0].replace("``", "`")
-        parameter_names = [name.strip() for name in names.split(",")]
-        # One entry for several parameters has a clause for each, or one sentence for all.
-        parts = sentence.split("; ")
-        sentences = (
-            [f"{part.rstrip('.')}." for part in parts]
-            if 1 < len(parts) == len(parameter_names)
-            else [sentence] * len(parameter_names)
-        )
-        descriptions |= {
-            name: (stated.strip(), one[0].upper() + one[1:])
-            for name, one in zip(parameter_names, sentences, strict=True)
-        }
-    return descriptions
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a description."""
+    return re.split(r"(?<=[.?!])\s+(?=[A-Z\"`(])", " ".join(text.split()), maxsplit=1)[0].replace("``", "`")

@@ -15,6 +15,7 @@ from fastfedrec.core.check import check_flag
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
+from fastfedrec.core.parameters import is_same
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
@@ -69,17 +70,11 @@ class Recommender(Answers):
     # ---- parameters, with scikit-learn's interface --------------------------------------------------------------
 
     def __post_init__(self) -> None:
-        """Check the parameters at the end of every constructor."""
-        given = self.get_params()
+        """Check the parameters together at the end of every constructor, and so once in every fit."""
         self._check_parameters()
-        # `sklearn.base.clone` requires the same objects that it passed, so equal values are put back.
-        for name, value in given.items():
-            attribute = self._attributes.get(name, name)
-            if _is_same(value, getattr(self, attribute)):
-                setattr(self, attribute, value)
 
     def _check_parameters(self) -> None:
-        """Check each constructor argument and convert it to its type; raise if one is not valid."""
+        """Raise if some parameters do not match each other; the declaration of each one has checked it alone."""
 
     @classmethod
     @functools.cache  # a fit needs it three times, and an inherited constructor takes .2 ms to inspect
@@ -183,7 +178,7 @@ class Recommender(Answers):
         changed = {
             attribute: value
             for name, value in then.items()
-            if not _is_same(getattr(self, attribute := self._attributes.get(name, name)), value)
+            if not is_same(getattr(self, attribute := self._attributes.get(name, name)), value)
         }
         if not changed:
             return self
@@ -339,14 +334,3 @@ def load(path: str | os.PathLike[str]) -> Recommender:
         return kind._from_saved(saved)
     except Exception as error:  # a constructor's message does not name the file
         raise (error if str(error).startswith("path ") else not_a_model(path, error)) from error
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two parameters, and all entries of tuples and dictionaries, are equal and of one type."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
-    return isinstance(one, int | float | str) and one == other
