@@ -25,13 +25,14 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
 )
 from fastfedrec.accounting.gaussian import gaussian_mu
-from fastfedrec.accounting.guesses import most_right_guesses
+from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.ledger import Ledger
 from fastfedrec.accounting.pld import PLDAccountant, epsilon_lower_bound
 from fastfedrec.accounting.published import published_privrec_epsilon, published_shuffle_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.shuffle import shuffled_epsilon, shuffled_epsilon_lower_bound
 from fastfedrec.accounting.views import VIEWS, composed_epsilon, seen_event
+from fastfedrec.core.old_names import refuse_old_names
 
 __all__ = [
     "VIEWS",
@@ -61,10 +62,12 @@ __all__ = [
     "composed_epsilon",
     "epsilon_lower_bound",
     "gaussian_mu",
-    "most_right_guesses",
+    "largest_guess_share",
     "published_privrec_epsilon",
     "published_shuffle_epsilon",
     "seen_event",
     "shuffled_epsilon",
     "shuffled_epsilon_lower_bound",
 ]
+
+refuse_old_names(__name__, most_right_guesses="largest_guess_share")

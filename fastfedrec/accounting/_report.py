@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
 from fastfedrec.accounting.events import Event, Unprotected
-from fastfedrec.accounting.guesses import most_right_guesses
+from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of, stated_cost
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
@@ -150,7 +150,7 @@ def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]
             "No guarantee is stated: the ledger is empty.",
             "No use of people's data was recorded in it, which does not prove that there was none.",
         )
-    guess_shares = {view: most_right_guesses(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}
+    guess_shares = {view: largest_guess_share(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}
     bounded = [view for view, share in guess_shares.items() if share < _USELESS_SHARE]
     lines = []
     if not guess_shares:
@@ -196,7 +196,7 @@ def _meters(costs: dict[View, Cost]) -> Meters:
     rows = []
     for view, (epsilon, delta, _) in costs.items():
         is_none = math.isinf(epsilon)
-        share = 1.0 if is_none else most_right_guesses(epsilon, delta)
+        share = 1.0 if is_none else largest_guess_share(epsilon, delta)
         # A percentage with one decimal, rounded up so that it is never below the bound.
         shown = math.ceil(share * 1000 - 1e-9) / 10
         empty = ", which bounds nothing" if share >= _USELESS_SHARE else ""

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fastfedrec.accounting import most_right_guesses
+from fastfedrec.accounting import largest_guess_share
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
@@ -16,7 +16,7 @@ def test_guesses_are_those_of_the_best_test_of_the_worst_mechanism(epsilon, delt
     """The pair is exactly (epsilon, delta): the true value with probability delta, else randomized response."""
     low = (1 - delta) / (1 + math.exp(min(epsilon, 700)))
     first, second = np.array([delta, 1 - delta - low, low, 0]), np.array([0, low, 1 - delta - low, delta])
-    assert most_right_guesses(epsilon, delta) == pytest.approx(np.maximum(first, second).sum() / 2, abs=1e-12)
+    assert largest_guess_share(epsilon, delta) == pytest.approx(np.maximum(first, second).sum() / 2, abs=1e-12)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -33,4 +33,4 @@ def test_guesses_are_those_of_the_best_test_of_the_worst_mechanism(epsilon, delt
 )
 def test_bad_parameters_are_refused_by_name(options, message):
     with pytest.raises(ValueError, match=message):
-        most_right_guesses(**options)
+        largest_guess_share(**options)

@@ -321,10 +321,10 @@ ACCOUNTS = [
     ),
     on("_verdict", "test_whoever_is_not_protected_is_named")(
         "report-claims-all-views", "the report page claims protection against views without a guarantee",
-        "{view: most_right_guesses(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}",
-        "{view: most_right_guesses(min(cost.epsilon, 1.0), cost.delta) for view, cost in costs.items()}",
+        "{view: largest_guess_share(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}",
+        "{view: largest_guess_share(min(cost.epsilon, 1.0), cost.delta) for view, cost in costs.items()}",
     ),
-    on("most_right_guesses", "test_guesses_are_those_of_the_best_test_of_the_worst_mechanism")(
+    on("largest_guess_share", "test_guesses_are_those_of_the_best_test_of_the_worst_mechanism")(
         "report-guesses-too-few", "the page's bound on correct guesses is below the worst case", "1.0 + delta * odds",
         "1.0",
     ),

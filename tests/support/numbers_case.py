@@ -317,7 +317,7 @@ FUNCTIONS = {
     "systems.baselines.popularity.best_n_reports": call(epsilon=4.0),
     "systems.baselines.popularity.split_epsilon": call(epsilon=4.0, n_reports=3),
     "accounting.gaussian.gaussian_mu": call(epsilon=ONE, delta=SMALL),
-    "accounting.guesses.most_right_guesses": call(epsilon=ONE, delta=SMALL),
+    "accounting.guesses.largest_guess_share": call(epsilon=ONE, delta=SMALL),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting import most_right_guesses
+from fastfedrec.accounting import largest_guess_share
 from fastfedrec.core.html import html_page, html_table
 from fastfedrec.core.text import NOT_COVERED
 from fastfedrec.studies.demo.comparison import METRICS, Result
@@ -61,7 +61,7 @@ def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], fo
         figure = f'<figure><div class="wide" tabindex="0">{picture}</div><figcaption>{caption}</figcaption></figure>'
     header, rows = table(results)
     paragraphs = "".join(f"<p>{escape(text)}</p>" for text in verdicts)
-    guesses = [(f"{epsilon:g}", f"{most_right_guesses(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
+    guesses = [(f"{epsilon:g}", f"{largest_guess_share(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
     guess_table = html_table(("epsilon", "right guesses"), guesses)
     steps = "".join(
         f"<dt>{escape(title)}</dt><dd tabindex='0'><code>{escape(command)}</code></dd>"
