@@ -14,7 +14,7 @@ from fastfedrec.core.memory import memory_share
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.receiver import Heard, RoundReceiver
+from fastfedrec.rounds.receiver import PartialRound, RoundReceiver
 from fastfedrec.rounds.system import FederatedSystem, Update
 
 if TYPE_CHECKING:
@@ -228,16 +228,16 @@ def _run_round(
     name: str,
     n_clients: int,
     n_threads: int,
-) -> Heard:
+) -> PartialRound:
     """Run a shard's round on a worker, and check its message like untrusted input."""
     receiver = RoundReceiver(system, state, round_number, {name: n_clients})
     receiver.receive(_answer(system, None, state, shard, key, round_number, name, n_threads)[0])
-    return receiver.heard()
+    return receiver.partial_round()
 
 
-def _join(system: FederatedSystem, a: Heard, b: Heard) -> Heard:
+def _join(system: FederatedSystem, a: PartialRound, b: PartialRound) -> PartialRound:
     """Merge the results of two sets of shards on a worker."""
-    return Heard(system.merge(a.total, b.total), a.rejections + b.rejections, a.answered | b.answered)
+    return PartialRound(system.merge(a.total, b.total), a.rejections + b.rejections, a.answered | b.answered)
 
 
 def _answer(

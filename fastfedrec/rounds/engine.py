@@ -134,7 +134,7 @@ class Engine(ABC):
                 update = receiver.close()
                 self.rejections += receiver.rejections
                 self._amend(ledger, event, update.n_clients)
-                if expected and not receiver.heard().answered:
+                if expected and not receiver.partial_round().answered:
                     ledger.note(_unanswered(name, round_number))
                 else:
                     was_answered = True

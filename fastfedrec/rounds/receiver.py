@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastfedrec.core.old_names import OldAttribute, refuse_old_names
 from fastfedrec.rounds.system import FederatedSystem, Update, find_violation
 
-__all__ = ["Heard", "Rejection", "RoundReceiver"]
+__all__ = ["PartialRound", "Rejection", "RoundReceiver"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Rejection:
 
 
 @dataclass(frozen=True)
-class Heard:
+class PartialRound:
     """Partial result of a round, which another receiver of the same round can add.
 
     Parameters
@@ -108,30 +109,33 @@ class RoundReceiver:
         self.total = self.system.merge(self.total, message)
         return True
 
-    def heard(self) -> Heard:
+    def partial_round(self) -> PartialRound:
         """Return the partial result, for another receiver of the same round.
 
         Returns
         -------
-        Heard
+        PartialRound
             Result without the system and the state, so that it is as small as an update.
         """
-        return Heard(self.total, tuple(self.rejections), frozenset(self._answered))
+        return PartialRound(self.total, tuple(self.rejections), frozenset(self._answered))
 
-    def add(self, heard: Heard) -> None:
+    heard = OldAttribute("partial_round")
+
+    def add(self, partial: PartialRound) -> None:
         """Add the partial result of another receiver of this round.
 
         Parameters
         ----------
-        heard : Heard
+        partial : PartialRound
             Result for expected senders that have not answered to this receiver.
         """
-        if heard.total.round != self.round or heard.answered & self._answered or heard.answered - set(self.expected):
-            raise ValueError(f"heard must be of round {self.round} and of expected senders who have not answered")
+        is_unexpected = partial.answered & self._answered or partial.answered - set(self.expected)
+        if partial.total.round != self.round or is_unexpected:
+            raise ValueError(f"partial must be of round {self.round} and of expected senders who have not answered")
         # The other receiver applied the rules already, so the sum is added without a second check.
-        self.total = self.system.merge(self.total, heard.total)
-        self.rejections += heard.rejections
-        self._answered |= heard.answered
+        self.total = self.system.merge(self.total, partial.total)
+        self.rejections += partial.rejections
+        self._answered |= partial.answered
 
     def close(self) -> Update:
         """End the round and record the senders that did not answer.
@@ -168,3 +172,6 @@ class RoundReceiver:
         if violation := find_violation(self.system.rules(self.state, message.n_clients), message.arrays):
             return violation
         return self.system.inconsistency(self.state, message)
+
+
+refuse_old_names(__name__, Heard="PartialRound")

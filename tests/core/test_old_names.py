@@ -13,6 +13,8 @@ CHANGES = (Path(__file__).parents[2] / "CHANGELOG.md").read_text().split("\n## "
 NAMES = {
     "accounting.most_right_guesses": "largest_guess_share",
     "accounting.guesses.most_right_guesses": "largest_guess_share",
+    "rounds.receiver.Heard": "PartialRound",
+    "rounds.receiver.RoundReceiver.heard": "partial_round",
 }
 # Functions, with the former and the new name of a parameter.
 PARAMETERS = {}

@@ -35,7 +35,7 @@ from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import DaskEngine, LocalEngine
 from fastfedrec.engines.dask import _without_results
-from fastfedrec.rounds.receiver import Heard, RoundReceiver
+from fastfedrec.rounds.receiver import PartialRound, RoundReceiver
 from fastfedrec.rounds.system import Update
 
 # A cluster that closes leaves sockets to the garbage collector.
@@ -228,7 +228,7 @@ def test_whole_numbers_are_added_up_on_the_workers(client, data, monkeypatch):
             lambda self, what, m=method, f=original: (added.append((m, type(what))), f(self, what))[1],
         )
     FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=5))
-    assert added == [("add", Heard)] * 2  # one sum a round
+    assert added == [("add", PartialRound)] * 2  # one sum a round
     added.clear()
     FMFLDP(n_rounds=2, epsilon=None).fit(data, key=KEY, engine=DaskEngine(client, n_shards=5))
     assert added == [("receive", Update)] * 10  # the sum of floats depends on the order

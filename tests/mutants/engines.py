@@ -89,7 +89,7 @@ ENGINES = [
     ),
     on("RoundReceiver.add", "test_receivers_of_one_round_are_joined")(
         "receivers-overlap", "a sender's sums are counted twice when two receivers are joined",
-        "heard.answered & self._answered", "False",
+        "partial.answered & self._answered", "False",
     ),
     # ---- Dask -------------------------------------------------------------------------------------------------------
     on("_join", "test_a_bad_answer_is_refused_by_name_and_the_run_goes_on")(

@@ -45,18 +45,18 @@ def test_receivers_of_one_round_are_joined():
     # Three receivers each check one message, and a fourth one adds their partial results.
     server = receiver()
     for part in parts:
-        server.add(part.heard())
+        server.add(part.partial_round())
     assert server.close().arrays["sum"].tolist() == single.close().arrays["sum"].tolist() == [1, 2, 7]
     assert server.rejections == single.rejections
     assert not server.receive(b)  # it has answered
-    for wrong in (parts[0].heard(), RoundReceiver(Adder(), STATE, 5, {"a": 5}).heard()):
-        with pytest.raises(ValueError, match="heard must be of round 4"):
+    for wrong in (parts[0].partial_round(), RoundReceiver(Adder(), STATE, 5, {"a": 5}).partial_round()):
+        with pytest.raises(ValueError, match="partial must be of round 4"):
             server.add(wrong)
     # A partial result from a sender outside the cohort is rejected as a whole.
     unexpected_partial = RoundReceiver(Adder(), STATE, 4, {"z": 5})
     assert unexpected_partial.receive(message(sender="z"))
-    with pytest.raises(ValueError, match="heard must be of round 4"):
-        receiver().add(unexpected_partial.heard())
+    with pytest.raises(ValueError, match="partial must be of round 4"):
+        receiver().add(unexpected_partial.partial_round())
 
 
 class Boom:

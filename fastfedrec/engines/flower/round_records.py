@@ -7,7 +7,7 @@ from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.kept_files import checking
 from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
-from fastfedrec.rounds.receiver import Heard, Rejection, RoundReceiver
+from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver
 from fastfedrec.rounds.system import Update, find_violation
 
 __all__ = ["RoundRecords"]
@@ -18,7 +18,7 @@ _FIELDS = ("n_clients", "answered", "traffic", "rejections")
 class RoundRecords(Checkpoint):
     """One file for each round, in a folder that only its owner can read: sums before the server's noise."""
 
-    def recall(self, phase: int, receiver: RoundReceiver) -> tuple[Heard, RoundTraffic] | None:
+    def recall(self, phase: int, receiver: RoundReceiver) -> tuple[PartialRound, RoundTraffic] | None:
         """Return the recorded messages and traffic of a round, or None if the round has no record."""
         name = _name(phase, receiver.round)
         stored = self._read(name, _FIELDS)
@@ -38,15 +38,15 @@ class RoundRecords(Checkpoint):
                 Rejection(check_integer("round", number, low=-1), _text(sender), _text(reason))
                 for number, sender, reason in header["rejections"]
             )
-            return Heard(total, rejections, answered), read_traffic(header["traffic"])
+            return PartialRound(total, rejections, answered), read_traffic(header["traffic"])
 
-    def keep(self, phase: int, heard: Heard, traffic: RoundTraffic) -> None:
+    def keep(self, phase: int, partial: PartialRound, traffic: RoundTraffic) -> None:
         """Record a round before the server draws its noise."""
         header = {
-            "n_clients": heard.total.n_clients, "answered": sorted(heard.answered), "traffic": astuple(traffic),
-            "rejections": [astuple(rejection) for rejection in heard.rejections],
+            "n_clients": partial.total.n_clients, "answered": sorted(partial.answered), "traffic": astuple(traffic),
+            "rejections": [astuple(rejection) for rejection in partial.rejections],
         }  # fmt: skip
-        self._write(_name(phase, heard.total.round), header, heard.total.arrays)
+        self._write(_name(phase, partial.total.round), header, partial.total.arrays)
 
 
 def _text(value: Any) -> str:

@@ -25,7 +25,7 @@ from fastfedrec.engines.flower.wire.records import (
 from fastfedrec.engines.flower.wire.state_codec import encode_state
 from fastfedrec.engines.flower.wire.updates import read_update
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.receiver import Heard, Rejection, RoundReceiver
+from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class FlowerEngine(Engine):
         self.user_ids: dict[str, np.ndarray] = {}
         self.records: RoundRecords | None = None
         # Messages of the open round that are not recorded yet.
-        self._unrecorded: Heard | None = None
+        self._unrecorded: PartialRound | None = None
         # Number of the current phase, counted from 0.
         self._phase = -1
         self.refused: list[Rejection] = []
@@ -276,7 +276,7 @@ class FlowerEngine(Engine):
             self.messages.record(traffic)
             return
         super()._collect(receiver, handles, key, n_threads)
-        self._unrecorded = receiver.heard()
+        self._unrecorded = receiver.partial_round()
 
     def _settle(self, receiver: RoundReceiver) -> None:
         # A round without messages is not recorded: it can be repeated, since no noise was drawn for it.

@@ -13,7 +13,7 @@ from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError
 from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.mechanisms import LayeredGaussian
-from fastfedrec.rounds.receiver import Heard, Rejection, RoundReceiver
+from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram.dp_gram_rounds import GramState, ShareSum
 
@@ -124,7 +124,7 @@ def test_an_answer_is_checked_before_it_is_repeated(answered):
 def test_a_server_recalls_received_messages(tmp_path):
     system = ShareSum(LayeredGaussian(2**36), Key.from_seed(1), 0.0)
     state = GramState(np.zeros(2, dtype=np.int64))
-    received = Heard(update(2, [1, 2]), (Rejection(2, "south", "late"),), frozenset({"north"}))
+    received = PartialRound(update(2, [1, 2]), (Rejection(2, "south", "late"),), frozenset({"north"}))
     RoundRecords(tmp_path, {"run": RUN}).keep(0, received, RoundTraffic(1, 2, 3))
     receiver = RoundReceiver(system, state, 2, {"north": 3})
     recalled = RoundRecords(tmp_path, {"run": RUN}).recall(0, receiver)
