@@ -95,7 +95,7 @@ def write_frappe(folder, n_users=957, n_items=4082):
 
 def write_eicu(folder, n_stays=2500, n_kinds=300, n_hospitals=20):
     """As the eICU demo: laboratory tests of stays in hospitals; one medicine for each stay."""
-    data = datasets.generate_counts(n_stays, n_kinds, key=Key.from_seed(0), law="gamma").interactions
+    data = datasets.generate_counts(n_stays, n_kinds, key=Key.from_seed(0), distribution="gamma").interactions
     stays = np.repeat(np.arange(n_stays), data.interactions_per_user())
     each = data.values_or_ones().astype(int)
     labs = zip(np.repeat(stays, each).tolist(), np.repeat(data.indices, each).tolist(), strict=True)

@@ -18,6 +18,7 @@ from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cos
 from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text
 from fastfedrec.core.html import html_card, html_table
+from fastfedrec.core.old_names import refuse_old_keywords
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 
 __all__ = ["Ledger"]
@@ -108,21 +109,22 @@ class Ledger:
         self.events[event] += 1
         self.is_simulation |= simulation
 
-    def amend(self, event: Event, n_users_heard: int) -> None:
+    @refuse_old_keywords(n_users_heard="n_reporting_users")
+    def amend(self, event: Event, n_reporting_users: int) -> None:
         """Correct the last record of some reports: fewer users answered, so each report hides among fewer.
 
         Parameters
         ----------
         event : LocalReports or ShuffledReports
             Event as recorded.
-        n_users_heard : int
+        n_reporting_users : int
             Number of users with a received report.  All users who dropped out may be honest.  With a share h of honest
-            users, at least ``n_users_heard - (1 - h) * n_users`` honest users remain.  If none remains there is no
+            users, at least ``n_reporting_users - (1 - h) * n_users`` honest users remain.  If none remains there is no
             crowd, and reports that may have left their users are counted as without a shuffler.
         """
-        n_users_heard = check_integer("n_users_heard", n_users_heard, low=0)
-        if isinstance(event, LocalReports | ShuffledReports) and n_users_heard < event.n_users:
-            self._restate(event, after_dropouts(event, n_users_heard))
+        n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
+        if isinstance(event, LocalReports | ShuffledReports) and n_reporting_users < event.n_users:
+            self._restate(event, after_dropouts(event, n_reporting_users))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:
         """Correct the last record of some reports: they passed a shuffler, in a batch that was large enough.

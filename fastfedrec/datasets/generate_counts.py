@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_choice, check_instance, check_integer
+from fastfedrec.core.old_names import OldAttribute, refuse_old_keywords
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
@@ -28,7 +29,7 @@ class PoissonCounts:
         Interactions with counts of at least 1 as values; the user feature ``entity`` is the entity of each user.
     user_factors, item_factors : ndarray of shape (n_users, n_factors) and (n_items, n_factors), float64
         Factors of the rates.
-    law : {"normal", "gamma"}
+    distribution : {"normal", "gamma"}
         Distribution of the factors, see `generate_counts`.
 
     See Also
@@ -39,7 +40,9 @@ class PoissonCounts:
     interactions: Interactions
     user_factors: NDArray[np.float64]
     item_factors: NDArray[np.float64]
-    law: str
+    distribution: str
+
+    law = OldAttribute("distribution")
 
     def rates(self, rows: slice | np.ndarray) -> NDArray[np.float64]:
         """Return the Poisson rate of each count.
@@ -54,15 +57,16 @@ class PoissonCounts:
         ndarray of shape (n_rows, n_items), float64
             Rates, which are the means of the counts and so the best predictions.
         """
-        return _rates(self.user_factors[rows], self.item_factors, self.law)
+        return _rates(self.user_factors[rows], self.item_factors, self.distribution)
 
 
+@refuse_old_keywords(law="distribution")
 def generate_counts(
     n_users: int,
     n_items: int,
     *,
     key: Key,
-    law: str = "normal",
+    distribution: str = "normal",
     n_factors: int | None = None,
     n_entities: int = 10,
 ) -> PoissonCounts:
@@ -74,7 +78,7 @@ def generate_counts(
         Number of users and of items; the paper has 100,000 and 500.
     key : Key
         Key of the data set; each user's draws come from streams of that user.
-    law : {"normal", "gamma"}
+    distribution : {"normal", "gamma"}
         Distribution of the factors.  "normal": rates are exp(u'v), where u and v are standard normal and scaled to
         length 1.  With the paper's 100 factors nearly all rates are within 1 +- 0.3 (standard deviation 0.1), so the
         data have almost no structure.  "gamma": rates are u'v / n_factors with Gamma(1, 1) entries, so their mean is 1
@@ -98,26 +102,30 @@ def generate_counts(
     --------
     >>> from fastfedrec import Key
     >>> from fastfedrec.datasets import generate_counts
-    >>> data = generate_counts(50, 20, key=Key.from_seed(1), law="gamma")
+    >>> data = generate_counts(50, 20, key=Key.from_seed(1), distribution="gamma")
     >>> data.interactions.shape, data.rates(slice(0, 3)).shape
     ((50, 20), (3, 20))
     """
     n_users = check_integer("n_users", n_users, low=1, high=2**31 - 1)
     n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
-    check_choice("law", law, _DISTRIBUTIONS)
-    n_factors = _N_FACTORS[law] if n_factors is None else check_integer("n_factors", n_factors, low=1, high=2**16)
+    check_choice("distribution", distribution, _DISTRIBUTIONS)
+    n_factors = (
+        _N_FACTORS[distribution] if n_factors is None else check_integer("n_factors", n_factors, low=1, high=2**16)
+    )
     n_entities = check_integer("n_entities", n_entities, low=1, high=n_users)
     check_instance("key", key, Key, "use Key.from_seed(n)")
     users = np.arange(n_users, dtype=np.uint64)
-    user_factors = _factors(key, "datasets.generate_counts.users", users, n_factors, law)
-    item_factors = _factors(key, "datasets.generate_counts.items", np.arange(n_items, dtype=np.uint64), n_factors, law)
+    user_factors = _factors(key, "datasets.generate_counts.users", users, n_factors, distribution)
+    item_factors = _factors(
+        key, "datasets.generate_counts.items", np.arange(n_items, dtype=np.uint64), n_factors, distribution
+    )
     lengths, columns, counts = [], [], []
     # Blocks of users bound the memory of the dense rates.
     step = max(1, _BLOCK_CELLS // n_items)
     for start in range(0, n_users, step):
         rows = slice(start, start + step)
         words = key.words_by_user("datasets.generate_counts.counts", users[rows], size=n_items)
-        block = _poisson(_rates(user_factors[rows], item_factors, law), as_uniform(words))
+        block = _poisson(_rates(user_factors[rows], item_factors, distribution), as_uniform(words))
         is_positive = block > 0
         lengths.append(is_positive.sum(axis=1))
         columns.append(np.nonzero(is_positive)[1].astype(np.int32))
@@ -129,12 +137,12 @@ def generate_counts(
         *arrays, None, np.arange(n_users), np.arange(n_items), users,
         user_features={"entity": np.arange(n_users) % n_entities},
     )  # fmt: skip
-    return PoissonCounts(data, user_factors, item_factors, law)
+    return PoissonCounts(data, user_factors, item_factors, distribution)
 
 
-def _factors(key: Key, purpose: str, rows: np.ndarray, n_factors: int, law: str) -> np.ndarray:
+def _factors(key: Key, purpose: str, rows: np.ndarray, n_factors: int, distribution: str) -> np.ndarray:
     uniform = as_uniform(key.words_by_user(purpose, rows, size=n_factors))
-    if law == "gamma":
+    if distribution == "gamma":
         return -np.log(uniform)  # Gamma(1, 1) is the exponential distribution
     from scipy.special import ndtri
 
@@ -142,10 +150,10 @@ def _factors(key: Key, purpose: str, rows: np.ndarray, n_factors: int, law: str)
     return normal / np.linalg.norm(normal, axis=1, keepdims=True)
 
 
-def _rates(user_factors: np.ndarray, item_factors: np.ndarray, law: str) -> np.ndarray:
+def _rates(user_factors: np.ndarray, item_factors: np.ndarray, distribution: str) -> np.ndarray:
     with one_blas_thread():
         products = user_factors @ item_factors.T
-    return np.exp(products) if law == "normal" else products / item_factors.shape[1]
+    return np.exp(products) if distribution == "normal" else products / item_factors.shape[1]
 
 
 def _poisson(rates: np.ndarray, uniform: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ import numpy as np
 
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_instance, check_integer, check_real
+from fastfedrec.core.old_names import refuse_old_keywords
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 
@@ -12,6 +13,7 @@ __all__ = ["generate_sequences"]
 _BLOCK_CELLS = 2**22  # cells of the users x items matrix that are drawn at once; bounds the memory
 
 
+@refuse_old_keywords(stay="stay_probability")
 def generate_sequences(
     n_users: int,
     n_items: int,
@@ -19,16 +21,16 @@ def generate_sequences(
     key: Key,
     n_topics: int = 10,
     length: int = 40,
-    stay: float = 0.9,
+    stay_probability: float = 0.9,
     popularity: float = 0.5,
 ) -> Interactions:
     """Draw sequences of items with an informative order, from a Markov chain over topics.
 
-    A user starts at a random topic.  The next item has the same topic with probability `stay`, otherwise the following
-    topic; the first topic follows the last.  Within a topic items are drawn without repetition, with weights that
-    decrease with their rank.  Users have no other preferences and are equal in the long run.  Beyond popularity, a
-    model can only learn which items are close in time.  The data test models of sequences; unlike `generate_implicit`
-    they do not imitate a data set.
+    A user starts at a random topic.  The next item has the same topic with probability `stay_probability`, otherwise
+    the following topic; the first topic follows the last.  Within a topic items are drawn without repetition, with
+    weights that decrease with their rank.  Users have no other preferences and are equal in the long run.  Beyond
+    popularity, a model can only learn which items are close in time.  The data test models of sequences; unlike
+    `generate_implicit` they do not imitate a data set.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def generate_sequences(
         Number of topics, at least 2.
     length : int
         Number of items per user, from 1 to the number of items of a topic.
-    stay : float
+    stay_probability : float
         Probability in [0, 1] that the next item has the same topic.
     popularity : float
         Exponent of popularity, at least 0.  Weights are ``(1 + rank) ** -popularity``; 0 gives equal weights.
@@ -82,7 +84,7 @@ def generate_sequences(
         raise ValueError(
             f"length must be at most the number of items per topic ({per_topic}), got {length}; use more items"
         )
-    stay = check_real("stay", stay, low=0.0, high=1.0)
+    stay_probability = check_real("stay_probability", stay_probability, low=0.0, high=1.0)
     popularity = check_real("popularity", popularity, low=0.0)
     check_instance("key", key, Key, "use Key.from_seed(n)")
     users = np.arange(n_users, dtype=np.uint64)
@@ -92,7 +94,7 @@ def generate_sequences(
     for start in range(0, n_users, step):
         rows = slice(start, start + step)
         path = _uniform(key, "path", users[rows], length)
-        moves = path[:, 1:] >= stay
+        moves = path[:, 1:] >= stay_probability
         # The topic is the start topic plus the number of moves so far, modulo the number of topics.
         topics = np.column_stack([path[:, 0] * n_topics, moves]).astype(np.int64).cumsum(axis=1) % n_topics
         # In an exponential race within a topic, the order of arrival is a weighted draw without repetition.

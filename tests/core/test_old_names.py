@@ -15,9 +15,14 @@ NAMES = {
     "accounting.guesses.most_right_guesses": "largest_guess_share",
     "rounds.receiver.Heard": "PartialRound",
     "rounds.receiver.RoundReceiver.heard": "partial_round",
+    "datasets.generate_counts.PoissonCounts.law": "distribution",
 }
 # Functions, with the former and the new name of a parameter.
-PARAMETERS = {}
+PARAMETERS = {
+    "accounting.ledger.Ledger.amend": ("n_users_heard", "n_reporting_users"),
+    "datasets.generate_counts.generate_counts": ("law", "distribution"),
+    "datasets.generate_sequences.generate_sequences": ("stay", "stay_probability"),
+}
 
 
 def find(path):

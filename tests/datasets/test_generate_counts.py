@@ -24,17 +24,17 @@ def poisson_by_hand(rate, uniform):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", ["normal", "gamma"])
-def test_every_count_equals_the_twin(law):
+@pytest.mark.parametrize("distribution", ["normal", "gamma"])
+def test_every_count_equals_the_twin(distribution):
     key = Key.from_seed(5)
-    data = generate_counts(7, 30, key=key, law=law, n_factors=4, n_entities=3)
+    data = generate_counts(7, 30, key=key, distribution=distribution, n_factors=4, n_entities=3)
     dense = data.interactions.to_scipy().toarray()
     rates = data.rates(slice(None))
     for u in range(7):
         uniform = key.uniform("datasets.generate_counts.counts", user=u, size=30)
         for j in range(30):
             product = sum(data.user_factors[u] * data.item_factors[j])
-            assert rates[u, j] == pytest.approx(math.exp(product) if law == "normal" else product / 4)
+            assert rates[u, j] == pytest.approx(math.exp(product) if distribution == "normal" else product / 4)
             assert dense[u, j] == poisson_by_hand(rates[u, j], uniform[j])
     assert data.interactions.user_features["entity"].tolist() == [0, 1, 2, 0, 1, 2, 0]
 
@@ -68,8 +68,8 @@ def test_the_papers_factors_have_length_one():
 
 def test_bad_arguments():
     key = Key.from_seed(1)
-    with pytest.raises(ValueError, match="law must be one of 'normal', 'gamma', got 'poisson'"):
-        generate_counts(5, 5, key=key, law="poisson")
+    with pytest.raises(ValueError, match="distribution must be one of 'normal', 'gamma', got 'poisson'"):
+        generate_counts(5, 5, key=key, distribution="poisson")
     with pytest.raises(ValueError, match="n_entities must be at most 5, got 6"):
         generate_counts(5, 5, key=key, n_entities=6)
     with pytest.raises(TypeError, match="key must be Key, got int"):
@@ -94,9 +94,9 @@ def p_values(data, factor):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["normal", "gamma"])
-def test_counts_are_poisson(law):
-    data = generate_counts(4000, 500, key=Key.from_seed(8), law=law)
+@pytest.mark.parametrize("distribution", ["normal", "gamma"])
+def test_counts_are_poisson(distribution):
+    data = generate_counts(4000, 500, key=Key.from_seed(8), distribution=distribution)
     assert_only(lambda factor: min(p_values(data, factor)) > ALPHA)
 
 
@@ -104,6 +104,6 @@ def test_counts_are_poisson(law):
 def test_rates_have_the_stated_distribution():
     normal = generate_counts(2000, 500, key=Key.from_seed(8)).rates(slice(None))
     assert np.log(normal).std() == pytest.approx(0.1, rel=0.05)
-    gamma = generate_counts(20_000, 500, key=Key.from_seed(8), law="gamma").rates(slice(None))
+    gamma = generate_counts(20_000, 500, key=Key.from_seed(8), distribution="gamma").rates(slice(None))
     assert gamma.mean() == pytest.approx(1, rel=0.05)
     assert gamma.std() == pytest.approx(math.sqrt(0.3), rel=0.1)

@@ -18,7 +18,7 @@ def sequences(data):
     return data.indices[np.lexsort((data.timestamps, users))].reshape(data.n_users, -1)
 
 
-def sequence_by_hand(user, n_items, n_topics, length, stay, popularity):
+def sequence_by_hand(user, n_items, n_topics, length, stay_probability, popularity):
     path = KEY.uniform("datasets.generate_sequences.path", user=user, size=length)
     race = KEY.uniform("datasets.generate_sequences.race", user=user, size=n_items)
     # Exponential races: the smallest arrival wins, at a rate that falls with the rank.
@@ -26,7 +26,7 @@ def sequence_by_hand(user, n_items, n_topics, length, stay, popularity):
     waiting = sorted(range(n_items), key=lambda j: arrival[j])
     topic, items = int(path[0] * n_topics), []
     for step in range(length):
-        if step and path[step] >= stay:
+        if step and path[step] >= stay_probability:
             # A user who does not stay moves to the next topic.
             topic = (topic + 1) % n_topics
         items.append(next(j for j in waiting if j % n_topics == topic))
@@ -39,7 +39,7 @@ def sequence_by_hand(user, n_items, n_topics, length, stay, popularity):
 
 @pytest.mark.parametrize("popularity", [0.0, 1.0])
 def test_every_sequence_equals_the_twin(popularity):
-    data = generate_sequences(9, 40, key=KEY, n_topics=4, length=7, stay=0.6, popularity=popularity)
+    data = generate_sequences(9, 40, key=KEY, n_topics=4, length=7, stay_probability=0.6, popularity=popularity)
     expected = [sequence_by_hand(user, 40, 4, 7, 0.6, popularity) for user in range(9)]
     assert sequences(data).tolist() == expected
 
@@ -57,9 +57,9 @@ def test_rows_are_in_order_and_a_user_does_not_depend_on_other_users():
 
 
 def test_the_ends_of_the_range_of_stay():
-    still = sequences(generate_sequences(20, 60, key=KEY, n_topics=3, length=20, stay=1.0)) % 3
+    still = sequences(generate_sequences(20, 60, key=KEY, n_topics=3, length=20, stay_probability=1.0)) % 3
     assert (still == still[:, :1]).all()
-    moving = sequences(generate_sequences(20, 60, key=KEY, n_topics=3, length=20, stay=0.0)) % 3
+    moving = sequences(generate_sequences(20, 60, key=KEY, n_topics=3, length=20, stay_probability=0.0)) % 3
     assert ((np.diff(moving, axis=1) % 3) == 1).all()
 
 
@@ -73,7 +73,7 @@ def test_the_ends_of_the_range_of_stay():
         ({"n_items": 65}, "n_items must be a multiple of n_topics=10, got 65"),
         ({"n_topics": 1}, "n_topics must be at least 2"),
         ({"length": 7}, r"length must be at most the number of items per topic \(6\), got 7"),
-        ({"stay": 1.5}, "stay must be"),
+        ({"stay_probability": 1.5}, "stay_probability must be"),
         ({"popularity": -1.0}, "popularity must be"),
         ({"key": 3}, "key must be Key, got int"),
     ],
@@ -88,7 +88,7 @@ def test_bad_arguments_are_named(change, message):
 
 @pytest.mark.slow
 def test_how_often_users_stay_and_how_popular_items_are():
-    data = generate_sequences(20_000, 100, key=KEY, n_topics=2, length=2, stay=0.8, popularity=1.0)
+    data = generate_sequences(20_000, 100, key=KEY, n_topics=2, length=2, stay_probability=0.8, popularity=1.0)
     drawn = sequences(data)
     stays = (drawn[:, 0] % 2 == drawn[:, 1] % 2).astype(float)
     harmonic = sum(1 / (1 + rank) for rank in range(50))

@@ -113,7 +113,7 @@ FUNCTIONS = {
     "datasets.generate.generate_implicit": call(n_users=50, n_items=40, mean_interactions=23.0, key=KEY),
     "datasets.generate_counts.generate_counts": call(n_users=50, n_items=40, n_factors=3, n_entities=2, key=KEY),
     "datasets.generate_sequences.generate_sequences": call(
-        n_users=10, n_items=40, n_topics=4, length=5, stay=HALF, popularity=HALF, key=KEY
+        n_users=10, n_items=40, n_topics=4, length=5, stay_probability=HALF, popularity=HALF, key=KEY
     ),
     "rounds.local.LocalEngine": call(n_shards=2),
     "engines.shuffling.shuffler.Shuffler": call(

@@ -162,7 +162,7 @@ ACCOUNTING = {
     ),
     "events.ZCDP": call(mechanism="x", rho=HALF, neighboring="replace", sampling="none", count=3, distance=SMALL),
     "ledger.Ledger": call(delta=SMALL),
-    "ledger.Ledger.amend": on(ledger, event=LOCAL, n_users_heard=50),
+    "ledger.Ledger.amend": on(ledger, event=LOCAL, n_reporting_users=50),
     "ledger.Ledger.confirm_shuffled": on(ledger, event=LOCAL, n_users=100, honest_fraction=HALF),
     "ledger.Ledger.epsilon": on(ledger, delta=SMALL),
     "pld.epsilon_lower_bound": call(event=GAUSSIAN, delta=SMALL),

@@ -253,7 +253,7 @@ def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed:
     key = Key.from_seed(seed)
     if data is None:
         distribution = "gamma" if figure == "structured" else "normal"
-        counts = generate_counts(*shape, key=key, law=distribution, n_entities=N_ENTITIES)
+        counts = generate_counts(*shape, key=key, distribution=distribution, n_entities=N_ENTITIES)
         # Users are assigned to entities cyclically.
         return _Split(_all_cells(counts.interactions), None, np.arange(shape[0]) % N_ENTITIES, None, counts)
     # Five entries of each of a fifth of the users are held out.

@@ -53,7 +53,7 @@ def ratings():
 def test_errors_of_generated_counts_are_those_of_the_dense_matrix():
     (cell,) = prototype_figure("structured", **SMALL, **ONE_THREAD).cells
     key = Key.from_seed(0)
-    counts = generate_counts(300, 20, key=key, law="gamma", n_entities=10)
+    counts = generate_counts(300, 20, key=key, distribution="gamma", n_entities=10)
     dense = counts.interactions.to_scipy().toarray()
     stored = Interactions.from_arrays(
         np.repeat(np.arange(300), 20), np.tile(np.arange(20), 300), dense.reshape(-1).astype(np.float32)
