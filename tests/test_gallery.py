@@ -97,7 +97,7 @@ def test_fmf_ldp_ledger(run):
 def test_membership_roc(run):
     names = run("plot_membership_roc")
     exact, private = names["found"].values()
-    (alarms, hits), (private_alarms, private_hits) = names["curves"].values()
+    (false, true), (private_false, private_true) = names["curves"].values()
     for result, (x, y) in zip((exact, private), names["curves"].values(), strict=True):
         area = np.diff(x) @ (y[1:] + y[:-1]) / 2  # of the curve that is drawn, which is the figure in its legend
         assert area == pytest.approx(result.auc.value, abs=0.01)
@@ -105,8 +105,8 @@ def test_membership_roc(run):
     assert is_rising(bound)
     assert bound[-1] == 1
     error = 5 / np.sqrt(4 * private.n_members)  # five standard errors of a share: the bound is one of expectations
-    assert (private_hits <= names["allowed"](private.guarantee, private_alarms) + error).all()
-    assert (hits > names["allowed"](private.guarantee, alarms) + error).any()  # the same check refuses the exact model
+    assert (private_true <= names["allowed"](private.guarantee, private_false) + error).all()
+    assert (true > names["allowed"](private.guarantee, false) + error).any()  # the same check refuses the exact model
     assert exact.beats_chance
     assert exact.guarantee == () or min(epsilon for epsilon, _ in exact.guarantee) == np.inf
 

@@ -29,19 +29,18 @@ found = {
 
 
 def roc(result):
-    """False alarms and hits as the threshold falls from the highest score."""
+    """Return false and true positive rates as the threshold falls."""
     order = np.argsort(-result.scores, kind="stable")
     members = result.is_member[order]
-    return np.r_[0, np.cumsum(~members)] / result.n_others, np.r_[
-        0, np.cumsum(members)
-    ] / result.n_members
+    false = np.cumsum(~members) / result.n_non_members
+    return np.r_[0, false], np.r_[0, np.cumsum(members) / result.n_members]
 
 
-def allowed(guarantee, alarms):
-    """The most hits that the ledger leaves to any attack, at these false alarms."""
-    bounds = [np.exp(epsilon) * alarms + delta for epsilon, delta in guarantee]
+def allowed(guarantee, false):
+    """Return the largest true positive rates that the ledger allows."""
+    bounds = [np.exp(epsilon) * false + delta for epsilon, delta in guarantee]
     bounds += [
-        1 - np.exp(-epsilon) * (1 - delta - alarms) for epsilon, delta in guarantee
+        1 - np.exp(-epsilon) * (1 - delta - false) for epsilon, delta in guarantee
     ]
     return np.minimum(np.min(bounds, axis=0), 1)
 
@@ -52,8 +51,8 @@ def allowed(guarantee, alarms):
 
 curves = {name: roc(result) for name, result in found.items()}
 figure, axes = plt.subplots(figsize=(5.4, 5), layout="constrained")
-for name, (alarms, hits) in curves.items():
-    axes.plot(alarms, hits, label=f"{name}: AUC {found[name].auc.value:.2f}")
+for name, (false, true) in curves.items():
+    axes.plot(false, true, label=f"{name}: AUC {found[name].auc.value:.2f}")
 grid = np.linspace(0, 1, 201)
 axes.plot(
     grid,
@@ -63,8 +62,8 @@ axes.plot(
 )
 axes.plot([0, 1], [0, 1], color="0.6", linewidth=1, label="chance")
 axes.set(
-    xlabel="others who are called members",
-    ylabel="members who are found",
+    xlabel="false positive rate",
+    ylabel="true positive rate",
     aspect="equal",
 )
 axes.legend(loc="lower right")

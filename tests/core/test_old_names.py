@@ -16,6 +16,8 @@ NAMES = {
     "rounds.receiver.Heard": "PartialRound",
     "rounds.receiver.RoundReceiver.heard": "partial_round",
     "datasets.generate_counts.PoissonCounts.law": "distribution",
+    "studies.membership.attack.MembershipResult.n_others": "n_non_members",
+    "studies.membership.attack.MembershipResult.hits": "true_positive_rates",
 }
 # Functions, with the former and the new name of a parameter.
 PARAMETERS = {

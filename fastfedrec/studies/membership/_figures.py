@@ -42,13 +42,13 @@ class RocCurve:
     def __init__(self, scores: np.ndarray, is_member: np.ndarray):
         _, steps = np.unique(-scores, return_inverse=True)
         self.n_steps = int(steps.max()) + 1
-        self.member_steps, self.other_steps = steps[is_member], steps[~is_member]
-        self.n_members, self.n_others = len(self.member_steps), len(self.other_steps)
+        self.member_steps, self.non_member_steps = steps[is_member], steps[~is_member]
+        self.n_members, self.n_non_members = len(self.member_steps), len(self.non_member_steps)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the true and false positive rates if the users of the first 1, 2, ... steps are called members."""
         true = np.cumsum(np.bincount(self.member_steps, minlength=self.n_steps)) / self.n_members
-        return true, np.cumsum(np.bincount(self.other_steps, minlength=self.n_steps)) / self.n_others
+        return true, np.cumsum(np.bincount(self.non_member_steps, minlength=self.n_steps)) / self.n_non_members
 
     def auc(self, alpha: float) -> Estimate:
         """Return the area under the curve with DeLong's interval on the scale of the log odds."""
@@ -56,17 +56,17 @@ class RocCurve:
         # Letters 21, 2014.  On the plain scale a 95% interval misses an area of .96 with 60 users per side in 10% of
         # cases, on the scale of the log odds in 5%.
         members = np.bincount(self.member_steps, minlength=self.n_steps)
-        non_members = np.bincount(self.other_steps, minlength=self.n_steps)
+        non_members = np.bincount(self.non_member_steps, minlength=self.n_steps)
         # For each step: the share of non-members that a member there beats, then of members that beat a non-member.
-        share_below = (self.n_others - np.cumsum(non_members) + non_members / 2) / self.n_others
+        share_below = (self.n_non_members - np.cumsum(non_members) + non_members / 2) / self.n_non_members
         share_above = (np.cumsum(members) - members / 2) / self.n_members
         area = float((members * share_below).sum() / self.n_members)
-        member_shares, other_shares = share_below[self.member_steps], share_above[self.other_steps]
-        variance = _variance(member_shares) / self.n_members + _variance(other_shares) / self.n_others
+        member_shares, non_member_shares = share_below[self.member_steps], share_above[self.non_member_steps]
+        variance = _variance(member_shares) / self.n_members + _variance(non_member_shares) / self.n_non_members
         # DeLong's variance is 0 if all pairs are ordered alike.  The limit is then Clopper and Pearson's for the
         # largest number of pairs that share no user.
         if area in (0.0, 1.0):
-            limit = (alpha / 2) ** (1 / min(self.n_members, self.n_others))
+            limit = (alpha / 2) ** (1 / min(self.n_members, self.n_non_members))
             return Estimate(area, *((limit, 1.0) if area else (0.0, 1 - limit)))
         half_width = float(scipy.special.ndtri(1 - alpha / 2) * math.sqrt(variance)) / (area * (1 - area))
         log_odds = float(scipy.special.logit(area))
@@ -75,16 +75,17 @@ class RocCurve:
     def accuracy(self) -> float:
         """Return the accuracy if the `n_members` users with the highest scores are called members."""
         members = np.bincount(self.member_steps, minlength=self.n_steps)
-        n_users = members + np.bincount(self.other_steps, minlength=self.n_steps)
+        n_users = members + np.bincount(self.non_member_steps, minlength=self.n_steps)
         n_above = np.cumsum(n_users) - n_users
         # Ties at the threshold are called members at random, so the expected share of each step counts.
         share = np.clip((self.n_members - n_above) / n_users, 0.0, 1.0)
         true_positives = float((share * members).sum())
-        return (true_positives + self.n_others - (self.n_members - true_positives)) / (self.n_members + self.n_others)
+        true_negatives = self.n_non_members - (self.n_members - true_positives)
+        return (true_positives + true_negatives) / (self.n_members + self.n_non_members)
 
     def resampled(self, rates: Sequence[float], n_bootstrap: int, alpha: float, key: Key) -> list[Estimate]:
         """Return the advantage and the true positive rate at each false positive rate, with bootstrap intervals."""
-        cells = self.n_members + self.n_others + 2 * self.n_steps
+        cells = self.n_members + self.n_non_members + 2 * self.n_steps
         block = max(1, min(n_bootstrap, _BLOCK_CELLS // cells))
         replicates = []
         for number, start in enumerate(range(0, n_bootstrap, block)):
@@ -92,7 +93,7 @@ class RocCurve:
             # Members and non-members are resampled separately, so that each replicate has the same sizes.
             true, false = (
                 np.cumsum(_draw_counts(key, 2 * number + side, n, steps, self.n_steps), axis=1) / len(steps)
-                for side, steps in enumerate((self.member_steps, self.other_steps))
+                for side, steps in enumerate((self.member_steps, self.non_member_steps))
             )
             replicates.append(_thresholds(true, false, rates))
         limits = np.quantile(np.concatenate(replicates), [alpha / 2, 1 - alpha / 2], axis=0)
@@ -124,9 +125,9 @@ def _thresholds(true: np.ndarray, false: np.ndarray, rates: Sequence[float]) -> 
     return np.stack(columns, axis=1)
 
 
-def chance_advantage(n_members: int, n_others: int, alpha: float) -> float:
+def chance_advantage(n_members: int, n_non_members: int, alpha: float) -> float:
     """Return the limit that the advantage of a random score exceeds with probability `alpha`, by Kolmogorov."""
-    return min(math.sqrt(-math.log(alpha / 2) / 2 * (1 / n_members + 1 / n_others)), 1.0)
+    return min(math.sqrt(-math.log(alpha / 2) / 2 * (1 / n_members + 1 / n_non_members)), 1.0)
 
 
 def ceiling_scores(rows: np.ndarray, is_member: np.ndarray) -> np.ndarray:
@@ -145,13 +146,13 @@ class TradeOff:
         lines = [(0.0, 1.0)]
         for epsilon, delta in guarantee:
             if math.isfinite(epsilon):
-                # (epsilon, delta) gives hits <= e^epsilon false + delta, and the same with the two exchanged
+                # (epsilon, delta) gives true <= e^epsilon false + delta, and the same with the two exchanged
                 # (Wasserman and Zhou, JASA 105, 2010; Dong, Roth, Su, JRSS B 84, 2022).
                 growth = math.exp(min(epsilon, 700.0))
                 lines += [(growth, delta), (1 / growth, 1 - (1 - delta) / growth)]
         self.slopes, self.offsets = np.array(lines).T
 
-    def hits(self, rate: float) -> float:
+    def true_positive_rate(self, rate: float) -> float:
         """Return the largest true positive rate at this false positive rate."""
         return float((self.slopes * rate + self.offsets).min())
 
@@ -164,10 +165,10 @@ class TradeOff:
 
     def auc(self) -> float:
         """Return the largest area under a curve that the guarantee allows."""
-        rates, hits = self.corners()
-        return min(float((np.diff(rates) * (hits[1:] + hits[:-1]) / 2).sum()), 1.0)
+        false, true = self.corners()
+        return min(float((np.diff(false) * (true[1:] + true[:-1]) / 2).sum()), 1.0)
 
     def advantage(self) -> float:
         """Return the largest difference of true and false positive rates that the guarantee allows."""
-        rates, hits = self.corners()
-        return float((hits - rates).max())
+        false, true = self.corners()
+        return float((true - false).max())

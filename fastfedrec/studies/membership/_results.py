@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.text import epsilon_to_json, format_table
 from fastfedrec.studies.membership._figures import Estimate, TradeOff, chance_advantage
 
@@ -31,7 +32,7 @@ class MembershipResult:
     advantage : Estimate
         Maximum difference of true and false positive rates over all thresholds.  The threshold is chosen on the users
         that are counted, so the advantage is above 0 at chance as well: see `chance_advantage`.
-    hits : dict of float to Estimate
+    true_positive_rates : dict of float to Estimate
         True positive rate at each false positive rate: the key is the largest share of non-members called members.
     ceiling : float
         AUC of the best function of the attack's input: users with the same input have the same score.
@@ -55,7 +56,7 @@ class MembershipResult:
     control: Estimate | None
     accuracy: float
     advantage: Estimate
-    hits: dict[float, Estimate]
+    true_positive_rates: dict[float, Estimate]
     ceiling: float
     ceiling_accuracy: float
     guarantee: tuple[tuple[float, float], ...]
@@ -64,13 +65,16 @@ class MembershipResult:
     user_ids: np.ndarray
     alpha: float
 
+    hits = OldAttribute("true_positive_rates")
+    n_others = OldAttribute("n_non_members")
+
     @property
     def n_members(self) -> int:
         """Number of attacked users that the target was fitted on."""
         return int(self.is_member.sum())
 
     @property
-    def n_others(self) -> int:
+    def n_non_members(self) -> int:
         """Number of attacked users of the same population that the target was not fitted on."""
         return len(self.is_member) - self.n_members
 
@@ -80,7 +84,7 @@ class MembershipResult:
 
         The limit is that of Kolmogorov's distribution; with few users it is too large.
         """
-        return chance_advantage(self.n_members, self.n_others, self.alpha)
+        return chance_advantage(self.n_members, self.n_non_members, self.alpha)
 
     @property
     def beats_chance(self) -> bool:
@@ -97,13 +101,13 @@ class MembershipResult:
         advantage = allowed.advantage()
         # Half of the attacked users are members, so the accuracy is (1 + advantage) / 2.
         bounds = {"auc": allowed.auc(), "accuracy": (1 + advantage) / 2, "advantage": advantage}
-        return bounds | {f"hits at {rate:g}": allowed.hits(rate) for rate in self.hits}
+        return bounds | {f"hits at {rate:g}": allowed.true_positive_rate(rate) for rate in self.true_positive_rates}
 
     def _figures(self) -> list[dict[str, Any]]:
         bounds = self.bounds
         # Each figure is paired with its expected value at chance.
         estimates = {"auc": (self.auc, 0.5), "accuracy": (self.accuracy, 0.5), "advantage": (self.advantage, 0.0)}
-        estimates |= {f"hits at {rate:g}": (estimate, rate) for rate, estimate in self.hits.items()}
+        estimates |= {f"hits at {rate:g}": (estimate, rate) for rate, estimate in self.true_positive_rates.items()}
         rows = []
         for name, (estimate, chance) in estimates.items():
             spread = (
@@ -124,7 +128,7 @@ class MembershipResult:
             "attack": self.attack,
             "target": self.target,
             "n_members": self.n_members,
-            "n_others": self.n_others,
+            "n_others": self.n_non_members,
             "alpha": self.alpha,
             "figures": self._figures(),
             "control_auc": None if self.control is None else asdict(self.control),
@@ -175,8 +179,8 @@ class MembershipResult:
         """
         return (
             f"{'not protected' if self.beats_chance else 'withstood'}, by experiment: {self.attack} on {self.target}: "
-            f"AUC {self.auc} over {self.n_members:,} members and {self.n_others:,} others (by chance 0.5; a guarantee "
-            f"allows {self.bounds['auc']:.3f})"
+            f"AUC {self.auc} over {self.n_members:,} members and {self.n_non_members:,} others "
+            f"(by chance 0.5; a guarantee allows {self.bounds['auc']:.3f})"
         )
 
     def __str__(self) -> str:
@@ -195,7 +199,7 @@ class MembershipResult:
         stated = f"advantage at chance below {self.chance_advantage:.3f}"
         return "\n".join(
             [
-                f"{self.attack} on {self.target}: {self.n_members:,} members, {self.n_others:,} others",
+                f"{self.attack} on {self.target}: {self.n_members:,} members, {self.n_non_members:,} others",
                 format_table(["", "reached", f"{1 - self.alpha:.0%} interval", "chance", "guarantee allows"], rows),
                 f"{control}ceiling of any function of what it sees: AUC {self.ceiling:.3f}, accuracy "
                 f"{self.ceiling_accuracy:.3f}; {stated}",

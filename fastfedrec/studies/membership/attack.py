@@ -99,7 +99,7 @@ def membership_shadow(
     alpha : float
         Approximate probability that an interval misses the true value; in (0, .5].
     n_bootstrap : int
-        Number of bootstrap replicates for the intervals of advantage and hits, at least 100.
+        Number of bootstrap replicates for the intervals of advantage and true positive rates, at least 100.
     key : Key or None
         Source of every draw; a seed's key repeats the attack bit for bit, None draws from entropy.
     n_threads : int
@@ -139,7 +139,7 @@ def membership_shadow(
     >>> from fastfedrec import Key, Popularity, attacks, datasets
     >>> data = datasets.generate_implicit(200, 50, key=Key.from_seed(1))
     >>> found = attacks.membership_shadow(Popularity(), data, n_shadows=2, key=Key.from_seed(1))
-    >>> found.n_members, found.n_others, found.auc.low < 0.5 < found.auc.high
+    >>> found.n_members, found.n_non_members, found.auc.low < 0.5 < found.auc.high
     (50, 50, True)
     """
     forest = _import_forest()
@@ -338,7 +338,7 @@ class _CheckedOptions:
         stated = stated_guarantee(fitted, self.against) if self.guarantee is None else self.guarantee
         # `best` knows the membership, so its figures are the ceiling of any function of `rows`.
         curve, best = RocCurve(scores, is_member), ceiling_scores(rows, is_member)
-        advantage, *hits = curve.resampled(_RATES, self.n_bootstrap, self.alpha, self.key)
+        advantage, *true_positive_rates = curve.resampled(_RATES, self.n_bootstrap, self.alpha, self.key)
         return MembershipResult(
             attack=name,
             target=type(fitted).__name__,
@@ -346,7 +346,7 @@ class _CheckedOptions:
             control=None if control is None else RocCurve(control, is_member).auc(self.alpha),
             accuracy=curve.accuracy(),
             advantage=advantage,
-            hits=dict(zip(_RATES, hits, strict=True)),
+            true_positive_rates=dict(zip(_RATES, true_positive_rates, strict=True)),
             ceiling=RocCurve(best, is_member).auc(self.alpha).value,
             ceiling_accuracy=float(np.maximum(best, 1 - best).mean()),
             guarantee=stated,

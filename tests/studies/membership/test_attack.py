@@ -87,7 +87,7 @@ def is_null(results):
     """Test at ALPHA that AUCs are at chance: their mean, and the number of 95% intervals that miss .5."""
     # The intervals may miss a little more often than 5%; 7% covers it.
     auc = np.array([result.auc.value for result in results])
-    m, n = results[0].n_members, results[0].n_others
+    m, n = results[0].n_members, results[0].n_non_members
     missed = sum(not result.auc.low <= 0.5 <= result.auc.high for result in results)
     return mean_is(auc, 0.5, math.sqrt((m + n + 1) / (12 * m * n))) and missed <= stats.binom.isf(
         ALPHA, len(results), 0.07
@@ -164,13 +164,15 @@ def test_intervals_where_every_pair_is_ordered_alike():
 def test_the_bound_of_a_guarantee_equals_a_fine_grid(guarantee):
     allowed = TradeOff(guarantee)
     rate = np.linspace(0, 1, 20_001)
-    hits = np.ones_like(rate)
+    true_positive_rate = np.ones_like(rate)
     for epsilon, delta in guarantee:
-        hits = np.minimum(hits, math.exp(epsilon) * rate + delta)
-        hits = np.minimum(hits, 1 - math.exp(-epsilon) * (1 - delta - rate))
-    assert allowed.auc() == pytest.approx(np.trapezoid(hits, rate), abs=1e-3)
-    assert allowed.advantage() == pytest.approx((hits - rate).max(), abs=2e-3 + 1e-4 * math.exp(8) * bool(guarantee))
-    assert allowed.hits(rate[7]) == pytest.approx(hits[7])
+        true_positive_rate = np.minimum(true_positive_rate, math.exp(epsilon) * rate + delta)
+        true_positive_rate = np.minimum(true_positive_rate, 1 - math.exp(-epsilon) * (1 - delta - rate))
+    assert allowed.auc() == pytest.approx(np.trapezoid(true_positive_rate, rate), abs=1e-3)
+    assert allowed.advantage() == pytest.approx(
+        (true_positive_rate - rate).max(), abs=2e-3 + 1e-4 * math.exp(8) * bool(guarantee)
+    )
+    assert allowed.true_positive_rate(rate[7]) == pytest.approx(true_positive_rate[7])
 
 
 def test_pure_guarantees_allow_what_binary_response_reaches():
@@ -243,7 +245,7 @@ def test_members_are_half_of_users_whom_no_shadow_model_saw(data):
     result = shadow(Spy, data, 1, n_shadows=3, n_shadow_users=100, shadow_members=0.8)
     assert [len(users) for users in seen] == [80, 80, 80, 70]
     np.testing.assert_array_equal(np.sort(result.user_ids[result.is_member]), np.sort(seen[-1]))
-    assert (result.n_members, result.n_others) == (70, 70)
+    assert (result.n_members, result.n_non_members) == (70, 70)
     assert not np.isin(result.user_ids, np.concatenate(seen[:3])).any()
     assert len(np.unique(np.concatenate(seen[:3]))) > 90  # each shadow model draws its own members
     seen.clear()

@@ -187,5 +187,5 @@ def test_the_papers_accuracy_is_above_the_ceiling_on_its_own_data():
     model, options = privrec_targets(data, quick=True)["PrivRec"]
     for seed in range(3):
         result = membership_shadow(model, data, key=Key.from_seed(seed), **options[AS_PUBLISHED])
-        assert result.n_members == result.n_others == 2520
+        assert result.n_members == result.n_non_members == 2520
         assert 0.55 < result.ceiling_accuracy < 0.59 < PUBLISHED["MovieLens"]["PrivRec"]
