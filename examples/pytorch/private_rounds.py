@@ -81,7 +81,7 @@ def train(data, *, epsilon, n_rounds=20, cohort_size=50, seed=0):
     event = Gaussian(
         noise.noise_multiplier(sensitivity),
         "rounded Gaussian on the sum of clipped updates",
-        distance=noise.total_distance(parameters.size),
+        distance=noise.total_variation_of(parameters.size),
         **drawn,
         **sizes,
     )

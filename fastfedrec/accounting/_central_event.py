@@ -30,7 +30,7 @@ trust : {"central", "entity"}
     server.
 distance : float
     Total-variation distance of one release from the mechanism described here; for noise from a table,
-    ``noise.total_distance(n_draws)``."""
+    ``noise.total_variation_of(n_draws)``."""
 
 described = shares_docstring(_RELEASE)
 

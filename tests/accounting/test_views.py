@@ -99,7 +99,7 @@ def test_a_releases_own_delta_costs_more_for_a_replacement():
 @pytest.mark.parametrize("sampling", [{}, {"sampling": "poisson", "sampling_probability": 0.1}])
 def test_a_releases_distance_is_the_same_for_a_replacement(sampling):
     noise = DiscreteLaplace(10, sampler="table")
-    distance = noise.total_distance(1000)
+    distance = noise.total_variation_of(1000)
     assert 0 < distance < 1e-20
     assert noise.delta(0.5, 1000) == pytest.approx((1 + math.exp(0.5)) * distance, rel=1e-9, abs=0)
     table = {

@@ -18,6 +18,8 @@ NAMES = {
     "datasets.generate_counts.PoissonCounts.law": "distribution",
     "studies.membership.attack.MembershipResult.n_others": "n_non_members",
     "studies.membership.attack.MembershipResult.hits": "true_positive_rates",
+    "mechanisms.noise.integer_noise.IntegerNoise.distance": "total_variation",
+    "mechanisms.noise.integer_noise.IntegerNoise.total_distance": "total_variation_of",
 }
 # Functions, with the former and the new name of a parameter.
 PARAMETERS = {

@@ -107,7 +107,9 @@ def test_the_distance_of_layers_is_that_of_all_its_parts():
         variance = (variance - STDDEV**2) / BASE**2
         tau_squared = 1 / ((BASE / STDDEV) ** 2 + 1 / float(variance))
         layers += 2 * math.exp(-2 * math.pi**2 * tau_squared)
-    remaining_distance = noise.distance - sum(table.distance for table in noise._tables) - Fraction(1, 32 * 2**72)
+    remaining_distance = (
+        noise.total_variation - sum(table.total_variation for table in noise._tables) - Fraction(1, 32 * 2**72)
+    )
     assert remaining_distance >= Fraction(layers) > 0
 
 
@@ -116,7 +118,7 @@ def test_the_distance_of_a_table_pays_for_the_tail_beyond_it():
     reach = 10
     table = tabulate(np.array([split_words(2 ** (250 - k), 5) for k in range(reach + 2)]), 0)
     tail = Fraction(2 * sum(2 ** (250 - k) for k in range(reach + 1, 251)), 3 * 2**250)
-    assert Fraction(1, 10_000) < tail <= table.distance
+    assert Fraction(1, 10_000) < tail <= table.total_variation
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------

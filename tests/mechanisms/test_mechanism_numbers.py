@@ -56,7 +56,7 @@ def test_integers_of_every_width_are_pythons(kind):
         assert m.DiscreteGaussian(value).rho(value) == Fraction(1, 2)
         assert m.DiscreteLaplace(value).scale.numerator == largest
         for mechanism in (m.DiscreteLaplace(2, sampler="table"), m.RoundedGaussian(kind(5))):
-            assert mechanism.total_distance(value) == mechanism.total_distance(largest)
+            assert mechanism.total_variation_of(value) == mechanism.total_variation_of(largest)
             assert mechanism.delta(value, kind(3)) == mechanism.delta(largest, 3)
         assert m.ExponentialMechanism(2, sensitivity=value, n_selected=kind(3)).beta == 3 * largest
 

@@ -87,7 +87,7 @@ CENTRAL = [
     ),
     on("planned_phase", "test_every_draw_is_charged[DPGram]")(
         "dpgram-distance-of-one-draw", "the total-variation distance is charged for one of DPGram's draws",
-        "system.noise.total_distance(math.prod(system._shape(state)))", "system.noise.total_distance(1)",
+        "system.noise.total_variation_of(math.prod(system._shape(state)))", "system.noise.total_variation_of(1)",
     ),
     on(
         "CentralModel._public_users",
@@ -221,8 +221,8 @@ CENTRAL = [
     ),
     on("NoisyRound.round_event", "test_every_draw_is_charged[DPALS]")(
         "dpals-distance-of-one-field", "the total-variation distance is charged for one of the sums in a DPALS round",
-        "distance=sum((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
-        "distance=min((noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises))",
+        "distance=sum((noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises))",
+        "distance=min((noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises))",
     ),
     on("NoisyRound.rules", "test_the_rules_refuse_sums_that_this_number_of_users_cannot_send")(
         "dpals-server-takes-more", "a shard's DPALS sums may exceed the bound for its users by a factor of 2",

@@ -31,7 +31,7 @@ DECISION = [
     ),
     on("substitute", PLANS)(
         "substitute-draws-for-nothing", "the mean that replaces columns is charged for too few draws",
-        "system.noise.total_distance(math.prod(system._shape(state)))", "system.noise.total_distance(1)",
+        "system.noise.total_variation_of(math.prod(system._shape(state)))", "system.noise.total_variation_of(1)",
     ),
     on("NoisySum.round_event", "test_a_round_that_a_release_chose_states_2")(
         "substitute-replaced-for-less", "a round selected by a release has its own, smaller replace sensitivity",

@@ -90,8 +90,8 @@ NOISE = [
         "float-up-rounds-down", "the upward rounding returns the nearest number", "Fraction(nearest) >= exact", "True",
     ),
     on("IntegerNoise.delta", "test_delta_is_the_formula_rounded_up")(
-        "noise-delta-of-one-draw", "the delta of table noise is charged for one draw", "n_draws * self.distance",
-        "self.distance",
+        "noise-delta-of-one-draw", "the delta of table noise is charged for one draw", "n_draws * self.total_variation",
+        "self.total_variation",
     ),
     on("laplace_draws", "test_laplace_draws_are_those_of_numbers_of_any_size")(
         "zero-twice-as-often", "the probability of zero in the exact Laplace sampler is doubled",

@@ -60,7 +60,7 @@ PRIVREC = [
     ),
     on("GridNoise.event", "test_every_draw_is_charged[PrivRec]")(
         "privrec-distance-of-one-draw", "the total-variation distance is charged for one of PrivRec's draws",
-        "self.mechanism.total_distance(n_draws)", "self.mechanism.total_distance(1)",
+        "self.mechanism.total_variation_of(n_draws)", "self.mechanism.total_variation_of(1)",
     ),
     on("GridNoise.to_grid", "test_updates_are_cut_to_whole_steps_exactly")(
         "privrec-rounds-to-nearest", "updates are rounded to the nearest step and so may exceed the bound",

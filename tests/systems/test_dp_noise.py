@@ -278,7 +278,7 @@ def test_every_draw_is_charged(name):
             mechanisms = {"total": recorded.system.noise.mechanism}
         else:
             mechanisms = {field: noise.gaussian for field, noise in recorded.system.noises.items()}
-        distances = [recorded.update.arrays[field].size * noise.distance for field, noise in mechanisms.items()]
+        distances = [recorded.update.arrays[field].size * noise.total_variation for field, noise in mechanisms.items()]
         assert 0 < float(sum(distances)) <= recorded.event.distance * (1 + 1e-12) < 1e-9
 
 

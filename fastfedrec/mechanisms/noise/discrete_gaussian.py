@@ -39,7 +39,7 @@ class DiscreteGaussian(IntegerNoise):
         As given.
     sampler : {"exact", "table"}
         As given.
-    distance : Fraction
+    total_variation : Fraction
         Proved upper bound on the total-variation distance between one draw and the distribution above.
 
     Notes

@@ -37,7 +37,7 @@ class DiscreteLaplace(IntegerNoise):
         As given.
     sampler : {"exact", "table"}
         As given.
-    distance : Fraction
+    total_variation : Fraction
         Proved upper bound on the total-variation distance between one draw and the distribution above.
 
     Notes

@@ -10,6 +10,7 @@ from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import float_up
+from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
@@ -21,14 +22,14 @@ __all__ = ["IntegerNoise"]
 _INT64 = np.iinfo(np.int64)
 
 
-def extra_delta(epsilon: float, distance: Fraction) -> float:
-    """Return the delta that a sampler's distance from the ideal adds: (1 + e^epsilon) distance, rounded up.
+def extra_delta(epsilon: float, total_variation: Fraction) -> float:
+    """Return the delta that a sampler's distance from the ideal adds: (1 + e^epsilon) total_variation, rounded up.
 
     Parameters
     ----------
     epsilon : float
         At least 0, in nats.
-    distance : Fraction
+    total_variation : Fraction
         Upper bound on the total-variation distance.
 
     Returns
@@ -36,13 +37,14 @@ def extra_delta(epsilon: float, distance: Fraction) -> float:
     float
         Additional delta, at most 1.
     """
-    epsilon, distance = check_real("epsilon", epsilon, low=0.0), check_exact("distance", distance, low=0)
-    if distance == 0:
+    epsilon = check_real("epsilon", epsilon, low=0.0)
+    total_variation = check_exact("total_variation", total_variation, low=0)
+    if total_variation == 0:
         return 0.0
     if epsilon > LARGEST_EPSILON:  # decimals overflow not far above e^1000000
         return 1.0
     # e^epsilon is 1 / e^-epsilon, and a lower bound of that denominator rounds the quotient up.
-    return float_up(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
+    return float_up(min((1 + 1 / exp_lower(-epsilon)) * total_variation, Fraction(1)))
 
 
 class IntegerNoise(Immutable):
@@ -59,19 +61,22 @@ class IntegerNoise(Immutable):
     ----------
     sampler : {"exact", "table"}
         Sampling method.
-    distance : Fraction
+    total_variation : Fraction
         Proved upper bound on the total-variation distance between one draw and the ideal distribution; 0 if exact.
     """
 
     _purpose = "integer_noise.privatize"
 
+    distance = OldAttribute("total_variation")
+    total_distance = OldAttribute("total_variation_of")
+
     def __init__(self, table: NoiseTable | None):
         self._tables: tuple[NoiseTable, ...] = () if table is None else (table,)
         self.sampler = "exact" if table is None else "table"
-        self.distance = Fraction(0) if table is None else table.distance
+        self.total_variation = Fraction(0) if table is None else table.total_variation
 
     def delta(self, epsilon: float, n_draws: int = 1) -> float:
-        """Return the delta that the sampler adds: (1 + e^epsilon) n_draws distance, rounded up.
+        """Return the delta that the sampler adds: (1 + e^epsilon) n_draws total_variation, rounded up.
 
         Parameters
         ----------
@@ -88,9 +93,9 @@ class IntegerNoise(Immutable):
         """
         epsilon = check_real("epsilon", epsilon, low=0.0)
         n_draws = check_integer("n_draws", n_draws, low=0, high=None)
-        return extra_delta(epsilon, n_draws * self.distance)
+        return extra_delta(epsilon, n_draws * self.total_variation)
 
-    def total_distance(self, n_draws: int) -> float:
+    def total_variation_of(self, n_draws: int) -> float:
         """Return the total-variation distance of `n_draws` draws from ideal ones, the `distance` of an event.
 
         Parameters
@@ -104,7 +109,7 @@ class IntegerNoise(Immutable):
             Upper bound on the distance, at most 1 and rounded up; 0 for the exact sampler.
         """
         n_draws = check_integer("n_draws", n_draws, low=0, high=None)
-        return min(float_up(n_draws * self.distance), 1.0)
+        return min(float_up(n_draws * self.total_variation), 1.0)
 
     def sample(self, size: int, *, key: Key, purpose: str, round: int = 0, n_threads: int = 0) -> NDArray[np.int64]:
         """Draw noise.

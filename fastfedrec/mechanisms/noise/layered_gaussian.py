@@ -39,7 +39,7 @@ class LayeredGaussian(RoundedGaussian):
         As given; the standard deviation of draws is larger by less than a millionth.
     sampler : {"table"}
         Sampling method; there is no exact sampler.
-    distance : Fraction
+    total_variation : Fraction
         Proved upper bound on the total-variation distance between one draw and a rounded normal variable.
 
     See Also
@@ -85,13 +85,13 @@ class LayeredGaussian(RoundedGaussian):
         top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)
         self.sampler = "table"
         self._tables = gaussian_table(top), *[gaussian_table(Fraction(STDDEV))] * n_below
-        distance, variance = sum((table.distance for table in self._tables), Fraction(0)), top**2
+        distance, variance = sum((table.total_variation for table in self._tables), Fraction(0)), top**2
         for _ in range(n_below):
             distance += _layer_distance(variance)
             variance = variance * BASE**2 + STDDEV**2
         self._variance = variance
         # The last term bounds the distance between a discrete Gaussian and a rounded normal variable.
-        self.distance = distance + 1 / (32 * self.stddev**2)
+        self.total_variation = distance + 1 / (32 * self.stddev**2)
 
     @property
     def variance(self) -> float:

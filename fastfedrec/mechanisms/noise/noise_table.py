@@ -42,7 +42,7 @@ class NoiseTable(Immutable):
     low: np.ndarray  # (2 reach + 1,) uint64, low halves
     guide: np.ndarray  # (n_cells,) int32, number of thresholds below each cell of the words' top bits
     shift: int  # right shift from a word to its cell
-    distance: Fraction  # upper bound on the total-variation distance from the ideal
+    total_variation: Fraction  # upper bound on the total-variation distance from the ideal
 
 
 def tabulate(weights: np.ndarray, error: int) -> NoiseTable:

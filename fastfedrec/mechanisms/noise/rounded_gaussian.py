@@ -32,7 +32,7 @@ class RoundedGaussian(IntegerNoise):
         As given.
     sampler : {"table"}
         Sampling method; there is no exact sampler.
-    distance : Fraction
+    total_variation : Fraction
         Proved upper bound on the total-variation distance between one draw and the distribution above.
 
     Notes

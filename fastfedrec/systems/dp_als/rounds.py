@@ -176,7 +176,7 @@ class NoisyRound(FederatedSystem):
             f"Gaussian noise on {self._what}",
             neighboring="zero_out",
             sampling="none",
-            distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
+            distance=sum(noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises),
             replace_sensitivity=sensitivity if sensitivity < 2 else None,
         )
 

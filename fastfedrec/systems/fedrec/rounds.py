@@ -341,7 +341,7 @@ class FedRecRounds(FederatedSystem):
         # Participation is public, and the cohort is drawn from a public seed, so it amplifies no privacy.  A replaced
         # user changes the sum by the difference of two contributions.  A user without data may still report virtual
         # items, so no smaller sensitivity is proved for it.
-        multiplier, distance = noise.noise_multiplier(sensitivity), noise.total_distance(n_draws)
+        multiplier, distance = noise.noise_multiplier(sensitivity), noise.total_variation_of(n_draws)
         return Gaussian(multiplier, name, neighboring="replace", sampling="none", distance=distance)
 
     def traffic(self, state: FedRecState, n_clients: int) -> RoundTraffic:

@@ -262,7 +262,9 @@ class Recovery:
             item_epsilon = self.support_epsilon / self.support_size
             parts.append(selection_event("choice of items", item_epsilon, self.support_size, accounting, n_rows))
         name = f"{self.kind} sums with {type(noise).__name__}"
-        distance = noise.total_distance(self.n_draws(n_clusters, n_items) * n_rows)  # each row's entity draws its own
+        distance = noise.total_variation_of(
+            self.n_draws(n_clusters, n_items) * n_rows
+        )  # each row's entity draws its own
         if self.epsilon is not None:
             parts.append(
                 CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust="entity", distance=distance)

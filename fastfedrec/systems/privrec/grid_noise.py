@@ -92,7 +92,7 @@ class GridNoise:
         check_grid_sums(kind, self.clip_norm, self.noise_multiplier, cohort_size)
         # Replacing one clipped vector moves the sum by at most twice the bound; truncation only shrinks vectors.
         sensitivity = 2 * Fraction(self.clip_norm) / Fraction(self.step)
-        distance = self.mechanism.total_distance(n_draws)
+        distance = self.mechanism.total_variation_of(n_draws)
         if isinstance(self.mechanism, RoundedGaussian):
             return Gaussian(
                 self.mechanism.noise_multiplier(sensitivity),

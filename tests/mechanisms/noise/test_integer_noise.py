@@ -46,7 +46,7 @@ def test_table_is_within_the_stated_distance_and_perturbed_ones_are_not(name, pa
     noise = MAKERS[name](parameter)
     thresholds, reach = thresholds_of(noise)
     assert thresholds == sorted(thresholds)
-    stated = naive.to_decimal(noise.distance)
+    stated = naive.to_decimal(noise.total_variation)
 
     def distance(factor):
         return naive.table_distance(thresholds, reach, IDEALS[name](Fraction(parameter) * factor, 2 * reach + 40))
@@ -205,7 +205,7 @@ def test_the_twin_of_layers_knows_their_order_and_their_base():
 @given(noise=noises, epsilon=st.floats(0, 50), n=st.integers(0, 10**12))
 def test_delta_is_the_formula_rounded_up(noise, epsilon, n):
     delta = noise.delta(epsilon, n)
-    exact = (1 + Fraction(math.exp(epsilon))) * n * noise.distance
+    exact = (1 + Fraction(math.exp(epsilon))) * n * noise.total_variation
     assert Fraction(delta) >= min(exact * (1 - Fraction(1, 2**50)), 1)
     assert Fraction(delta) <= exact * (1 + Fraction(1, 2**49))
     assert noise.delta(epsilon, n + 1) >= delta
@@ -214,7 +214,7 @@ def test_delta_is_the_formula_rounded_up(noise, epsilon, n):
 
 def test_exact_samplers_add_no_delta():
     assert DiscreteLaplace(3).delta(1.0, 10**9) == DiscreteGaussian(3).delta(1.0, 10**9) == 0
-    assert DiscreteLaplace(3).distance == 0
+    assert DiscreteLaplace(3).total_variation == 0
 
 
 def test_at_an_epsilon_beyond_floats_a_table_has_no_guarantee():

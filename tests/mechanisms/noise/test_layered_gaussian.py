@@ -48,7 +48,7 @@ def test_draws_equal_naive_twin():
 def test_it_is_never_narrower_than_requested_and_hardly_wider(stddev):
     noise = LayeredGaussian(stddev)
     assert Fraction(stddev) ** 2 <= noise._variance <= Fraction(stddev) ** 2 * (1 + Fraction(1, 10**6))
-    assert noise.distance <= Fraction(1, 2**34)
+    assert noise.total_variation <= Fraction(1, 2**34)
     assert noise.noise_multiplier(2.0**20) <= Fraction(stddev) / 2**20
 
 
@@ -56,7 +56,7 @@ def test_it_is_never_narrower_than_requested_and_hardly_wider(stddev):
 def test_wider_noise_is_nearer_to_normal_but_for_a_layer_more(stddev, factor):
     """DPGram's account of its draws depends on this."""
     wider = LayeredGaussian(min(factor * stddev, 2.0**56))
-    assert wider.distance <= max(LayeredGaussian(stddev).distance, Fraction(1, 2**94))
+    assert wider.total_variation <= max(LayeredGaussian(stddev).total_variation, Fraction(1, 2**94))
 
 
 @given(seed=st.integers(0, 99))

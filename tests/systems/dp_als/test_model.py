@@ -197,7 +197,7 @@ def test_a_rounds_event_is_that_of_all_its_noises():
     assert event.noise_multiplier <= (0.01 + 0.25 + 0.64) ** -0.5 * (1 + 1e-6)
     assert event.noise_multiplier == pytest.approx((0.01 + 0.25 + 0.64) ** -0.5, rel=1e-6)
     draws = 6 + N_ITEMS * 6 + N_ITEMS * N_FACTORS
-    assert event.distance >= draws * float(min(noise.gaussian.distance for noise in system.noises.values()))
+    assert event.distance >= draws * float(min(noise.gaussian.total_variation for noise in system.noises.values()))
 
 
 def test_the_rules_refuse_sums_that_this_number_of_users_cannot_send():

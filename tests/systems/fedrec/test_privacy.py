@@ -23,8 +23,8 @@ def test_ledger_of_central_privacy():
     assert counts[0].noise_multiplier <= 3 / math.sqrt(2)
     assert sums[0].noise_multiplier == 1.5
     assert sums[0].neighboring == counts[0].neighboring == "replace"
-    assert sums[0].distance == model.noise.total_distance(9 * 2) > 0
-    assert counts[0].distance == model.count_noise.total_distance(9) > 0
+    assert sums[0].distance == model.noise.total_variation_of(9 * 2) > 0
+    assert counts[0].distance == model.count_noise.total_variation_of(9) > 0
     assert model.ledger_.epsilon("server") == math.inf
     assert 0 < model.ledger_.epsilon("public") < math.inf
     assert "central privacy covers the item factors" in model.ledger_.summary()

@@ -166,7 +166,7 @@ def test_every_draw_of_sums_and_counts_is_charged(monkeypatch, kind, support):
     assert len(drawn) == 2
     for n_rows in (1, 4):
         event = rule.events(2, x.n_items, accounting="zcdp", n_rows=n_rows).events[-1]
-        assert event.distance == float_up(n_rows * sum(drawn) * rule.noise.distance) > 0
+        assert event.distance == float_up(n_rows * sum(drawn) * rule.noise.total_variation) > 0
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
