@@ -279,14 +279,14 @@ def check_radius(radius: float) -> float:
     return check_real("radius", radius, low=1e-100, high=1e100)
 
 
-def check_points(points: np.ndarray, most_rows: Callable[[int], int] | None = None) -> np.ndarray:
+def check_points(points: np.ndarray, max_rows: Callable[[int], int] | None = None) -> np.ndarray:
     """Check projected rows, and replace rows that are not finite by zeros.
 
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
         The caller's argument.
-    most_rows : callable or None
+    max_rows : callable or None
         Function from the number of columns to the maximum number of rows with exact sums.  A larger number is refused
         before any row is read.
 
@@ -295,9 +295,9 @@ def check_points(points: np.ndarray, most_rows: Callable[[int], int] | None = No
     ndarray
         Checked rows, C-contiguous.
     """
-    if most_rows is not None and np.ndim(points) == 2:
+    if max_rows is not None and np.ndim(points) == 2:
         n_rows, n_columns = np.shape(points)
-        check_summands("points", (n_rows, n_columns), n_rows, most_rows(n_columns), "use fewer rows or columns")
+        check_summands("points", (n_rows, n_columns), n_rows, max_rows(n_columns), "use fewer rows or columns")
     points = check_array("points", points, ndim=2, dtypes=(np.float64,), finite=False)
     check_integer("the number of points' columns", points.shape[1], low=1)
     # An error for a row that is not finite would let one user's data decide whether there is a release.

@@ -155,7 +155,7 @@ def choose_items(
     return interactions.select_items(columns)._replace(catalogue="chosen")
 
 
-def threshold(scale: Fraction, delta: Fraction) -> int:
+def count_threshold(scale: Fraction, delta: Fraction) -> int:
     """Return the noisy count that an item of a single user reaches with probability at most `delta`.
 
     Parameters
@@ -187,7 +187,7 @@ def _above_threshold(
 ) -> Interactions:
     # One user changes at most `max_items` counts, each by at most 1, and delta is split evenly among them.
     noise = DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))
-    min_count = threshold(noise.scale, Fraction(delta) / max_items)
+    min_count = count_threshold(noise.scale, Fraction(delta) / max_items)
     ledger.record(
         CentralRelease(CHOICES[1], noise.epsilon(max_items), delta=delta, neighboring="add_remove"),
         simulation=key.is_simulation,

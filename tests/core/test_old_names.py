@@ -26,6 +26,7 @@ PARAMETERS = {
     "accounting.ledger.Ledger.amend": ("n_users_heard", "n_reporting_users"),
     "datasets.generate_counts.generate_counts": ("law", "distribution"),
     "datasets.generate_sequences.generate_sequences": ("stay", "stay_probability"),
+    "mechanisms.ratings.laplace_rr.RoundedLaplace": ("reach", "margin"),
 }
 
 

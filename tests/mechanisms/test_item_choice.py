@@ -21,7 +21,7 @@ from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.evaluation import LeaveOneOut, RandomHoldout
 from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism
-from fastfedrec.mechanisms.item_choice import threshold
+from fastfedrec.mechanisms.item_choice import count_threshold
 
 
 def crowd(counts, **options):
@@ -59,7 +59,7 @@ def test_items_above_the_threshold_equal_the_twin(counts, n, epsilon, delta, per
 
 @given(st.fractions(Fraction(1, 20), 50), st.floats(1e-12, 0.9))
 def test_the_threshold_equals_the_twin(scale, delta):
-    ours, theirs = threshold(scale, Fraction(delta)), naive.threshold(float(scale), delta)
+    ours, theirs = count_threshold(scale, Fraction(delta)), naive.threshold(float(scale), delta)
     assert ours in (theirs, theirs + 1)  # rounded up within the precision of floats
     assert ours == theirs or math.isclose(naive.chance(1, float(scale), theirs), delta, rel_tol=1e-9)
 
@@ -71,7 +71,7 @@ def test_the_threshold_equals_the_twin(scale, delta):
 def test_an_item_of_one_user_passes_with_a_chance_of_at_most_delta(epsilon, per_user, delta):
     with mpmath.workdps(80):
         scale, per_item = Fraction(per_user) / Fraction(epsilon), Fraction(delta) / per_user
-        lowest = threshold(scale, per_item)
+        lowest = count_threshold(scale, per_item)
         q = mpmath.exp(-mpmath.mpf(scale.denominator) / scale.numerator)
 
         def passes(t):

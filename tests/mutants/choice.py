@@ -31,11 +31,11 @@ CHOICE = [
         "choice-delta-not-shared-out", "the whole delta is spent on each of a user's items",
         "Fraction(delta) / max_items", "Fraction(delta)",
     ),
-    on("threshold", TWIN, LIMIT)(
+    on("count_threshold", TWIN, LIMIT)(
         "choice-threshold-rounded-down", "the threshold is rounded down", "decimal.ROUND_CEILING",
         "decimal.ROUND_FLOOR",
     ),
-    on("threshold", TWIN, LIMIT)(
+    on("count_threshold", TWIN, LIMIT)(
         "choice-threshold-off-by-one", "the threshold omits the count of the user's own contribution",
         "1 + max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))",
         "max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))",

@@ -18,7 +18,7 @@ RANDOMIZERS = {
     "OUE": lambda epsilon: m.OUE(epsilon, 5),
     "SubsetSelection": lambda epsilon: m.SubsetSelection(epsilon, 5),
     "RoundedLaplace": lambda epsilon: m.RoundedLaplace(epsilon, GRID),
-    "RoundedLaplace beyond the grid": lambda epsilon: m.RoundedLaplace(epsilon, GRID, reach=12),
+    "RoundedLaplace beyond the grid": lambda epsilon: m.RoundedLaplace(epsilon, GRID, margin=12),
     "MixtureLaplaceRR": lambda epsilon: m.MixtureLaplaceRR(epsilon / 2, epsilon / 2, GRID),
     "TruncatedGeometric": lambda epsilon: m.TruncatedGeometric(epsilon, GRID),
     "OptimalKary": lambda epsilon: m.OptimalKary(epsilon, GRID),

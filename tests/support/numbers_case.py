@@ -218,7 +218,7 @@ FUNCTIONS = {
         call(interactions=implicit(), n=5, epsilon=8.0, delta=SMALL, max_items_per_user=3, key=KEY),
         call(interactions=public(), n=5, epsilon=8.0, key=KEY),
     ],
-    "mechanisms.item_choice.threshold": call(scale=2.0, delta=SMALL),
+    "mechanisms.item_choice.count_threshold": call(scale=2.0, delta=SMALL),
     "compute.nmf.fit_nmf": call(
         ratings=np.ones((4, 3)), n_factors=2, regularization=HALF, n_epochs=2, n_sweeps=2, key=KEY,
     ),

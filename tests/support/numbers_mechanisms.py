@@ -107,7 +107,7 @@ MECHANISMS = {
     "ratings.laplace_rr.PublishedLaplaceRR.delta": on(published, epsilon=HALF),
     "ratings.laplace_rr.PublishedLaplaceRR.privatize": on(published, values=[HALF], key=KEY),
     "ratings.laplace_rr.PublishedLaplaceRR.on_grid": on(published, grid=(0, 1)),
-    "ratings.laplace_rr.RoundedLaplace": call(nominal_epsilon=ONE, grid=(1, 2, 4), reach=HALF),
+    "ratings.laplace_rr.RoundedLaplace": call(nominal_epsilon=ONE, grid=(1, 2, 4), margin=HALF),
     "ratings.laplace_rr.SerialLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, grid=(1, 2, 4)),
     "noise.layered_gaussian.LayeredGaussian": call(stddev=2**15),
     "ratings.optimal_kary.OptimalKary": call(nominal_epsilon=ONE, grid=3),

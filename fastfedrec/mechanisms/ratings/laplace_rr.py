@@ -13,6 +13,7 @@ from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_epsilon, check_real
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import renamed
+from fastfedrec.core.old_names import refuse_old_keywords
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_table
@@ -39,7 +40,7 @@ class RoundedLaplace(Channel):
         (largest value - smallest value) / `nominal_epsilon`.
     grid : int or sequence of numbers
         At most 32 increasing values; an integer n means 0, 1, ..., n - 1.
-    reach : float
+    margin : float
         Extension of the reports' range at both ends of the grid, in scales of the noise.  It is rounded up to steps of
         the grid's mean spacing (at most 1,024).  With 0 a report is a value of the grid.
 
@@ -65,19 +66,20 @@ class RoundedLaplace(Channel):
     >>> channel = RoundedLaplace(1.0, [1, 2, 3, 4, 5])
     >>> round(channel.epsilon, 3), channel.mean(4)
     (0.986, Fraction(5, 1))
-    >>> len(RoundedLaplace(1.0, [1, 2, 3, 4, 5], reach=12).outputs)
+    >>> len(RoundedLaplace(1.0, [1, 2, 3, 4, 5], margin=12).outputs)
     101
     """
 
     _purpose = "rounded_laplace.privatize"
 
-    def __init__(self, nominal_epsilon: float, grid: int | Sequence[float], reach: float = 0.0):
+    @refuse_old_keywords(reach="margin")
+    def __init__(self, nominal_epsilon: float, grid: int | Sequence[float], margin: float = 0.0):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
-        reach = check_real("reach", reach, low=0.0)
+        margin = check_real("margin", margin, low=0.0)
         inputs = check_grid("grid", grid, high=_LARGEST_GRID)
         step = (inputs[-1] - inputs[0]) / (len(inputs) - 1)
         epsilon = min(self.nominal_epsilon, LARGEST_EPSILON)
-        n_steps = math.ceil(min(reach * (len(inputs) - 1) / epsilon, _MAX_STEPS))
+        n_steps = math.ceil(min(margin * (len(inputs) - 1) / epsilon, _MAX_STEPS))
         offsets = [j * step for j in range(1, n_steps + 1)]
         cells = [*(inputs[0] - s for s in reversed(offsets)), *inputs, *(inputs[-1] + s for s in offsets)]
         rate = Fraction(epsilon) / (inputs[-1] - inputs[0])  # 1 / scale

@@ -64,7 +64,7 @@ def rating_channel(
     # The sum of the epsilons, rounded down, so that the channel never exceeds the claim.
     total = sum_lower(epsilon_1, epsilon_2)
     return (
-        BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, reach=_MAX_NOISE_SCALES)
+        BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, margin=_MAX_NOISE_SCALES)
     )
 
 

@@ -54,17 +54,17 @@ def test_rounded_laplace_is_the_distribution_function_of_laplace(epsilon, grid):
     np.testing.assert_allclose(probabilities(RoundedLaplace(epsilon, grid)), naive.table(epsilon, grid), atol=1e-13)
 
 
-@given(epsilon=epsilons, reach=st.floats(0.1, 6))
-def test_rounded_laplace_beyond_the_grid(epsilon, reach):
-    channel = RoundedLaplace(epsilon, STARS, reach=reach)
-    n_steps = math.ceil(min(reach * 4 / epsilon, 1024))
+@given(epsilon=epsilons, margin=st.floats(0.1, 6))
+def test_rounded_laplace_beyond_the_grid(epsilon, margin):
+    channel = RoundedLaplace(epsilon, STARS, margin=margin)
+    n_steps = math.ceil(min(margin * 4 / epsilon, 1024))
     cells = list(range(1 - n_steps, 6 + n_steps))
     expected = [naive.rounded_laplace(x, cells, 4 / epsilon) for x in STARS]
     np.testing.assert_allclose(probabilities(channel), expected, atol=1e-13)
 
 
 def test_far_beyond_the_grid_a_report_is_decoded_as_itself():
-    outputs = [float(v) for v in RoundedLaplace(1.0, STARS, reach=12).outputs]
+    outputs = [float(v) for v in RoundedLaplace(1.0, STARS, margin=12).outputs]
     np.testing.assert_allclose(outputs, range(-47, 54), atol=0.01)
 
 
@@ -109,7 +109,7 @@ def test_truth_probability_is_the_design_pages():
 @settings(max_examples=30)
 @given(epsilon_1=epsilons, epsilon_2=epsilons, grid=grids | st.just(HALF_STARS))
 def test_exact_epsilon_is_at_most_the_stated_one_and_reports_are_unbiased(epsilon_1, epsilon_2, grid):
-    noise, far = RoundedLaplace(epsilon_1, grid), RoundedLaplace(epsilon_1, grid, reach=3)
+    noise, far = RoundedLaplace(epsilon_1, grid), RoundedLaplace(epsilon_1, grid, margin=3)
     serial, mixture = SerialLaplaceRR(epsilon_1, epsilon_2, grid), MixtureLaplaceRR(epsilon_1, epsilon_2, grid)
     assert satisfies(noise, epsilon_1)
     assert satisfies(far, epsilon_1)
@@ -141,7 +141,7 @@ def test_at_equal_exact_epsilon_no_variant_beats_the_optimal_channel(epsilon_1, 
         SerialLaplaceRR(epsilon_1, epsilon_2, STARS),
         MixtureLaplaceRR(epsilon_1, epsilon_2, STARS),
         RoundedLaplace(epsilon_1, STARS),
-        RoundedLaplace(epsilon_1, STARS, reach=12),
+        RoundedLaplace(epsilon_1, STARS, margin=12),
     ):
         assert OptimalKary(channel.epsilon, STARS).worst_variance < channel.worst_variance * (1 + 1e-6)
 
@@ -170,7 +170,7 @@ def test_audit_refutes_the_published_claim():
 
 
 def test_audit_finds_no_violation_of_the_guaranteed_ones():
-    for channel in (MixtureLaplaceRR(1, 1, STARS), SerialLaplaceRR(1, 1, STARS), RoundedLaplace(2, STARS, reach=12)):
+    for channel in (MixtureLaplaceRR(1, 1, STARS), SerialLaplaceRR(1, 1, STARS), RoundedLaplace(2, STARS, margin=12)):
         assert audit(channel, 0, 4, claim=2.0).verdict == "consistent"
 
 
@@ -190,8 +190,8 @@ def test_bad_epsilons(kind, name, value):
 def test_bad_grids_and_ranges():
     with pytest.raises(ValueError, match="grid must be 2 to 32 increasing numbers"):
         MixtureLaplaceRR(1.0, 1.0, [2, 1])
-    with pytest.raises(ValueError, match="reach must be at least 0"):
-        RoundedLaplace(1.0, STARS, reach=-1.0)
+    with pytest.raises(ValueError, match="margin must be at least 0"):
+        RoundedLaplace(1.0, STARS, margin=-1.0)
     with pytest.raises(ValueError, match=r"high must be greater than 5\.0"):
         PublishedLaplaceRR(1.0, 1.0, low=5, high=5)
     with pytest.raises(ValueError, match="epsilon must be at least 0"):
