@@ -73,8 +73,8 @@ def check_metrics(text: str, models: Sequence[Any]) -> tuple[list[str], bool]:
     """Return the names in --metrics and whether they are of ratings, after checks that need no training."""
     metrics = list(dict.fromkeys(name.strip() for name in text.split(",")))
     parsed = parse_metrics(metrics)
-    of_ratings = any(metric.is_of_ratings for metric in parsed)
-    if of_ratings and not all(metric.is_of_ratings for metric in parsed):
+    of_ratings = any(metric.is_rating_metric for metric in parsed)
+    if of_ratings and not all(metric.is_rating_metric for metric in parsed):
         raise UsageError(
             f"--metrics must not mix rmse and mae with rankings, got {','.join(metrics)}; run each kind "
             "separately, since the splits differ"

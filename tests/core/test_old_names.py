@@ -20,6 +20,11 @@ NAMES = {
     "studies.membership.attack.MembershipResult.hits": "true_positive_rates",
     "mechanisms.noise.integer_noise.IntegerNoise.distance": "total_variation",
     "mechanisms.noise.integer_noise.IntegerNoise.total_distance": "total_variation_of",
+    "evaluation.metrics.results.Evaluation.of_users": "user_values",
+    "evaluation.metrics.names.Metric.is_of_ratings": "is_rating_metric",
+    "evaluation.metrics.names.Metric.is_of_lists": "is_list_metric",
+    "evaluation.metrics.names.OF_RATINGS": "RATING_METRICS",
+    "systems.fedrec.attacks.AttackResult.told": "accuracy",
 }
 # Functions, with the former and the new name of a parameter.
 PARAMETERS = {

@@ -270,14 +270,14 @@ def compare(
     intervals = {name: result.intervals(n_resamples=n_resamples, key=key) for name, result in named.items()}
     pairs = [
         (metric, first, second)
-        for metric in next(iter(named.values())).of_users
+        for metric in next(iter(named.values())).user_values
         for first, second in combinations(named, 2)
     ]
     if not pairs:
         return Comparison(named, intervals, ())
     # One column for each test.  `columns[:, 0]` has weighted values, and both models have the same weights.
     differences = np.column_stack(
-        [named[a].of_users[m].columns[:, 0] - named[b].of_users[m].columns[:, 0] for m, a, b in pairs]
+        [named[a].user_values[m].columns[:, 0] - named[b].user_values[m].columns[:, 0] for m, a, b in pairs]
     )
     p_values = sign_test(differences, n_permutations, key)
     tests = tuple(

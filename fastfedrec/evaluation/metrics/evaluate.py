@@ -132,7 +132,7 @@ def evaluate(
     <Evaluation of LowIdsFirst: recall@1 0.7500, ndcg@2 1.0000, mrr 1.0000 (all unseen items, 2 users)>
     """
     parsed = parse_metrics(metrics)
-    ranking = [metric for metric in parsed if not metric.is_of_ratings]
+    ranking = [metric for metric in parsed if not metric.is_rating_metric]
     if ranking:
         check_model(model)
     if len(ranking) < len(parsed):
@@ -141,7 +141,7 @@ def evaluate(
     given = None if given is None else as_interactions("given", given)
     if candidates is not None:
         check_instance("candidates", candidates, Sampled, "use Sampled(99), or None for all unseen items")
-        if lists := [metric.name for metric in ranking if metric.is_of_lists]:
+        if lists := [metric.name for metric in ranking if metric.is_list_metric]:
             raise ValueError(f"metrics {lists} need lists of all unseen items; use candidates=None")
     if key is not None or candidates is not None:
         key = resolve_key(key)
@@ -165,22 +165,22 @@ def evaluate(
     if any(metric.kind == "mpr" for metric in ranking):
         total_weight(aligned.values)
     means: dict[str, float] = {}
-    of_users: dict[str, UserValues] = {}
+    user_values: dict[str, UserValues] = {}
     protocols = []
     if ranking:
         protocols.append("all unseen items" if candidates is None else str(candidates))
         if candidates is not None:
             aligned, parts = drop_unrankable(aligned, parts, candidates.n)
         rank_values = _rank(aligned, parts, ranking, candidates, key, batch_size, n_threads)
-        of_users |= {name: values for name, values in rank_values.items() if isinstance(values, UserValues)}
+        user_values |= {name: values for name, values in rank_values.items() if isinstance(values, UserValues)}
         means |= {name: of.mean if isinstance(of, UserValues) else of for name, of in rank_values.items()}
     if len(ranking) < len(parsed):
         protocols.append("predicted ratings")
         errors = errors_of(aligned, parts, batch_size)
         for metric in parsed:
-            if metric.is_of_ratings:
+            if metric.is_rating_metric:
                 means[metric.name] = RATING_METRICS[metric.kind](errors)
-                of_users[metric.name] = _of_ratings(metric, errors, aligned.test[0])
+                user_values[metric.name] = _of_ratings(metric, errors, aligned.test[0])
     return Evaluation(
         model=type(model).__name__,
         protocol="; ".join(protocols),
@@ -190,7 +190,7 @@ def evaluate(
         n_interactions=len(aligned.values),
         dropped=aligned.dropped,
         means={metric.name: means[metric.name] for metric in parsed},
-        of_users={metric.name: of_users[metric.name] for metric in parsed if metric.name in of_users},
+        user_values={metric.name: user_values[metric.name] for metric in parsed if metric.name in user_values},
         user_ids=aligned.user_ids,
         keeps_users=per_user,
         digests=digests(_digest_inputs(aligned, parsed, None if candidates is None else key)),
@@ -218,7 +218,7 @@ def _relevant(test: Interactions, threshold: float | None, *, is_alone: bool) ->
 def _digest_inputs(aligned: Aligned, metrics: list[Metric], key: Key | None) -> dict[str, Any]:
     """Return the inputs that must be equal for two results to be comparable."""
     # Values matter only to metrics that use them: RMSE, MAE and the mean percentile rank.
-    values = [aligned.values] if any(metric.is_of_ratings or metric.kind == "mpr" for metric in metrics) else []
+    values = [aligned.values] if any(metric.is_rating_metric or metric.kind == "mpr" for metric in metrics) else []
     unseen = len(aligned.item_ids) - np.diff(aligned.seen[0])
     parts = {"test interactions": [*aligned.test, *values], "unseen items": unseen}
     return parts if key is None else parts | {"sampled items": key.words("evaluation.negatives.name", size=2)}
@@ -234,7 +234,7 @@ def _rank(
     n_threads: int,
 ) -> dict[str, UserValues | float]:
     values: dict[str, UserValues | float] = {}
-    rank_metrics = [metric for metric in metrics if not metric.is_of_lists]
+    rank_metrics = [metric for metric in metrics if not metric.is_list_metric]
     if candidates is not None and candidates.per == "interaction":
         return dict(
             values_by_interaction(aligned, parts, rank_metrics, candidates.n, resolve_key(key), batch_size, n_threads)
@@ -246,7 +246,7 @@ def _rank(
             placement = place_among_sampled(aligned, parts, candidates.n, resolve_key(key), batch_size, n_threads)
         values |= {metric.name: UserValues(*placement.values(metric)) for metric in rank_metrics}
     if len(rank_metrics) < len(metrics):
-        values |= list_metrics(aligned, parts, [m for m in metrics if m.is_of_lists], batch_size, n_threads)
+        values |= list_metrics(aligned, parts, [m for m in metrics if m.is_list_metric], batch_size, n_threads)
     return values
 
 

@@ -4,16 +4,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["OF_RATINGS", "WITHOUT_CUTOFF", "WITH_CUTOFF", "Metric", "parse_metrics"]
+from fastfedrec.core.old_names import OldAttribute, refuse_old_names
+
+__all__ = ["RATING_METRICS", "WITHOUT_CUTOFF", "WITH_CUTOFF", "Metric", "parse_metrics"]
 
 #: Kinds that can have a cut-off; "ndcg", "map" and "mrr" are also defined without one.
 WITH_CUTOFF = ("recall", "precision", "hit", "hr", "ndcg", "map", "mrr", "coverage", "gini")
 #: Kinds that can have no cut-off.
 WITHOUT_CUTOFF = ("ndcg", "map", "mrr", "auc", "mpr", "rmse", "mae")
 #: Kinds that compare predicted with true ratings.
-OF_RATINGS = ("rmse", "mae")
+RATING_METRICS = ("rmse", "mae")
 #: Kinds that are computed from the lists of all users, not as means over users.
-OF_LISTS = ("coverage", "gini")
+LIST_METRICS = ("coverage", "gini")
 #: Kinds with the best value at the minimum.
 LESS_IS_BETTER = ("rmse", "mae", "mpr", "gini")
 
@@ -42,8 +44,11 @@ class Metric:
     kind: str
     cutoff: int | None = None
 
+    is_of_ratings = OldAttribute("is_rating_metric")
+    is_of_lists = OldAttribute("is_list_metric")
+
     @property
-    def is_of_ratings(self) -> bool:
+    def is_rating_metric(self) -> bool:
         """Check whether the metric compares predicted with true ratings.
 
         Returns
@@ -51,7 +56,7 @@ class Metric:
         bool
             True for "rmse" and "mae".
         """
-        return self.kind in OF_RATINGS
+        return self.kind in RATING_METRICS
 
     @property
     def less_is_better(self) -> bool:
@@ -65,7 +70,7 @@ class Metric:
         return self.kind in LESS_IS_BETTER
 
     @property
-    def is_of_lists(self) -> bool:
+    def is_list_metric(self) -> bool:
         """Check whether the metric is computed from the lists of all users combined.
 
         Returns
@@ -73,7 +78,7 @@ class Metric:
         bool
             True for "coverage" and "gini".
         """
-        return self.kind in OF_LISTS
+        return self.kind in LIST_METRICS
 
 
 def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
@@ -118,3 +123,6 @@ def _parse(name: str) -> Metric:
         raise ValueError(f"unknown metric {name!r}; known: {KNOWN} (K a whole number from 1 to {_MAX_CUTOFF})")
     kind = (match[1] or match[3]).lower()
     return Metric(name, "hit" if kind == "hr" else kind, cutoff)
+
+
+refuse_old_names(__name__, OF_RATINGS="RATING_METRICS")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
+from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.names import Metric
@@ -107,7 +108,7 @@ class Evaluation(Mapping[str, float]):
         threshold; only present if there are any).  "users" is the number of users without a remaining interaction.
     means : dict of str to float
         Value of each metric.
-    of_users : dict of str to UserValues
+    user_values : dict of str to UserValues
         Values by user of each metric except coverage and Gini, which are not means over users.
     user_ids : ndarray of shape (n_users,)
         External ids of the tested users.
@@ -125,10 +126,12 @@ class Evaluation(Mapping[str, float]):
     n_interactions: int
     dropped: dict[str, int]
     means: dict[str, float]
-    of_users: dict[str, UserValues] = field(default_factory=dict)
+    user_values: dict[str, UserValues] = field(default_factory=dict)
     user_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     keeps_users: bool = False
     digests: dict[str, str] = field(default_factory=dict)
+
+    of_users = OldAttribute("user_values")
 
     def __getitem__(self, name: str) -> float:
         return self.means[name]
@@ -162,7 +165,7 @@ class Evaluation(Mapping[str, float]):
         if not self.keeps_users:
             return None
         # The values of RMSE are mean squared errors; a user's RMSE is their root.
-        roots = {name: np.sqrt(of.values) if of.is_root else of.values for name, of in self.of_users.items()}
+        roots = {name: np.sqrt(of.values) if of.is_root else of.values for name, of in self.user_values.items()}
         return {"user": self.user_ids} | roots
 
     def intervals(
@@ -202,13 +205,13 @@ class Evaluation(Mapping[str, float]):
         level = check_real("level", level, low=0.0, high=1.0, exclusive=True)
         n_resamples = check_integer("n_resamples", n_resamples, low=1)
         bounds = dict.fromkeys(self.means, (float("nan"), float("nan")))
-        if not self.of_users:
+        if not self.user_values:
             return bounds
         # All metrics share the resamples: two columns, weighted values and weights, for each metric.
-        columns = np.hstack([user_values.columns for user_values in self.of_users.values()])
+        columns = np.hstack([values.columns for values in self.user_values.values()])
         sums = bootstrap_sums(columns, n_resamples, resolve_key(key)).reshape(n_resamples, -1, 2)
-        for column, (name, user_values) in enumerate(self.of_users.items()):
-            resampled = user_values.of_sums(sums[:, column])
+        for column, (name, values) in enumerate(self.user_values.items()):
+            resampled = values.of_sums(sums[:, column])
             resampled = resampled[~np.isnan(resampled)]  # NaN: the metric is defined for no user of the resample
             if len(resampled):
                 low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2]).tolist()

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_instance
+from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.fedrec._views import Messages, RecordedRound
@@ -72,9 +73,11 @@ class AttackResult:
         claimed = self.claims[self.is_rated]
         return float((claimed > 0).mean()) if len(claimed) else float("nan")
 
+    told = OldAttribute("accuracy")
+
     @property
-    def told(self) -> float:
-        """Share of all pairs with a correct claim.
+    def accuracy(self) -> float:
+        """Share of all pairs with a correct claim; a pair without a claim counts as an error.
 
         Returns
         -------

@@ -54,7 +54,7 @@ def test_tests_of_few_users_by_all_exchanges(metric):
         for n, t in zip("ab", tables[:2], strict=True)
     }
     [comparison] = compare(named, key=KEY).tests
-    first, second = (result.of_users[metric].columns[:, 0] for result in named.values())
+    first, second = (result.user_values[metric].columns[:, 0] for result in named.values())
     signs = np.array(list(itertools.product([1, -1], repeat=len(first))))
     expected = (np.abs(signs @ (first - second)) >= abs((first - second).sum()) - 1e-9).mean()
     assert comparison.p_value == comparison.p_holm == expected

@@ -19,8 +19,8 @@ def test_every_name_is_read_in_either_case():
 
 def test_metrics_of_ratings_and_of_lists():
     of = {metric.name: metric for metric in parse_metrics(["rmse", "mae", "gini@5", "coverage@5", "ndcg", "mpr"])}
-    assert [name for name, metric in of.items() if metric.is_of_ratings] == ["rmse", "mae"]
-    assert [name for name, metric in of.items() if metric.is_of_lists] == ["gini@5", "coverage@5"]
+    assert [name for name, metric in of.items() if metric.is_rating_metric] == ["rmse", "mae"]
+    assert [name for name, metric in of.items() if metric.is_list_metric] == ["gini@5", "coverage@5"]
 
 
 def test_a_repeated_name_counts_once():

@@ -46,7 +46,7 @@ def test_intervals_are_percentiles_of_resampled_users(result):
     counts = bootstrap_sums(np.eye(n), 400, KEY)
     means = counts @ values / n
     assert actual["ndcg@10"] == pytest.approx(np.quantile(means, [0.05, 0.95]).tolist(), rel=1e-12)
-    squares, lengths = result.of_users["rmse"].values, result.of_users["rmse"].weights
+    squares, lengths = result.user_values["rmse"].values, result.user_values["rmse"].weights
     roots = np.sqrt(counts @ (squares * lengths) / (counts @ lengths))
     assert actual["rmse"] == pytest.approx(np.quantile(roots, [0.05, 0.95]).tolist(), rel=1e-12)
     assert np.isnan(actual["coverage@5"]).all()
@@ -57,7 +57,7 @@ def test_means_are_those_of_the_values_of_users(result):
     assert list(per_user) == ["user", "ndcg@10", "auc", "rmse", "mpr"]
     assert result["ndcg@10"] == per_user["ndcg@10"].mean()
     assert result["auc"] == pytest.approx(np.nanmean(per_user["auc"]), rel=1e-12)
-    lengths = result.of_users["rmse"].weights
+    lengths = result.user_values["rmse"].weights
     assert result["rmse"] == pytest.approx(np.sqrt((per_user["rmse"] ** 2 @ lengths) / lengths.sum()), rel=1e-6)
 
 

@@ -54,7 +54,7 @@ def test_figures_of_a_result_by_hand():
     assert result.base_rate == 3 / 5
     assert result.precision == 2 / 3
     assert result.recall == 2 / 3
-    assert result.told == 3 / 5
+    assert result.accuracy == 3 / 5
     # Among three rated items, the one with score 2 has one tie.
     assert result.auc == (2 + 1.5 + 2) / 6
     assert result.statement() == (
@@ -111,7 +111,7 @@ def test_no_claim_has_no_precision():
     assert math.isnan(result.precision)
     assert math.isnan(result.recall)
     assert math.isnan(result.auc)
-    assert result.told == 0
+    assert result.accuracy == 0
     assert not result.beats_chance
 
 
@@ -123,7 +123,7 @@ def test_colluding_parties_find_every_rated_item_by_value(data, rho):
     for sharing in ("published", "additive"):
         (record,) = records(data, sharing=sharing, rho=rho)
         result = attacks.value_matching(record, data)
-        assert (result.precision, result.recall, result.told, result.auc) == (1, 1, 1, 1)
+        assert (result.precision, result.recall, result.accuracy, result.auc) == (1, 1, 1, 1)
 
 
 def test_value_matching_without_collusion_finds_no_items_in_sums_over_users(data):
@@ -146,7 +146,7 @@ def test_single_client_groups_are_revealed_without_collusion(data):
     assert 0.8 < result.precision < 1
     (shared,) = records(data, data.n_users)
     result = attacks.group_sums(shared, data)
-    assert (result.precision, result.recall, result.told) == (1, 1, 1)
+    assert (result.precision, result.recall, result.accuracy) == (1, 1, 1)
 
 
 def test_group_sums_reveal_less_in_larger_groups_and_are_never_wrong(data):
@@ -200,7 +200,7 @@ def test_gradients_reveal_ratings_factors_and_virtual_items(data):
         assert result.recall == 1
         # A virtual item is mistaken for a rated one only if the user's mean rating is on the grid.
         is_whole = np.array([row.mean() % 1 == 0 for row in np.split(data.values_or_ones(), data.indptr[1:-1])])
-        assert result.told == 1 - ((result.claims > 0) & ~result.is_rated & is_whole[result.rows]).mean()
+        assert result.accuracy == 1 - ((result.claims > 0) & ~result.is_rated & is_whole[result.rows]).mean()
         before = FedRec(rho, n_rounds=rounds[0], n_factors=5).fit(data, key=Key.from_seed(1))
         np.testing.assert_allclose(result.user_factors, before.user_factors_, rtol=1e-3, atol=1e-6)
 

@@ -45,7 +45,7 @@ def test_vectors_reveal_virtual_items_to_denoisers_and_server_only_in_collusion(
     without_collusion = attacks.value_matching(record, data, colluding=False)
     # If one user of a group reports an item, the sum is that user's vector; other users' items are not found.
     assert without_collusion.recall == 1
-    assert without_collusion.told < without_collusion.base_rate + 0.1
+    assert without_collusion.accuracy < without_collusion.base_rate + 0.1
     assert not without_collusion.is_rated[without_collusion.claims < 0].any()
 
 
