@@ -26,11 +26,11 @@ __all__ = [
     "SCALE",
     "UNIT",
     "ProjectionSum",
+    "RepeatedShareSum",
     "ShareSum",
-    "ShareSumAgain",
-    "ShareSumInstead",
     "SubspaceState",
     "SubspaceSum",
+    "SubstituteShareSum",
     "public_signs",
 ]
 
@@ -104,13 +104,13 @@ class ShareSum(ItemShares, SubspaceSum):
     _purpose = "dp_subspace.item_shares"
 
 
-class ShareSumAgain(ShareSum):
+class RepeatedShareSum(ShareSum):
     """The second round, which repeats the item shares if the first mean is noisy."""
 
     _purpose = "dp_subspace.item_shares_again"
 
 
-class ShareSumInstead(ShareSum):
+class SubstituteShareSum(ShareSum):
     """The round of item shares that replaces the last projections if the gate selects popularity."""
 
     _purpose = "dp_subspace.item_shares_instead"

@@ -13,7 +13,7 @@ FORMS = "test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic"
 
 DECISION = [
     # ---- the mean that replaces columns ------------------------------------------------------------------------------
-    on("ShareSumInstead._purpose", "test_no_two_rounds_draw_from_one_stream", f"{FRESH}[DPGram, popularity]")(
+    on("SubstituteShareSum._purpose", "test_no_two_rounds_draw_from_one_stream", f"{FRESH}[DPGram, popularity]")(
         "substitute-same-noise", "the mean that replaces columns shares the first mean's noise",
         "_purpose = 'dp_gram.item_shares_instead'", "_purpose = 'dp_gram.item_shares'",
     ),

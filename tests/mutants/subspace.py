@@ -49,7 +49,7 @@ SUBSPACE = [
         "subspace-measurements-are-free", "the cost of DPSubspace's measurements is not subtracted from the budget",
         "(remaining_share - n_measured * measured) * part / sum(parts)", "remaining_share * part / sum(parts)",
     ),
-    on("ShareSumAgain._purpose", "test_no_two_rounds_draw_from_one_stream[DPSubspace]")(
+    on("RepeatedShareSum._purpose", "test_no_two_rounds_draw_from_one_stream[DPSubspace]")(
         "subspace-mean-again-same-noise", "the mean that replaces projections shares the first mean's noise",
         "_purpose = 'dp_subspace.item_shares_again'", "_purpose = 'dp_subspace.item_shares'",
     ),

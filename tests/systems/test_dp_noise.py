@@ -299,7 +299,7 @@ def test_models_contain_released_values_only(name):
             assert estimate.noise == pytest.approx(precision**-0.5, rel=1e-12)
             if "hits" in recorded.update.arrays:
                 expected_state = measurement_state(before, estimate.leading, form, mean, estimate.noise)
-                for array in ("factors", "popularity", "noisier", "own_squares", "noise"):
+                for array in ("factors", "popularity", "noisier", "diagonal", "noise"):
                     np.testing.assert_array_equal(getattr(before, array), getattr(expected_state, array))
                 later_precision = math.fsum(one.system.width**-2 for one in later[number + 1 :])
                 hit_decision = HitSum.decide(
@@ -327,7 +327,7 @@ def test_models_contain_released_values_only(name):
                 expected_state = measurement_state(
                     before, projections.factors, projections.form, mean, projections.noise
                 )
-                for array in ("factors", "popularity", "noisier", "own_squares", "noise"):
+                for array in ("factors", "popularity", "noisier", "diagonal", "noise"):
                     np.testing.assert_array_equal(getattr(before, array), getattr(expected_state, array))
                 later_precision = math.fsum(one.system.width**-2 for one in rounds[number + 1 :])
                 decision = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(later_precision))

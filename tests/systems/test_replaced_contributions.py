@@ -19,7 +19,7 @@ from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems import projection_rounds as subspace
 from fastfedrec.systems.dp_als import rounds as als_rounds
 from fastfedrec.systems.dp_als.rounds import ALSState, CountRound, LeastSquaresRound, StartRound
-from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum, ShareSumAgain
+from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, RepeatedShareSum, ShareSum
 from fastfedrec.testing import ALPHA
 
 NOISE, KEY = LayeredGaussian(UNIT), Key.from_seed(1)
@@ -157,7 +157,7 @@ def test_subspaces_mean_has_the_same_bound_and_projections_keep_2():
 
 def test_a_round_that_a_release_chose_states_2():
     """Check that the plan it replaces may cost 2 for a replaced user."""
-    system = ShareSumAgain(NOISE, KEY, 0.0)
+    system = RepeatedShareSum(NOISE, KEY, 0.0)
     assert system.round_event(1).replace_sensitivity == math.sqrt(2)
     system.is_chosen = True
     assert system.round_event(1).replace_sensitivity is None

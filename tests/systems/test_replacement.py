@@ -14,7 +14,7 @@ from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems._replacement import state_largest_replacement
 from fastfedrec.systems._substitute import substitute
-from fastfedrec.systems.gram.dp_gram_rounds import UNIT, GramState, PairSum, ShareSum, ShareSumAgain
+from fastfedrec.systems.gram.dp_gram_rounds import UNIT, GramState, PairSum, RepeatedShareSum, ShareSum
 
 KEY = Key.from_seed(1)
 STATE = GramState(np.zeros(4, dtype=np.int64))
@@ -84,11 +84,11 @@ def test_every_plan_states_the_largest_cost(sensitivities, shares, n_rounds):
     pairs = phase(math.sqrt((1 - share) * of_rest), sensitivities[1])
     cross = phase(math.sqrt((1 - share) * (1 - of_rest) / n_rounds), sensitivities[2], n_rounds)
     plan = [mean, pairs, cross]
-    kinds = (1, ShareSumAgain), (1, PairSum), (2, ShareSumAgain)
+    kinds = (1, RepeatedShareSum), (1, PairSum), (2, RepeatedShareSum)
     later = [in_place_of(plan[at:], kind) for at, kind in kinds]
     for one, sensitivity in zip(later, sensitivities[3:], strict=True):
         one.system.replace_sensitivity = sensitivity
-    both = substitute(plan[1:], [Phase(ShareSumAgain(NOISE, KEY, 0.0), STATE), pairs], [share, 1 - share])
+    both = substitute(plan[1:], [Phase(RepeatedShareSum(NOISE, KEY, 0.0), STATE), pairs], [share, 1 - share])
     plans = [plan, [mean, later[0]], [mean, later[1]], [mean, pairs, later[2]], [mean, *both]]
     check(plans)
     first = [[one.system.stated_cost for one in plan] for plan in plans]
@@ -100,7 +100,7 @@ def test_every_plan_states_the_largest_cost(sensitivities, shares, n_rounds):
 def test_a_cheaper_substitute_states_the_cost_of_the_plan():
     root = math.sqrt(2)
     mean, pairs = phase(0.6, root), phase(0.8, 2.0)
-    substituted = in_place_of([pairs], ShareSumAgain)
+    substituted = in_place_of([pairs], RepeatedShareSum)
     state_largest_replacement([[mean, pairs], [mean, substituted]])
     assert mean.system.round_event(1).replace_sensitivity == root  # both plans contain it
     assert pairs.system.round_event(1).replace_sensitivity is None
@@ -108,7 +108,7 @@ def test_a_cheaper_substitute_states_the_cost_of_the_plan():
     assert substituted.system.round_cost.replace_sensitivity == root
     # In between, there is a plan of both kinds.
     cross = phase(0.8 * math.sqrt(0.5), 2.0)
-    substituted = in_place_of([pairs := phase(0.8 * math.sqrt(0.5), root), cross], ShareSumAgain)
+    substituted = in_place_of([pairs := phase(0.8 * math.sqrt(0.5), root), cross], RepeatedShareSum)
     state_largest_replacement([[mean, pairs, cross], [mean, substituted]])
     assert substituted.system.round_event(1).replace_sensitivity == pytest.approx(math.sqrt(3), rel=1e-9)
 
@@ -127,7 +127,7 @@ def test_a_dearer_substitute_makes_the_plan_state_as_much():
 
 def test_without_it_a_substitute_states_2():
     pairs = phase(0.8, math.sqrt(2))
-    substituted = in_place_of([pairs], ShareSumAgain)
+    substituted = in_place_of([pairs], RepeatedShareSum)
     assert substituted.system.round_cost.replace_sensitivity == math.sqrt(2)
     assert substituted.system.round_event(1).replace_sensitivity is None
 

@@ -35,11 +35,11 @@ EXIT = 5  # number of the round after the first measurement
 #: A run: the name of its plan, and the names of the substitutes of planned rounds.
 PLANS = {
     "columns": ("pairs", []),
-    "popularity": ("pairs, mean", ["ShareSumInstead"]),
-    "mean": ("pairs, mean", ["ShareSumInstead"]),
-    "more mean": ("mean, pairs", ["ShareSumAgain"]),
-    "more mean, popularity": ("mean, pairs, mean", ["ShareSumAgain", "ShareSumInstead"]),
-    "mean alone": ("mean", ["ShareSumAgain"]),
+    "popularity": ("pairs, mean", ["SubstituteShareSum"]),
+    "mean": ("pairs, mean", ["SubstituteShareSum"]),
+    "more mean": ("mean, pairs", ["RepeatedShareSum"]),
+    "more mean, popularity": ("mean, pairs, mean", ["RepeatedShareSum", "SubstituteShareSum"]),
+    "mean alone": ("mean", ["RepeatedShareSum"]),
 }
 
 
@@ -149,7 +149,7 @@ def test_plans_of_dpsubspace_cost_the_same(n_rounds, n_before):
     if n_rounds > 1:
         other = plans["pairs, mean"]
         assert all(a is b for a, b in zip(other[:-1], plan, strict=False))
-        assert type(other[-1].system) is subspace_rounds.ShareSumInstead
+        assert type(other[-1].system) is subspace_rounds.SubstituteShareSum
 
 
 def test_a_substitute_has_the_width_of_the_budget_of_replaced_rounds():
@@ -210,7 +210,7 @@ def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
     plan = model._plan(ROWS, KEY)
     # The plan has two rounds of columns, and a measurement.
     two_rounds = [plan[2]._replace(n_rounds=2), plan[-1]]
-    second_share = Phase(rounds.ShareSumAgain(plan[0].system.noise, KEY, 0.0), plan[0].state)
+    second_share = Phase(rounds.RepeatedShareSum(plan[0].system.noise, KEY, 0.0), plan[0].state)
     substituted = substitute(two_rounds, [second_share], [1.0])[0].system
     expected = substitute([plan[2], plan[3], plan[-1]], [second_share], [1.0])[0].system
     assert substituted.width == pytest.approx(expected.width, rel=1e-12)

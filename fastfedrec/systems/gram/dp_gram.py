@@ -22,7 +22,7 @@ from fastfedrec.systems._parameters import public_features, public_users, run_de
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.decision import best_estimator, named_estimators
-from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, ShareSumAgain, ShareSumInstead
+from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, RepeatedShareSum, SubstituteShareSum
 from fastfedrec.systems.gram.measured_model import MeasuredModel
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.plan import planned_rounds
@@ -95,7 +95,7 @@ class DPGram(MeasuredModel):
     """
 
     _max_users = MAX_USERS
-    _more_mean, _mean_instead = ShareSumAgain, ShareSumInstead
+    _repeated_mean, _substitute_mean = RepeatedShareSum, SubstituteShareSum
 
     epsilon: float = run_epsilon()
     delta: float = run_delta()

@@ -24,9 +24,9 @@ __all__ = [
     "GramState",
     "GramSum",
     "PairSum",
+    "RepeatedShareSum",
     "ShareSum",
-    "ShareSumAgain",
-    "ShareSumInstead",
+    "SubstituteShareSum",
 ]
 
 UNIT = 2**36  # L2 bound of one user's contribution, in the first two rounds
@@ -68,13 +68,13 @@ class ShareSum(ItemShares, GramSum):
     _purpose = "dp_gram.item_shares"
 
 
-class ShareSumAgain(ShareSum):
+class RepeatedShareSum(ShareSum):
     """The second round, which repeats the item shares if the first mean is noisy."""
 
     _purpose = "dp_gram.item_shares_again"
 
 
-class ShareSumInstead(ShareSum):
+class SubstituteShareSum(ShareSum):
     """The round of item shares that replaces the last columns if the decision is for popularity."""
 
     _purpose = "dp_gram.item_shares_instead"

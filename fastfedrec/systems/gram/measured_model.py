@@ -52,8 +52,8 @@ class MeasuredModel(CentralModel, GramModel):
     """A model of pairs that spends its budget on popularity if pairs are no better or popularity is too noisy."""
 
     #: Classes of a second mean before the pairs, and of a mean that replaces the last rounds.
-    _more_mean: ClassVar[type[NoisySum]]
-    _mean_instead: ClassVar[type[NoisySum]]
+    _repeated_mean: ClassVar[type[NoisySum]]
+    _substitute_mean: ClassVar[type[NoisySum]]
 
     @property
     def _candidates(self) -> tuple[Candidate, ...]:
@@ -62,7 +62,7 @@ class MeasuredModel(CentralModel, GramModel):
 
     def _alternatives(self, phases: list[Phase]) -> dict[str, list[Phase]]:
         """Return the plan and the alternative plans with a second mean, by their names."""
-        return alternatives(phases, self._more_mean, self._mean_instead)
+        return alternatives(phases, self._repeated_mean, self._substitute_mean)
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
         return list(self._alternatives(phases).values())

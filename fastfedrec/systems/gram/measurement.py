@@ -51,7 +51,7 @@ class MeasurementState:
     factors: NDArray[np.float32]  # factors of the matrix of pairs without popularity, 0 where not used, (n_items, rank)
     popularity: NDArray[np.float64]  # factor of the part of the matrix that all users share, (n_items,)
     noisier: NDArray[np.float64]  # popularity with twice the noise variance, (n_items,)
-    own_squares: NDArray[np.float64]  # diagonal of the users' matrix, (n_items,)
+    diagonal: NDArray[np.float64]  # diagonal of the users' matrix, (n_items,)
     noise: NDArray[np.float64]  # standard deviation of the noise of an entry of the matrix, (1,)
     # The noisy sums; empty until the end of the round.
     noisy: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -136,13 +136,13 @@ class HitSum(NoisySum):
 
     def _objection(self, state: MeasurementState) -> str | None:
         """Return an error message for numbers that no model has, or None."""
-        if not (state.own_squares > 0).all() or not (state.noise > 0).all():
-            return "own_squares and noise must be above 0"
+        if not (state.diagonal > 0).all() or not (state.noise > 0).all():
+            return "diagonal and noise must be above 0"
         return None
 
     def traffic(self, state: MeasurementState, n_clients: int) -> RoundTraffic:
         """Return the traffic of the round: the models down, an int64 for each sum up."""
-        arrays = (state.factors, state.popularity, state.noisier, state.own_squares)
+        arrays = (state.factors, state.popularity, state.noisier, state.diagonal)
         return RoundTraffic(sum(array.nbytes for array in arrays), self._sent_bytes(state), n_clients)
 
     @one_blas_thread()
@@ -168,7 +168,7 @@ class HitSum(NoisySum):
 
         all_users = np.ones((part.n_users, 1))
         shared, noisier = hits(all_users, state.popularity[:, None]), hits(all_users, state.noisier[:, None])
-        pairs = PairMatrix(np.empty((0, 0), np.float32), float(state.noise[0]), state.own_squares, state.popularity)
+        pairs = PairMatrix(np.empty((0, 0), np.float32), float(state.noise[0]), state.diagonal, state.popularity)
         # The models are evaluated one after another, since each needs several arrays of the size of the factors.
         first, *later = (hits_of(pairs.score(state.factors, candidate, pairs.noise)) for candidate in self.candidates)
         # Candidates mostly hit the same items, so differences from the first one use less of the norm.

@@ -25,7 +25,13 @@ from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.measured_model import MeasuredModel
 from fastfedrec.systems.gram.measurement import candidates_with
-from fastfedrec.systems.projection_rounds import FEWER_COLUMNS, MAX_COLUMNS, MAX_USERS, ShareSumAgain, ShareSumInstead
+from fastfedrec.systems.projection_rounds import (
+    FEWER_COLUMNS,
+    MAX_COLUMNS,
+    MAX_USERS,
+    RepeatedShareSum,
+    SubstituteShareSum,
+)
 from fastfedrec.systems.subspace._inference import Projections
 from fastfedrec.systems.subspace.plan import CANDIDATES, MAX_MEASURED_RANK, planned_rounds
 
@@ -100,7 +106,7 @@ class DPSubspace(MeasuredModel):
     """
 
     _max_users = MAX_USERS
-    _more_mean, _mean_instead = ShareSumAgain, ShareSumInstead
+    _repeated_mean, _substitute_mean = RepeatedShareSum, SubstituteShareSum
     _attributes: ClassVar[dict[str, str]] = {}
     scoring = "ease"
 

@@ -197,7 +197,7 @@ def test_rounds_are_planned_on_public_numbers_alone():
         for options in ({}, {"ridge": 2.0}, {"item_features": {"kind": ["a", "b"] * 40}}):
             phases = DPGram(1.0, n_users=14_000, **options)._all_phases(data, KEY)
             kinds = [type(system).__name__ for system, *_ in phases]
-            instead = ["ShareSumAgain", *KINDS[1:], "ShareSumAgain", "ShareSumInstead", "ShareSumInstead"]
+            instead = ["RepeatedShareSum", *KINDS[1:], "RepeatedShareSum", "SubstituteShareSum", "SubstituteShareSum"]
             assert kinds == [*KINDS, *instead]
     # Noise is planned for the public number of users, not for the number of rows.
     widths = [[p.system.width for p in DPGram(1.0, n_users=3000)._all_phases(generated(n), KEY)] for n in (50, 3000)]

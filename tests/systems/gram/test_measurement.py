@@ -72,7 +72,7 @@ def test_an_answer_is_the_differences_of_the_metric():
     contribution, items = sums_of([row], state) / UNIT, sorted(row)
     held_out = items[int(measurement._hashes(interactions_of([row], N_ITEMS))[0]) % 4]
     training_items = [item for item in items if item != held_out]
-    pairs = measurement.PairMatrix(np.empty((0, 0), np.float32), 0.5, state.own_squares, state.popularity)
+    pairs = measurement.PairMatrix(np.empty((0, 0), np.float32), 0.5, state.diagonal, state.popularity)
     hits = [metric_of(values, row, held_out) for values in (state.popularity, state.noisier)]
     for candidate in candidates_with("auto"):
         scoring = pairs.score(state.factors, candidate, 0.5)
@@ -125,10 +125,10 @@ def test_one_of_stride_users_takes_part():
 def test_a_state_of_no_model_is_refused():
     state, system = state_of(), system_with()
     assert system._objection(state) is None
-    for name in ("own_squares", "noise"):
+    for name in ("diagonal", "noise"):
         spoiled = state_of()
         getattr(spoiled, name)[0] = 0.0
-        assert system._objection(spoiled) == "own_squares and noise must be above 0"
+        assert system._objection(spoiled) == "diagonal and noise must be above 0"
 
 
 def test_a_given_ridge_is_the_ridge_of_all_candidates():
