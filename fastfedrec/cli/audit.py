@@ -126,7 +126,7 @@ def _print_all(seed: int | None, *, as_json: bool) -> None:
         whole, half = (audit_case(entry.make(1.0, factor, _key(seed))) for factor in (1, 2))
         if as_json:
             row = {"mechanism": name, "half_noise_is": entry.broken, "is_sound": entry.is_sound}
-            rows.append(row | {"as_it_is": whole.to_dict(), "half_noise": half.to_dict()})
+            rows.append(row | {"full_noise": whole.to_dict(), "half_noise": half.to_dict()})
         else:
             show(
                 f"| `{name}` | {whole.measure} 1 | {whole.lower_bound:.2f} | {whole.verdict} "

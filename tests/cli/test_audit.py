@@ -127,7 +127,7 @@ def test_command_audits_them_all(capsys, monkeypatch):
     assert all(line in page for line in lines)
     assert main(["audit", "all", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["mechanisms"]
-    assert [(row["as_it_is"]["verdict"], row["half_noise"]["verdict"]) for row in rows] == [
+    assert [(row["full_noise"]["verdict"], row["half_noise"]["verdict"]) for row in rows] == [
         ("consistent", "violated")
     ] * 2
 
