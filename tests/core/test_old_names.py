@@ -25,6 +25,7 @@ NAMES = {
     "evaluation.metrics.names.Metric.is_of_lists": "is_list_metric",
     "evaluation.metrics.names.OF_RATINGS": "RATING_METRICS",
     "systems.fedrec.attacks.AttackResult.told": "accuracy",
+    "engines.shuffling.shuffler.Shuffler.wants": "expects",
 }
 # Functions, with the former and the new name of a parameter.
 PARAMETERS = {

@@ -293,7 +293,7 @@ def _serve_fit(start: _RunStart, deployment: FitDeployment, item_ids: np.ndarray
     engine, checkpoint = start.engine, start.checkpoint
     if start.stored:
         header, user_ids = start.stored
-        engine.gather_again(header["members"], user_ids)
+        engine.regather(header["members"], user_ids)
     else:
         engine.gather(n_nodes)
         # Stored before the first request, so that a server that is killed later resumes the same run.
@@ -309,7 +309,7 @@ def _serve(start: _RunStart, deployment: OwnDeployment, item_ids: np.ndarray, n_
     model = deployment.model
     if checkpoint is not None and start.stored:
         header, arrays = start.stored
-        engine.gather_again(header["members"], {})
+        engine.regather(header["members"], {})
         with checkpoint.checking_state():
             deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"], check_costs=False))
             model.communication_, engine.messages = map(_traffic, (header["rounds"], header["messages"]))

@@ -142,7 +142,7 @@ class FlowerEngine(Engine):
         self.members = dict(sorted(self.members.items()))
         self._close()
 
-    def gather_again(self, members: Mapping[str, int], user_ids: Mapping[str, np.ndarray]) -> None:
+    def regather(self, members: Mapping[str, int], user_ids: Mapping[str, np.ndarray]) -> None:
         """Wait for the members of a resumed run, which continues without members that do not return.
 
         Parameters

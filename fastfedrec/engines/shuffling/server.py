@@ -235,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not _is_number(length) or int(length) > self.server.shuffler.max_bytes:
             raise ShufflerError(f"a node's message must have at most {self.server.shuffler.max_bytes} bytes")
-        if not self.server.shuffler.wants(run, round_number, sender):
+        if not self.server.shuffler.expects(run, round_number, sender):
             return b""  # the reports are already here, so the body is not read
         with self.server.receiving(sender):
             self.server.shuffler.submit(run, round_number, sender, self._read_body(int(length)))

@@ -20,6 +20,7 @@ from fastfedrec.core.check import check_instance, check_integer, check_real
 from fastfedrec.core.files import check_path
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import checking, is_kept, read_document, write_document
+from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.randomness import Key
 from fastfedrec.engines.deployment.node_memory import check_run_name
 from fastfedrec.engines.shuffling.reports import decode_reports, report_width
@@ -175,7 +176,9 @@ class Shuffler:
             self._open, self._reports, self._batch = name, {}, None
             return False
 
-    def wants(self, run: str, round: int, sender: str) -> bool:
+    wants = OldAttribute("expects")
+
+    def expects(self, run: str, round: int, sender: str) -> bool:
         """Check whether a sender's reports of a round are missing; errors are the same as of `submit`.
 
         Parameters

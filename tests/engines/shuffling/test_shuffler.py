@@ -68,7 +68,7 @@ def test_a_node_without_users_is_accepted_and_adds_no_user(tmp_path):
     shuffler = opened(tmp_path, [("nobody", b""), ("a", codes(1))])
     with pytest.raises(ShufflerError, match="got reports of 1"):
         shuffler.release(RUN, 0)
-    assert not shuffler.wants(RUN, 0, "nobody")
+    assert not shuffler.expects(RUN, 0, "nobody")
     shuffler.submit(RUN, 0, "b", codes(2))
     assert sorted(codes_of(shuffler.release(RUN, 0))) == [1, 2]
 
