@@ -5,7 +5,7 @@ import numpy as np
 from benches.compute.bench_ranking import N_ITEMS, N_USERS, OnEveryInstructionSet, long_tailed_interactions
 from benches.floors import fastest, floor_seconds
 from benches.ratios import INSTRUCTION_SETS, times_faster
-from fastfedrec.compute.places import places_factors
+from fastfedrec.compute.places import rank_counts_factors
 
 
 class PlacesFactors(OnEveryInstructionSet):
@@ -37,7 +37,7 @@ class PlacesFactors(OnEveryInstructionSet):
     track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
-        return places_factors(self.users, self.items, self.test, seen=self.train, n_threads=1)[0]
+        return rank_counts_factors(self.users, self.items, self.test, seen=self.train, n_threads=1)[0]
 
     def _numpy(self):
         """Rank by a sort of each user's unseen scores."""

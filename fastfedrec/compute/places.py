@@ -7,14 +7,15 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import places as _kernel
 from fastfedrec.compute._ranking_inputs import check_factors, check_scores
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import borrow_rows
 from fastfedrec.data.csr import check_named_rows
 
-__all__ = ["places", "places_factors"]
+__all__ = ["rank_counts", "rank_counts_factors"]
 
 
-def places(
+def rank_counts(
     scores: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count, for each held-out item, the unseen items of its row with a greater or an equal score.
@@ -44,14 +45,14 @@ def places(
 
     See Also
     --------
-    places_factors : Counts from factors, without the block of scores.
+    rank_counts_factors : Counts from factors, without the block of scores.
 
     Examples
     --------
-    >>> from fastfedrec.compute.places import places
-    >>> places([[0.9, 0.5, 0.5, 0.7]], ([0, 2], [1, 3]))
+    >>> from fastfedrec.compute.places import rank_counts
+    >>> rank_counts([[0.9, 0.5, 0.5, 0.7]], ([0, 2], [1, 3]))
     (array([2, 1]), array([2, 1]))
-    >>> places([[0.9, 0.5, 0.5, 0.7]], ([0, 1], [1]), seen=([0, 1], [0]))
+    >>> rank_counts([[0.9, 0.5, 0.5, 0.7]], ([0, 1], [1]), seen=([0, 1], [0]))
     (array([1]), array([2]))
     """
     scores = check_scores("scores", scores, 2)
@@ -61,7 +62,7 @@ def places(
     return above, same
 
 
-def places_factors(
+def rank_counts_factors(
     user_factors: Any, item_factors: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count, for each held-out item, the unseen items with a greater or an equal inner product with the user.
@@ -93,7 +94,7 @@ def places_factors(
 
     See Also
     --------
-    places : Counts from scores.
+    rank_counts : Counts from scores.
 
     Notes
     -----
@@ -104,8 +105,8 @@ def places_factors(
 
     Examples
     --------
-    >>> from fastfedrec.compute.places import places_factors
-    >>> places_factors([[1.0, 0.0], [0.0, 2.0]], [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]], ([0, 1, 2], [1, 2]))
+    >>> from fastfedrec.compute.places import rank_counts_factors
+    >>> rank_counts_factors([[1.0, 0.0], [0.0, 2.0]], [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]], ([0, 1, 2], [1, 2]))
     (array([1, 1]), array([1, 1]))
     """
     user_factors, item_factors = check_factors(user_factors, item_factors)
@@ -152,3 +153,6 @@ def _check_rows(name: str, rows: Any, shape: tuple[int, int], rising: bool = Fal
     if len(rows) != 2:
         raise TypeError(f"{name} must be Interactions, a matrix or (indptr, indices), got {len(rows)} arrays")
     return check_named_rows(name, *rows, *shape, fields=("indptr", "indices"), rising=rising)
+
+
+refuse_old_names(__name__, places="rank_counts", places_factors="rank_counts_factors")

@@ -25,7 +25,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows
 
 __all__ = [
-    "held_out_places_factors",
+    "held_out_rank_counts_factors",
     "held_out_ranks",
     "held_out_ranks_factors",
     "recommend_factors",
@@ -180,7 +180,7 @@ n_threads : int
 
 
 @_shares_rank_parameters
-def held_out_places_factors(
+def held_out_rank_counts_factors(
     user_factors: Any,
     item_factors: Any,
     held_out_items: Any,
@@ -207,7 +207,7 @@ def held_out_places_factors(
     See Also
     --------
     held_out_ranks_factors : The mean of the possible ranks.
-    fastfedrec.compute.places.places_factors : Ranks among all items that a user has not seen.
+    fastfedrec.compute.places.rank_counts_factors : Ranks among all items that a user has not seen.
 
     Notes
     -----
@@ -218,9 +218,9 @@ def held_out_places_factors(
 
     Examples
     --------
-    >>> from fastfedrec.compute.ranking import held_out_places_factors
+    >>> from fastfedrec.compute.ranking import held_out_rank_counts_factors
     >>> items = [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]]
-    >>> held_out_places_factors([[1.0, 0.0], [0.0, 2.0]], items, [1, 1], [[0, 2], [2, 1]], [2, 2])
+    >>> held_out_rank_counts_factors([[1.0, 0.0], [0.0, 2.0]], items, [1, 1], [[0, 2], [2, 1]], [2, 2])
     (array([1, 0]), array([1, 2]))
     """
     user_factors, item_factors = check_factors(user_factors, item_factors, finite=False)
@@ -289,7 +289,7 @@ def held_out_ranks_factors(
     See Also
     --------
     held_out_ranks : Ranks from scores.
-    held_out_places_factors : Separate counts of greater and equal inner products, with notes on precision.
+    held_out_rank_counts_factors : Separate counts of greater and equal inner products, with notes on precision.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def held_out_ranks_factors(
     >>> held_out_ranks_factors([[1.0, 0.0], [0.0, 2.0]], items, [1, 1], [[0, 2], [2, -1]], [2, 1])
     array([2., 1.])
     """
-    above, same = held_out_places_factors(
+    above, same = held_out_rank_counts_factors(
         user_factors, item_factors, held_out_items, other_items, counts, rows=rows, n_threads=n_threads
     )
     return 1.0 + above + 0.5 * (same - 1)

@@ -9,7 +9,7 @@ from naive.compute import places as naive
 from naive.compute import ranking as naive_ranking
 
 from fastfedrec import Interactions, hardware
-from fastfedrec.compute.places import places, places_factors
+from fastfedrec.compute.places import rank_counts, rank_counts_factors
 from fastfedrec.compute.ranking import recommend_factors
 
 
@@ -27,14 +27,15 @@ def cases(draw):
     return rng, drawn < held_out, (drawn >= held_out) & (drawn < held_out + seen)
 
 
-def expected_places(scores, held_out, seen):
+def expected_ranks(scores, held_out, seen):
     results = [
-        naive.places(scores[u], np.flatnonzero(held_out[u]), set(np.flatnonzero(seen[u]))) for u in range(len(seen))
+        naive.rank_counts(scores[u], np.flatnonzero(held_out[u]), set(np.flatnonzero(seen[u])))
+        for u in range(len(seen))
     ]
     return [rank for row in results for rank in row]
 
 
-def numpy_places(scores, held_out, seen):
+def numpy_ranks(scores, held_out, seen):
     """The same counts by NumPy, for sizes at which the twin is slow; a test compares both."""
     above, same = [], []
     for u, item in zip(*np.nonzero(held_out), strict=True):
@@ -48,27 +49,27 @@ def numpy_places(scores, held_out, seen):
 
 @given(cases(), st.sampled_from([1, 4, 10**6]), st.sampled_from([np.float32, np.float64]))
 @settings(deadline=None, max_examples=40)
-def test_places_equal_naive(case, n_levels, dtype):
+def test_counts_equal_naive(case, n_levels, dtype):
     rng, held_out, seen = case
     scores = rng.integers(0, n_levels, held_out.shape).astype(dtype)
-    above, same = places(scores, interactions_of(held_out), seen=interactions_of(seen))
+    above, same = rank_counts(scores, interactions_of(held_out), seen=interactions_of(seen))
     got = list(zip(above.tolist(), same.tolist(), strict=True))
-    assert got == numpy_places(scores, held_out, seen)
+    assert got == numpy_ranks(scores, held_out, seen)
     if held_out.size < 1000:
-        assert got == expected_places(scores, held_out, seen)
+        assert got == expected_ranks(scores, held_out, seen)
 
 
 @given(cases(), st.integers(1, 40), st.sampled_from([np.float32, np.float64]))
 @settings(deadline=None, max_examples=40)
-def test_places_of_factors_equal_those_of_scores(case, n_factors, dtype):
+def test_counts_of_factors_equal_those_of_scores(case, n_factors, dtype):
     rng, held_out, seen = case
     # Multiples of 1/64 that add up exactly, with many ties.
     users, items = (rng.integers(-3, 4, (n, n_factors)).astype(dtype) / 8 for n in held_out.shape)
     data = interactions_of(held_out), interactions_of(seen)
-    got = places_factors(users, items, data[0], seen=data[1])
+    got = rank_counts_factors(users, items, data[0], seen=data[1])
     scores = np.array([naive_ranking.inner_products(user, items) for user in users[:1]])
     assert (scores == users[:1].astype(np.float64) @ items.T.astype(np.float64)).all()
-    expected = places(users.astype(np.float64) @ items.T.astype(np.float64), data[0], seen=data[1])
+    expected = rank_counts(users.astype(np.float64) @ items.T.astype(np.float64), data[0], seen=data[1])
     assert [part.tolist() for part in got] == [part.tolist() for part in expected]
 
 
@@ -77,7 +78,7 @@ def test_places_of_factors_equal_those_of_scores(case, n_factors, dtype):
 
 @pytest.mark.every_instruction_set
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_places_are_those_of_the_best_items(dtype):
+def test_ranks_are_those_of_the_best_items(dtype):
     """Scores that round: an item on place p of `recommend_factors` has p items above it, on every instruction set."""
     rng = np.random.default_rng(3)
     users, items = (rng.standard_normal((n, 37)).astype(dtype) for n in (53, 1500))
@@ -86,7 +87,7 @@ def test_places_are_those_of_the_best_items(dtype):
         with hardware.use_instruction_set(name):
             best, _ = recommend_factors(users, items, 150, seen=interactions_of(seen))
             held_out = np.arange(0, 53 * 150 + 1, 150), best.ravel()
-            above, same = places_factors(users, items, held_out, seen=interactions_of(seen))
+            above, same = rank_counts_factors(users, items, held_out, seen=interactions_of(seen))
         assert (above.reshape(53, 150) == np.arange(150)).all()
         assert (same == 1).all()
 
@@ -94,7 +95,7 @@ def test_places_are_those_of_the_best_items(dtype):
 def test_zeros_of_both_signs_are_equal():
     scores = np.array([[0.0, -0.0, 1.0, -0.0]])
     for dtype in (np.float32, np.float64):
-        above, same = places(scores.astype(dtype), ([0, 2], [0, 1]), seen=([0, 1], [3]))
+        above, same = rank_counts(scores.astype(dtype), ([0, 2], [0, 1]), seen=([0, 1], [3]))
         assert (above.tolist(), same.tolist()) == ([1, 1], [2, 2])
 
 
@@ -106,19 +107,19 @@ def test_few_and_many_held_out_items_are_counted_alike(n_held_out):
     held_out = np.zeros((3, 1500), dtype=bool)
     held_out[1, rng.choice(1500, n_held_out, replace=False)] = True
     seen = ~held_out & (rng.random((3, 1500)) < 0.2)
-    got = places(scores, interactions_of(held_out), seen=interactions_of(seen))
-    assert list(zip(*(part.tolist() for part in got), strict=True)) == numpy_places(scores, held_out, seen)
+    got = rank_counts(scores, interactions_of(held_out), seen=interactions_of(seen))
+    assert list(zip(*(part.tolist() for part in got), strict=True)) == numpy_ranks(scores, held_out, seen)
 
 
 def test_infinities_are_ordinary_scores_and_equal_factors_tie():
     scores = [[-np.inf, np.inf, 0.0, -np.inf, np.inf]]
-    above, same = places(scores, ([0, 5], [0, 1, 2, 3, 4]))
+    above, same = rank_counts(scores, ([0, 5], [0, 1, 2, 3, 4]))
     assert above.tolist() == [3, 0, 2, 3, 0]
     assert same.tolist() == [2, 2, 1, 2, 2]
     rng = np.random.default_rng(0)
     users, items = rng.standard_normal((3, 21), dtype=np.float32), rng.standard_normal((9, 21), dtype=np.float32)
     items[[2, 5, 8]] = items[5]
-    _, same = places_factors(users, items, ([0, 2, 4, 6], [2, 5] * 3))
+    _, same = rank_counts_factors(users, items, ([0, 2, 4, 6], [2, 5] * 3))
     assert same.tolist() == [3] * 6
 
 
@@ -129,15 +130,15 @@ def test_other_forms_and_empty_ones():
     matrices = [kind(dense) for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array)]
     forms = [held_out, (held_out.indptr, held_out.indices), ([0, 1, 2], [1, 0]), *matrices[:2], dense, dense.tolist()]
     for form in forms:
-        assert [part.tolist() for part in places(scores, form)] == [[2, 0], [1, 3]]
+        assert [part.tolist() for part in rank_counts(scores, form)] == [[2, 0], [1, 3]]
     for seen in (*matrices, dense):
-        assert [part.tolist() for part in places(scores, ([0, 1, 2], [2, 1]), seen=seen)] == [[1, 0], [1, 2]]
+        assert [part.tolist() for part in rank_counts(scores, ([0, 1, 2], [2, 1]), seen=seen)] == [[1, 0], [1, 2]]
     out_of_order = scipy.sparse.csr_array(([1, 1], [2, 0], [0, 2, 2]), shape=(2, 3))
     with pytest.raises(ValueError, match="held_out must have distinct entries sorted by row and column"):
-        places(scores, out_of_order)
-    assert places(scores, ([0, 0, 0], np.empty(0, dtype=np.int32)))[0].shape == (0,)
-    assert places(np.empty((0, 3)), ([0], np.empty(0, dtype=np.int32)))[0].shape == (0,)
-    assert places_factors(np.empty((0, 2)), np.ones((3, 2)), ([0], np.empty(0, dtype=np.int32)))[1].shape == (0,)
+        rank_counts(scores, out_of_order)
+    assert rank_counts(scores, ([0, 0, 0], np.empty(0, dtype=np.int32)))[0].shape == (0,)
+    assert rank_counts(np.empty((0, 3)), ([0], np.empty(0, dtype=np.int32)))[0].shape == (0,)
+    assert rank_counts_factors(np.empty((0, 2)), np.ones((3, 2)), ([0], np.empty(0, dtype=np.int32)))[1].shape == (0,)
 
 
 # ---- bad inputs --------------------------------------------------------------------------------------------------
@@ -151,10 +152,10 @@ def test_what_is_no_number_is_named(n_held_out):
     scores = users @ items.T
     scores[51, 299] = np.nan
     with pytest.raises(ValueError, match="scores must not be NaN, got one in row 51"):
-        places(scores, held_out)
+        rank_counts(scores, held_out)
     users[[52, 57]] = 1e308
     with pytest.raises(ValueError, match="inner products of user row 52 overflow"):
-        places_factors(users, items, held_out)
+        rank_counts_factors(users, items, held_out)
 
 
 @pytest.mark.parametrize(
@@ -169,17 +170,17 @@ def test_what_is_no_number_is_named(n_held_out):
 )
 def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
-        places(*arguments)
+        rank_counts(*arguments)
 
 
 def test_bad_seen():
     scores = [[1.0, 2.0, 3.0]] * 2
     with pytest.raises(ValueError, match="no item in common, got item 2 in both of row 1"):
-        places(scores, ([0, 1, 2], [0, 2]), seen=([0, 1, 2], [1, 2]))
+        rank_counts(scores, ([0, 1, 2], [0, 2]), seen=([0, 1, 2], [1, 2]))
     with pytest.raises(ValueError, match=r"seen\.indices"):
-        places(scores, ([0, 1, 2], [0, 2]), seen=([0, 0, 2], [1, 0]))
+        rank_counts(scores, ([0, 1, 2], [0, 2]), seen=([0, 0, 2], [1, 0]))
     with pytest.raises(ValueError, match="item_factors must have shape"):
-        places_factors([[1.0]], [[1.0, 2.0]], ([0, 1], [0]))
+        rank_counts_factors([[1.0]], [[1.0, 2.0]], ([0, 1], [0]))
 
 
 # ---- threads -----------------------------------------------------------------------------------------------------
@@ -191,6 +192,6 @@ def test_threads_do_not_change_the_counts():
     drawn = rng.random((500, 700))
     held_out, seen = interactions_of(drawn < 0.1 * (1 + (np.arange(500) % 3))[:, None]), interactions_of(drawn > 0.8)
     scores = (users @ items.T).round(1)
-    for call, numbers in ((places, (scores,)), (places_factors, (users, items))):
+    for call, numbers in ((rank_counts, (scores,)), (rank_counts_factors, (users, items))):
         one, four = (call(*numbers, held_out, seen=seen, n_threads=n) for n in (1, 4))
         assert [part.tobytes() for part in one] == [part.tobytes() for part in four]

@@ -9,7 +9,7 @@ from support.ranking_case import KEY, interactions_of, masks
 
 from fastfedrec import hardware
 from fastfedrec.compute.ranking import (
-    held_out_places_factors,
+    held_out_rank_counts_factors,
     held_out_ranks,
     held_out_ranks_factors,
     recommend_factors,
@@ -76,7 +76,7 @@ def test_recommend_factors_equals_naive(seed, mask, n_factors, dtype):
 
 @given(st.integers(0, 2**32 - 1), masks(), st.integers(1, 40), st.sampled_from([np.float32, np.float64]))
 @settings(deadline=None)
-def test_held_out_places_and_ranks_of_factors_equal_naive(seed, mask, n_factors, dtype):
+def test_held_out_ranks_and_their_counts_from_factors_equal_naive(seed, mask, n_factors, dtype):
     users, items = exact_factors(seed, *mask.shape, n_factors, dtype)
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 12, len(users))
@@ -89,9 +89,9 @@ def test_held_out_places_and_ranks_of_factors_equal_naive(seed, mask, n_factors,
         naive.held_out_ranks_factors(users[r], items, [item], other_items[r, : counts[r]])[0]
         for r, item in zip(rows, held_out, strict=True)
     ]
-    above, same = held_out_places_factors(users, items, held_out, other_items, counts, rows=rows)
+    above, same = held_out_rank_counts_factors(users, items, held_out, other_items, counts, rows=rows)
     assert list(zip(above.tolist(), same.tolist(), strict=True)) == [
-        naive.held_out_places_factors(users[r], items, [item], other_items[r, : counts[r]])[0]
+        naive.held_out_rank_counts_factors(users[r], items, [item], other_items[r, : counts[r]])[0]
         for r, item in zip(rows, held_out, strict=True)
     ]
 

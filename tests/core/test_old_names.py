@@ -26,6 +26,8 @@ NAMES = {
     "evaluation.metrics.names.OF_RATINGS": "RATING_METRICS",
     "systems.fedrec.attacks.AttackResult.told": "accuracy",
     "engines.shuffling.shuffler.Shuffler.wants": "expects",
+    "compute.places.places": "rank_counts",
+    "compute.places.places_factors": "rank_counts_factors",
 }
 # Functions, with the former and the new name of a parameter.
 PARAMETERS = {

@@ -47,7 +47,7 @@ EXEMPT = {
         "systems.rating_svd.baselines.collect_ratings",
         "systems.gram.shrinkage.denoising_bytes",
         "systems.gram.shuffled_sketch.mean_largest",
-        "compute.ranking.held_out_places_factors", "compute.ranking.held_out_ranks_factors",
+        "compute.ranking.held_out_rank_counts_factors", "compute.ranking.held_out_ranks_factors",
         "data.times.check_timestamps",
         "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",
         "evaluation.metrics.resampling.sign_test", "evaluation.splits.choose_entries",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastfedrec.compute.places import places, places_factors
+from fastfedrec.compute.places import rank_counts, rank_counts_factors
 from fastfedrec.compute.ranking import recommend_factors, top_k
 from fastfedrec.evaluation.metrics.alignment import Aligned, Rows, take_rows
 from fastfedrec.evaluation.metrics.names import Metric
@@ -40,9 +40,9 @@ def place_all(aligned: Aligned, parts: list[Part], batch_size: int, n_threads: i
     for users, block in blocks_of_scores(aligned, parts, batch_size):
         (entries, test), (_, seen) = _rows(aligned.test, users), _rows(aligned.seen, users)
         if isinstance(block, tuple):
-            above[entries], same[entries] = places_factors(*block, test, seen=seen, n_threads=n_threads)
+            above[entries], same[entries] = rank_counts_factors(*block, test, seen=seen, n_threads=n_threads)
         else:
-            above[entries], same[entries] = places(block, test, seen=seen, n_threads=n_threads)
+            above[entries], same[entries] = rank_counts(block, test, seen=seen, n_threads=n_threads)
     n_ranked = len(aligned.item_ids) - np.diff(aligned.seen[0])
     return Placement(aligned.test[0], above, same, n_ranked, aligned.values)
 

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 import scipy
 
-from fastfedrec.compute.places import places
-from fastfedrec.compute.ranking import held_out_places_factors, held_out_ranks, held_out_ranks_factors, sample_unseen
+from fastfedrec.compute.places import rank_counts
+from fastfedrec.compute.ranking import (
+    held_out_rank_counts_factors,
+    held_out_ranks,
+    held_out_ranks_factors,
+    sample_unseen,
+)
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows
@@ -117,29 +122,29 @@ def place_among_sampled(
     n_ranked = np.empty(aligned.n_users, dtype=np.int64)
     for batch in _batches(aligned, parts, n, key, batch_size, n_threads):
         if batch.factors is None:
-            above_and_same = _places_by_scores(batch, n_threads)
+            above_and_same = _rank_counts_by_scores(batch, n_threads)
         else:
-            above_and_same = _places_by_factors(batch, batch.factors, n_threads)
+            above_and_same = _rank_counts_by_factors(batch, batch.factors, n_threads)
         above[batch.entries], same[batch.entries] = above_and_same
         n_ranked[batch.users] = batch.counts + np.diff(batch.indptr)
     return Placement(aligned.test[0], above, same, n_ranked, aligned.values)
 
 
-def _places_by_factors(batch: _Batch, factors: Factors, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+def _rank_counts_by_factors(batch: _Batch, factors: Factors, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
     """Return how many sampled and test items have a higher, and the same, score as each test item, from factors."""
     lengths = np.diff(batch.indptr)
     # The user's test items as a rectangle that is padded by -1.
     test_items = np.full((len(lengths), int(lengths.max())), -1, dtype=np.int32)
     test_items[batch.rows, np.arange(len(batch.rows)) - np.repeat(batch.indptr[:-1], lengths)] = batch.held_out
     (above, same), (test_above, test_same) = (
-        held_out_places_factors(*factors, batch.held_out, items, counts, rows=batch.rows, n_threads=n_threads)
+        held_out_rank_counts_factors(*factors, batch.held_out, items, counts, rows=batch.rows, n_threads=n_threads)
         for items, counts in ((batch.items, batch.counts), (test_items, lengths))
     )
     # Both calls count the test item itself, and `test_items` has it once more: 3 times, where 1 is due.
     return above + test_above, same + test_same - 2
 
 
-def _places_by_scores(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+def _rank_counts_by_scores(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
     """Return how many sampled and test items have a higher, and the same, score as each test item, from scores."""
     lengths = np.diff(batch.indptr)
     test_scores, sampled_scores = batch.scores()
@@ -153,7 +158,7 @@ def _places_by_scores(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.nda
     # Padding is passed as seen, so that it is not ranked.
     is_padding = (columns >= batch.counts[:, None]) & (columns < n_drawn) | (columns >= n_drawn + lengths[:, None])
     padding = np.concatenate([[0], np.cumsum(is_padding.sum(axis=1))]), np.nonzero(is_padding)[1].astype(np.int32)
-    return places(scores, (batch.indptr, positions.astype(np.int32)), seen=padding, n_threads=n_threads)
+    return rank_counts(scores, (batch.indptr, positions.astype(np.int32)), seen=padding, n_threads=n_threads)
 
 
 def values_by_interaction(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import RoundTraffic
-from fastfedrec.compute.places import places_factors
+from fastfedrec.compute.places import rank_counts_factors
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -238,7 +238,7 @@ def expected_ndcgs(
     Scores are inner products of `users` and `items`, ties count as half, and `seen` has the users' other items.
     """
     indptr = np.arange(seen.n_users + 1)  # one held-out item for each user
-    above, same = places_factors(users, items, (indptr, held_out), seen=seen, n_threads=n_threads)
+    above, same = rank_counts_factors(users, items, (indptr, held_out), seen=seen, n_threads=n_threads)
     n_unseen = np.maximum(seen.n_items - 1 - seen.interactions_per_user(), 1)
     better = (above + (same - 1) / 2) / n_unseen
     # The number of 99 draws above the item is binomial if draws are independent.  Products and sums have the same bits

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.evaluation.metrics import set_metrics as naive
 
-from fastfedrec.compute.places import places
+from fastfedrec.compute.places import rank_counts
 from fastfedrec.evaluation.metrics.names import parse_metrics
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 
@@ -27,7 +27,7 @@ def placement_of(scores, relevant, weights=None):
     above, same = (np.empty(len(columns), dtype=np.int64) for _ in range(2))
     for u, row in enumerate(scores):
         user_slice = slice(indptr[u], indptr[u + 1])
-        above[user_slice], same[user_slice] = places([row], ([0, indptr[u + 1] - indptr[u]], columns[user_slice]))
+        above[user_slice], same[user_slice] = rank_counts([row], ([0, indptr[u + 1] - indptr[u]], columns[user_slice]))
     ones = np.ones(len(columns)) if weights is None else weights
     return Placement(indptr, above, same, np.array([len(row) for row in scores]), ones)
 

@@ -50,7 +50,7 @@ def held_out_ranks_factors(user, item_factors, held_out, candidates):
     return [rank(scores[item], [scores[other] for other in candidates]) for item in held_out]
 
 
-def held_out_places_factors(user, item_factors, held_out, candidates):
+def held_out_rank_counts_factors(user, item_factors, held_out, candidates):
     """Return the numbers of candidates greater than and equal to each held-out item of one user, itself included."""
     scores = inner_products(user, item_factors)
     above = [sum(scores[other] > scores[item] for other in candidates) for item in held_out]
