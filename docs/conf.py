@@ -14,9 +14,9 @@ from sphinx.util.docutils import SphinxDirective
 import fastfedrec
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "_figures")]
-import beside
+import accuracy
+import comparisons
 import draw as figure_of
-import reach
 import table_downloads
 from flows import FLOWS
 from reference_pages import Reference
@@ -103,7 +103,7 @@ def write_tables(app):
     (folder / "speed.md").write_text(figures.format_table(figures.read_kept(), figures.read_targets()))
 
 
-class Sends(SphinxDirective):
+class MessageFlow(SphinxDirective):
     """A directive for the figure of the messages in the named system."""
 
     required_arguments = 1
@@ -113,24 +113,24 @@ class Sends(SphinxDirective):
         return [nodes.raw("", figure_of.draw(FLOWS[name], name), format="html")]
 
 
-class Reaches(SphinxDirective):
+class AccuracyPlot(SphinxDirective):
     """A directive for the plot of the named system's accuracy, with a caption that names the data."""
 
     required_arguments = 1
 
     def run(self):
-        svg, data = reach.plot(*self.arguments)
+        svg, data = accuracy.plot(*self.arguments)
         return [nodes.raw("", svg, format="html"), nodes.paragraph("", nodes.Text(f"The plot: {data}."))]
 
 
-class Beside(SphinxDirective):
+class ComparisonPlot(SphinxDirective):
     """A directive for a plot that compares a paper's figure or table with ours, from the page's own tables."""
 
     required_arguments = 1
 
     def run(self):
-        self.env.note_dependency(beside.__file__)
-        return [nodes.raw("", beside.plot(*self.arguments), format="html")]
+        self.env.note_dependency(comparisons.__file__)
+        return [nodes.raw("", comparisons.plot(*self.arguments), format="html")]
 
 
 def write_mathjax(app, exception):
@@ -149,6 +149,6 @@ def setup(app):
     table_downloads.connect(app)
     app.connect("builder-inited", write_tables)
     app.connect("build-finished", write_mathjax)
-    app.add_directive("sends", Sends)
-    app.add_directive("reaches", Reaches)
-    app.add_directive("beside", Beside)
+    app.add_directive("message-flow", MessageFlow)
+    app.add_directive("accuracy-plot", AccuracyPlot)
+    app.add_directive("comparison-plot", ComparisonPlot)

@@ -16,19 +16,19 @@ DETAILS = ("-privacy", "private-kmeans")  # pages of proofs, and of one componen
 
 @pytest.fixture(scope="module")
 def figures():
-    """The modules `flows`, `draw` and `reach`, which import each other by name."""
+    """The modules `flows`, `draw` and `accuracy`, which import each other by name."""
     folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_figures")]
     sys.path += folders
     try:
+        import accuracy
         import draw
         import flows
-        import reach
 
-        yield flows, draw, reach
+        yield flows, draw, accuracy
     finally:
         for folder in folders:
             sys.path.remove(folder)
-        for name in ("draw", "flows", "reach", "curves", "tables", "table_downloads", "beside"):
+        for name in ("draw", "flows", "accuracy", "curves", "tables", "table_downloads", "comparisons"):
             sys.modules.pop(name, None)
 
 
@@ -42,13 +42,13 @@ def rows(svg):
 
 
 def test_every_system_has_a_figure_and_every_figure_a_system(figures):
-    flows, _, reach = figures
+    flows, _, accuracy = figures
     pages = {path.stem: path.read_text() for path in SYSTEMS.glob("*/*.md") if not path.stem.endswith(DETAILS)}
     assert set(flows.FLOWS) == set(pages)
     for name, text in pages.items():
-        assert re.findall(r"^```\{sends\} (.*)$", text, re.MULTILINE) == [name]
-    plotted = {name for name, text in pages.items() if re.search(rf"^```\{{reaches\}} {name}$", text, re.MULTILINE)}
-    assert plotted == set(reach.PLOTS)
+        assert re.findall(r"^```\{message-flow\} (.*)$", text, re.MULTILINE) == [name]
+    plotted = {name for name, text in pages.items() if f"\n```{{accuracy-plot}} {name}\n" in text}
+    assert plotted == set(accuracy.PLOTS)
 
 
 def test_every_figure_fits_and_states_every_step(figures):
@@ -79,15 +79,15 @@ def test_who_is_no_lane_cannot_send(figures):
 
 
 def test_points_have_the_values_of_the_stored_figures(figures):
-    *_, reach = figures
+    *_, accuracy = figures
     cells = json.loads((ROOT / "docs" / "reproductions" / "private-recommender-map.json").read_text())["cells"]
-    shape = reach.MAP_SIZE | {"trust": "shuffle"}
+    shape = accuracy.MAP_SIZE | {"trust": "shuffle"}
     values = {
         cell["epsilon"]: mean(cell["systems"]["ShuffledSketchGram"])
         for cell in cells
         if all(cell[name] == value for name, value in shape.items())
     }
-    svg, data = reach.plot("shuffled-sketch")
+    svg, data = accuracy.plot("shuffled-sketch")
     assert "9,000 users, 400 items" in data
     [line, _] = re.findall(r'<polyline class="own" points="([^"]*)"', svg)  # the curve, and its line of the legend
     heights = [float(point.split(",")[1]) for point in line.split()]
@@ -98,7 +98,7 @@ def test_points_have_the_values_of_the_stored_figures(figures):
 
 
 def test_a_plot_of_a_table_states_its_figures(figures, tmp_path, monkeypatch):
-    *_, reach = figures
+    *_, accuracy = figures
     monkeypatch.setattr(sys.modules["tables"], "DOCS", tmp_path)
     table = (
         "| of 100 | k 5 | 10 |\n|---|---|---|\n| **new** `A` | .1 / .2 | 0.3 / .4 |\n| new | 9 | 9 |\n| old | .5 | |\n"
@@ -107,7 +107,7 @@ def test_a_plot_of_a_table_states_its_figures(figures, tmp_path, monkeypatch):
         f"# Page\n\n## First\n\ntext\n\n{table}\n## Second\n\n| a | x | y |\n|---|---|---|\n"
         "| f | 1 / 2 | .6 / .7 |\n| g | none | .8 |\n| h | 3 | .9 |\n"
     )
-    first, second = reach.Table("page.md", "First"), reach.Table("page.md", "Second", x="x", y="y")
+    first, second = accuracy.Table("page.md", "First"), accuracy.Table("page.md", "Second", x="x", y="y")
     assert first.curve("new") == [(5, 0.1), (10, 0.3)]
     assert first.curve("new A", part=1) == [(5, 0.2), (10, 0.4)]
     assert first.curve("old") == first.curve("old", column="k 5") == [(None, 0.5)]
@@ -116,14 +116,14 @@ def test_a_plot_of_a_table_states_its_figures(figures, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="begins with 'gone'"):
         first.curve("gone")
     with pytest.raises(ValueError, match="no section 'Third'"):
-        reach.Table("page.md", "Third").curve("new")
+        accuracy.Table("page.md", "Third").curve("new")
 
 
 def test_every_plot_has_room_for_its_curves(figures):
-    *_, reach = figures
-    for page, make in reach.PLOTS.items():
+    *_, accuracy = figures
+    for page, make in accuracy.PLOTS.items():
         plot = make()
-        if not isinstance(plot, reach.Plot):
+        if not isinstance(plot, accuracy.Plot):
             continue
         lowest, highest, _ = plot.heights()
         assert plot.highlighted in plot.curves
@@ -133,43 +133,43 @@ def test_every_plot_has_room_for_its_curves(figures):
 
 
 @pytest.fixture
-def beside(figures):
+def comparisons(figures):
     """Yield the module of plots that compare the package's figures with the papers'."""
-    import beside as module
+    import comparisons as module
 
     yield module
-    sys.modules.pop("beside", None)
+    sys.modules.pop("comparisons", None)
 
 
-def test_every_paper_plot_is_on_a_page_and_shows_the_papers_figures(beside):
+def test_every_paper_plot_is_on_a_page_and_shows_the_papers_figures(comparisons):
     pages = [ROOT / "docs" / "index.md", *(ROOT / "docs" / "reproductions").glob("*.md")]
     text = "".join(path.read_text() for path in pages)
-    assert sorted(re.findall(r"^```\{beside\} (.*)$", text, re.MULTILINE)) == sorted(beside.PLOTS)
-    without_printed = {name for name in beside.PLOTS if name.startswith(("landing", "private-prototypes"))}
+    assert sorted(re.findall(r"^```\{comparison-plot\} (.*)$", text, re.MULTILINE)) == sorted(comparisons.PLOTS)
+    without_printed = {name for name in comparisons.PLOTS if name.startswith(("landing", "private-prototypes"))}
     without_printed |= {"fedrec-client-share", "fmf-ldp-figure-2", "fmf-ldp-figure-3"}
-    for name in beside.PLOTS:
-        svg = ElementTree.fromstring(beside.plot(name))
+    for name in comparisons.PLOTS:
+        svg = ElementTree.fromstring(comparisons.plot(name))
         assert ("the paper" in svg.get("aria-label")) == (name not in without_printed), name
         for text in svg.iter("text"):
             start, width = float(text.get("x")), 6.1 * len(text.text)
             start -= {"middle": width / 2, "end": width}.get(text.get("text-anchor"), 0)
-            assert 0 <= start <= start + width <= beside.WIDTH, (name, text.text)
+            assert 0 <= start <= start + width <= comparisons.WIDTH, (name, text.text)
 
 
-def test_marks_have_the_values_of_the_table(beside):
-    plot = beside.Dots([("a", {"ours": 0.1, "the paper": 0.3}), ("of b", {}), ("b", {"ours": 0.2})], "hits")
-    svg = beside.draw(plot)
-    width = beside.RIGHT - beside.LEFT
+def test_marks_have_the_values_of_the_table(comparisons):
+    plot = comparisons.Dots([("a", {"ours": 0.1, "the paper": 0.3}), ("of b", {}), ("b", {"ours": 0.2})], "hits")
+    svg = comparisons.draw(plot)
+    width = comparisons.RIGHT - comparisons.LEFT
     for css, value in (("paper", 0.3), ("own", 0.1), ("own", 0.2)):
-        assert f'<path class="{css}" transform="translate({beside.LEFT + width * value / 0.3:.1f} ' in svg
+        assert f'<path class="{css}" transform="translate({comparisons.LEFT + width * value / 0.3:.1f} ' in svg
     assert "a: ours 0.1, the paper 0.3." in svg
     assert svg.count('class="between"') == 1
     assert plot.axis()[1] == pytest.approx(0.3)
-    assert beside.Dots([("a", {"ours": 170, "the paper": 81550})], "n", "log").axis()[2] == [100, 1000, 10_000]
+    assert comparisons.Dots([("a", {"ours": 170, "the paper": 81550})], "n", "log").axis()[2] == [100, 1000, 10_000]
 
 
-def test_figures_of_a_cell(beside):
-    assert beside.figures_of("81,590 / 81,550") == [81590, 81550]
-    assert beside.figures_of("0.022 [0.2163]") == [0.022, 0.2163]
-    assert beside.figures_of(".177 ± .006") == [0.177, 0.006]
-    assert beside.figures_of("-") == beside.figures_of("none") == []
+def test_figures_of_a_cell(comparisons):
+    assert comparisons.figures_of("81,590 / 81,550") == [81590, 81550]
+    assert comparisons.figures_of("0.022 [0.2163]") == [0.022, 0.2163]
+    assert comparisons.figures_of(".177 ± .006") == [0.177, 0.006]
+    assert comparisons.figures_of("-") == comparisons.figures_of("none") == []

@@ -78,11 +78,11 @@ def test_pages_of_systems_keep_to_one_template():
     """The page of baselines has many models and another order."""
     plan = (
         "## How it works",
-        "```{sends}",
+        "```{message-flow}",
         "## When to use it",
         "```python",
         "```{admonition} Guarantee",
-        "```{reaches}",
+        "```{accuracy-plot}",
     )
     for path in (ROOT / "docs/explanation/systems").glob("*/*.md"):
         if not is_proof(path.stem) and path.stem != "baselines":

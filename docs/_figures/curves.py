@@ -106,4 +106,4 @@ def draw(plot):
     # Screen readers read this label instead of the picture.
     words = escape(f"{plot.data}. {plot.about}. {' '.join(reversed(sentences))}", quote=True)
     height = BOTTOM + 56 + 17 * len(names)
-    return f'<svg class="reach" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {height}">{"".join(parts)}</svg>'
+    return f'<svg class="plot" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {height}">{"".join(parts)}</svg>'

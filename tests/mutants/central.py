@@ -273,7 +273,7 @@ CENTRAL = [
         "self.max_items if self.weights is None else 1", "1",
     ),
     on("DPALS._release", "test_features_are_free_and_the_ledger_names_them")(
-        "dpals-features-not-told", "public features are missing from the ledger of DPALS",
+        "dpals-features-not-noted", "public features are missing from the ledger of DPALS",
         "self._note_features(features, are_used=True)", "pass",
     ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ ENGINES = [
     ),
     # ---- the server's message checks ---------------------------------------------------------------------------------
     on("RoundReceiver._reason_to_reject", "test_bad_messages_are_named_and_count_as_zero")(
-        "strangers-are-heard", "messages of senders outside the round are accepted",
+        "unexpected-senders-are-accepted", "messages of senders outside the round are accepted",
         "type(message.sender) is not str or message.sender not in self.expected", "type(message.sender) is not str",
     ),
     on("RoundReceiver._reason_to_reject", "test_bad_messages_are_named_and_count_as_zero")(

@@ -112,7 +112,7 @@ def test_the_page_plots_what_the_program_wrote():
     page = (REPRODUCTIONS / "private-recommender.md").read_text()
     for kind in module.SIZES:
         assert {cell.model for cell in cells if cell.data == kind} >= {"popularity", *module.TRUSTS}
-        assert f"```{{reaches}} utility-{kind}\n" in page
+        assert f"```{{accuracy-plot}} utility-{kind}\n" in page
     for sentence in table.verdict().splitlines():
         assert sentence in page
 

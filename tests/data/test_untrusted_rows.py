@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-from support.door_case import spoiled
 from support.interaction_case import assert_same
+from support.untrusted_case import spoiled
 
 from fastfedrec import Interactions, Key, Popularity
 from fastfedrec.cli.main import main
@@ -141,7 +141,7 @@ def test_untrusted_masks(mask, message):
         InteractionLog.from_arrays([1, 2, 3], [4, 5, 6]).keep_entries(mask)
 
 
-# ---- other doors of compressed rows ---------------------------------------------------------------------------------
+# ---- other functions of compressed rows -----------------------------------------------------------------------------
 
 
 WRONG_ROWS = [

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
-import beside
+import comparisons
 from curves import Plot, draw
 from tables import Table
 
@@ -151,8 +151,8 @@ def plot_ncf():
     dots = []
     for name, hits, _ in rows:
         label = name.strip("*")
-        dots.append((label, {beside.PAPER if label.startswith("printed") else beside.OURS: float(hits)}))
-    return beside.Dots(dots, "HR@10", from_zero=False, data="MovieLens 1M, 99 other items, one seed")
+        dots.append((label, {comparisons.PAPER if label.startswith("printed") else comparisons.OURS: float(hits)}))
+    return comparisons.Dots(dots, "HR@10", from_zero=False, data="MovieLens 1M, 99 other items, one seed")
 
 
 def plot_baselines():
@@ -162,7 +162,7 @@ def plot_baselines():
         (f"{name}, {'no guarantee' if epsilon == 'none' else f'epsilon {epsilon}'}", {"HR@10": float(hits)})
         for name, epsilon, hits in rows
     ]
-    return beside.Dots(dots, "HR@10", data="MovieLens 1M, 1,000 items, 99 other items, three seeds")
+    return comparisons.Dots(dots, "HR@10", data="MovieLens 1M, 1,000 items, 99 other items, three seeds")
 
 
 # Keys are the names of pages of systems.
@@ -187,4 +187,4 @@ UTILITY = {f"utility-{kind}": partial(plot_utility, kind) for kind in ("movies",
 def plot(page):
     """Return the SVG of a page's plot, and its data set."""
     figure = (PLOTS | UTILITY)[page]()
-    return draw(figure) if isinstance(figure, Plot) else beside.draw(figure), figure.data
+    return draw(figure) if isinstance(figure, Plot) else comparisons.draw(figure), figure.data

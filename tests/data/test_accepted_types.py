@@ -176,7 +176,7 @@ CALLS = {
 }  # fmt: skip
 
 
-#: Functions of other tests: every `fit` in systems/test_fit_doors.py, kernels in compute/test_compute_doors.py.
+#: Functions of other tests: every `fit` in systems/test_fit_inputs.py, kernels in compute/test_kernel_inputs.py.
 ELSEWHERE = re.compile(
     r"(.*\.(fit|with_users|serve)|compute\.(als|nmf|clustering|sgd|ranking|row_sums)\..*|data\.conversion\..*"
     r"|compute\.networks\.client_examples\.(Events\.from_interactions|draw_examples)"

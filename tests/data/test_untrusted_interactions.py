@@ -9,8 +9,8 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.data import interactions as naive
-from support.door_case import KINDS, sound, spoiled
 from support.interaction_case import assert_same, assert_well_formed, interactions
+from support.untrusted_case import KINDS, sound, spoiled
 
 from fastfedrec import Interactions
 from fastfedrec._kernels.data import interactions as _kernel

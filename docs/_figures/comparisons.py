@@ -100,7 +100,7 @@ def draw(plot):
     # Screen readers read this label instead of the picture.
     words = escape(f"{plot.about}. {' '.join(sentences)}", quote=True)
     height = bottom + 52 + 17 * len(names)
-    return f'<svg class="reach" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {height}">{"".join(parts)}</svg>'
+    return f'<svg class="plot" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {height}">{"".join(parts)}</svg>'
 
 
 def figures_of(cell):
@@ -326,7 +326,7 @@ def landing():
     return Plot(curves, "DPGram, a server is trusted", about, "Generated data", ticks=(0.5, 2, 10, 100, 1000, 5000))
 
 
-# Keys are the arguments of the directive `beside`.
+# Keys are the arguments of the directive `comparison-plot`.
 PLOTS = {
     "landing": landing,
     "fmf-ldp-figure-2": fmf_ldp_epsilon,
