@@ -4,8 +4,8 @@
 functions (a compiled module under this mapping cannot be cimported by another), so one source is one extension.
 Vector code lives in ``_kernels/**/_*.cpp``, compiled once for each level (``_kernels/core/_levels.h``) and linked into
 the extensions that include its header, the first that it includes itself; which level runs is chosen at import, so a
-wheel runs everywhere.  What Cython needs for typed memoryviews is an extension of its own, so compiled once.
-After a change, what includes the changed file is compiled again, and nothing else.
+wheel runs everywhere.  Cython's code for typed memoryviews is a separate extension, so that it is compiled once.
+After a change, only sources that include the changed file are compiled again.
 ``FASTFEDREC_DEBUG=1`` builds with bounds checks.
 """
 
@@ -47,40 +47,40 @@ OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 
 
 
 def make_description(readme):
-    """What package indexes show: the README, whose relative links would lead nowhere there and become plain words."""
+    """Return the README for package indexes, with plain words in place of relative links, which would be dead there."""
     text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Plot: \1, `\2` of the source archive.)", readme)
     return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
 def processors():
-    """How many there are to use."""
+    """Return the number of processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux's: a container may have fewer than the machine
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def included(paths):
-    """These files, and every header of ours that they include, directly or not."""
-    found, waiting = set(), list(paths)
-    while waiting:
-        path = waiting.pop()
-        if path not in found and Path(path).is_file():  # a header without a place in the tree is not ours
-            found.add(path)
-            waiting += INCLUDE.findall(Path(path).read_text(encoding="utf-8"))
-    return found
+    """Return these files and all headers of this project that they include, also indirectly."""
+    files, queue = set(), list(paths)
+    while queue:
+        path = queue.pop()
+        if path not in files and Path(path).is_file():  # other headers are those of the system
+            files.add(path)
+            queue += INCLUDE.findall(Path(path).read_text(encoding="utf-8"))
+    return files
 
 
 def linked(paths):
-    """The vector sources whose own header is among these files, or is included by another of those sources."""
-    own = {source: INCLUDE.search(Path(source).read_text(encoding="utf-8"))[1] for source in VECTOR_SOURCES}
+    """Return the vector sources with a header that these files include, or that a returned source includes."""
+    headers = {source: INCLUDE.search(Path(source).read_text(encoding="utf-8"))[1] for source in VECTOR_SOURCES}
     sources, reached = [], included(paths)
-    while more := [source for source in VECTOR_SOURCES if own[source] in reached and source not in sources]:
+    while more := [source for source in VECTOR_SOURCES if headers[source] in reached and source not in sources]:
         sources += more
         reached |= included(more)
     return sources
 
 
 class BuildPython(build_py):
-    """Adds what type checkers read of the names that `fastfedrec` imports at their first use."""
+    """Add the stub with the public names of `fastfedrec` for type checkers."""
 
     def run(self):
         """Copy the package, and write the stub beside its `__init__`."""
@@ -91,10 +91,10 @@ class BuildPython(build_py):
 
 
 class BuildKernels(build_ext):
-    """Adds what depends on the compiler: OpenMP and instruction-set levels are tried, not assumed."""
+    """Add the options that the compiler supports: OpenMP and instruction-set levels, which are tried first."""
 
     def finalize_options(self):
-        """Compile as many files at once as there are processors to use, unless `--parallel` says how many."""
+        """Compile as many files at once as there are processors to use, unless `--parallel` sets the number."""
         super().finalize_options()
         if self.parallel is None:
             self.parallel = processors()

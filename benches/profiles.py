@@ -116,7 +116,7 @@ def page(rows):
 Written by `python benches profiles` from samples of py-spy: one `fit` and the ten best items of every user, on
 generated data of the size of MovieLens 1M ({N_USERS:,} users, {N_ITEMS:,} items), on one thread.
 Version {__version__}, {doctor.describe_machine()}.
-The last column is the function of ours with the greatest share outside compiled kernels and BLAS.
+The last column is this package's function with the greatest share outside compiled kernels and BLAS.
 """
     return "\n".join([text, *table, ""])
 
