@@ -41,7 +41,7 @@ CHOICE = [
         "max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))",
     ),
     on("_above_threshold", "test_an_item_without_users_is_never_chosen")(
-        "choice-items-of-nobody", "an item without a counted user may pass the threshold", "np.flatnonzero(counts)",
+        "choice-items-without-users", "an item without a counted user may pass the threshold", "np.flatnonzero(counts)",
         "np.arange(len(counts))",
     ),
     on("_above_threshold", "test_no_trace_of_omitted_items_remains")(
@@ -85,7 +85,7 @@ CHOICE = [
         "pass",
     ),
     on("choose_items", "test_an_entropy_key_serves_once")(
-        "choice-key-used-again", "an entropy key may be reused for selections",
+        "choice-key-reused", "an entropy key may be reused for selections",
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)\nkey.claim('choose_items')",
         "mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)",
     ),

@@ -155,7 +155,7 @@ EFFECTS = [
         """,
     ),
     on("PrototypeRounds._cluster", "test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price")(
-        "kmeans-dearer-than-said", "swaps of private k-means are drawn at twice the charged epsilon",
+        "kmeans-costs-more-than-noted", "swaps of private k-means are drawn at twice the charged epsilon",
         "epsilon=swap_epsilon", "epsilon=2 * swap_epsilon",
     ),
 ]  # fmt: skip

@@ -54,7 +54,7 @@ FEDGNN = [
         "key.ragged_words(_LOCAL_NOISE, 0 * users, 2 * sizes, round=round_number, n_threads=n_threads)",
     ),
     on("FedGNN.fit", "test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view")(
-        "fedgnn-third-party-untold", "the third party is missing from the ledger",
+        "fedgnn-third-party-not-noted", "the third party is missing from the ledger",
         "n_neighbors=self._n_graph_neighbors if len(phases) > 1 else 0", "n_neighbors=0",
     ),
 ]  # fmt: skip

@@ -34,7 +34,7 @@ LOCAL = [
         "return LocalReports('binary response', 1.0, self.n_reports, n_clients, separable=True)",
     ),
     on("FMFRounds.local_round", "test_an_entropy_key_makes_no_message_twice[FMFLDP]")(
-        "fmf-ldp-key-again", "an entropy key may be reused for a shard's reports",
+        "fmf-ldp-key-reused", "an entropy key may be reused for a shard's reports",
         "key.claim_message(_REPORTS, round, sender)", "pass",
     ),
     on("FMFRounds.report_stream", "test_report_stream_is_shuffled")(
@@ -69,7 +69,7 @@ LOCAL = [
         "0 * shard.global_user_ids",
     ),
     on("SketchRound.local_round", "test_an_entropy_key_makes_no_message_twice[ShuffledSketchGram]")(
-        "sketch-key-again", "an entropy key may be reused for a shard's sketched reports",
+        "sketch-key-reused", "an entropy key may be reused for a shard's sketched reports",
         "key.claim_message(self._purpose('reports'), round, sender)", "pass",
     ),
     on("SketchRound.report_stream", "test_a_stream_of_sketched_reports_is_shuffled")(
@@ -293,7 +293,7 @@ LOCAL = [
         "total / (max_rows if pure else max_rows**2)", "total",
     ),
     on("PrototypeRounds.local_round", "test_an_entropy_key_makes_no_message_twice[PrivatePrototypes]")(
-        "prototypes-key-again", "an entropy key may be reused for an entity's prototypes",
+        "prototypes-key-reused", "an entropy key may be reused for an entity's prototypes",
         "key.claim_message(_NOISE, round, sender)", "pass",
     ),
     # ---- baselines without a guarantee -------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ MEASUREMENT = [
         "self.width / 2 / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))",
     ),
     on("HitSum.decide", BEATS)(
-        "hits-popularity-as-it-is", "the gain of a candidate is not compared with popularity's score",
+        "hits-not-compared-with-popularity", "the gain of a candidate is not compared with popularity's score",
         "gain = scores[best] - scores[popularity]", "gain = scores[best]",
     ),
 ]  # fmt: skip

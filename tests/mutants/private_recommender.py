@@ -66,7 +66,7 @@ PRIVATE_RECOMMENDER = [
         "('n_users', 'item_features')", "('item_features',)",
     ),
     on("Key._hand_over", "test_a_key_that_was_handed_over_serves_one_run_there_and_none_here")(
-        "advice-key-used-again", "an entropy key may be reused after its transfer to a system", "self.claim(what)",
+        "advice-key-reused", "an entropy key may be reused after its transfer to a system", "self.claim(what)",
         "self._check_process()",
     ),
 ]  # fmt: skip

@@ -47,7 +47,7 @@ SKETCH_DECISION = [
         "f'{self._stream}.{draws}'", "f'shuffled_sketch.{draws}'",
     ),
     on("ShuffledSketchGram._note_drop_outs", "test_missing_users_raise_the_stated_cost")(
-        "sketch-heard-at-last", "the crowd of every round is that of the last round",
+        "sketch-crowd-of-last-round", "the crowd of every round is that of the last round",
         "system.round_event(state.n_users)", "system.round_event(rounds[-1].state.n_users)",
     ),
 ]  # fmt: skip

@@ -83,19 +83,19 @@ STREAMS = [
     ),
     # ---- repeated messages and predictable orders --------------------------------------------------------------------
     on("SketchRound.report_stream", f"{REUSE}[ShuffledSketchGram]")(
-        "sketch-stream-key-again", "an entropy key may be reused for a stream of sketched reports",
+        "sketch-stream-key-reused", "an entropy key may be reused for a stream of sketched reports",
         "key.claim_message(self._purpose('reports'), round, sender)", "pass",
     ),
     on("FMFRounds.report_stream", f"{REUSE}[FMFLDP]")(
-        "fmf-ldp-stream-key-again", "an entropy key may be reused for a stream of FMF-LDP reports",
+        "fmf-ldp-stream-key-reused", "an entropy key may be reused for a stream of FMF-LDP reports",
         "key.claim_message(_REPORTS, round, sender)", "pass",
     ),
     on("RatingRounds.local_round", f"{REUSE}[LaplaceRRSVD]")(
-        "laplace-rr-key-again", "an entropy key may be reused for a shard's ratings",
+        "laplace-rr-key-reused", "an entropy key may be reused for a shard's ratings",
         "key.claim_message(_REPORTS, round, sender)", "pass",
     ),
     on("FedRecRounds.local_round", f"{REUSE}[FedRec]", f"{REUSE}[FedRecPlusPlus]")(
-        "fedrec-key-again", "an entropy key may be reused for a shard's gradients and masks",
+        "fedrec-key-reused", "an entropy key may be reused for a shard's gradients and masks",
         "key.claim_message(_ROUND, round_number, sender)", "pass",
     ),
     on("SketchRound.report_stream", "test_a_stream_of_sketched_reports_is_shuffled")(
@@ -103,31 +103,31 @@ STREAMS = [
         "resolve_key(shuffle_key)", "key",
     ),
     on("Channel.privatize", f"{CALL}[OptimalKary]")(
-        "channel-key-again", "an entropy key may be reused for a channel's reports",
+        "channel-key-reused", "an entropy key may be reused for a channel's reports",
         "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)", "(key, round, 1)",
     ),
     on("BinaryResponse.privatize", f"{CALL}[BinaryResponse]")(
-        "binary-key-again", "an entropy key may be reused for binary responses",
+        "binary-key-reused", "an entropy key may be reused for binary responses",
         "claim_call('BinaryResponse.privatize', key, round, n_threads)", "(key, round, 1)",
     ),
     on("Piecewise.privatize", f"{CALL}[Hybrid]")(
-        "piecewise-key-again", "an entropy key may be reused for Piecewise reports",
+        "piecewise-key-reused", "an entropy key may be reused for Piecewise reports",
         "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)", "(key, round, 1)",
     ),
     on("SubsetSelection.privatize", f"{CALL}[SubsetSelection]")(
-        "subset-key-again", "an entropy key may be reused for subset selections",
+        "subset-key-reused", "an entropy key may be reused for subset selections",
         "claim_call('SubsetSelection.privatize', key, round, n_threads)", "(key, round, 1)",
     ),
     on("OUE.privatize_support", f"{CALL}[OUE.privatize_support]")(
-        "oue-support-key-again", "an entropy key may be reused for sums of OUE reports",
+        "oue-support-key-reused", "an entropy key may be reused for sums of OUE reports",
         "claim_call('OUE.privatize_support', key, round, n_threads)", "(key, round, 1)",
     ),
     on("IntegerNoise.privatize", f"{CALL}[LayeredGaussian]")(
-        "noise-key-again", "an entropy key may be reused for noise",
+        "noise-key-reused", "an entropy key may be reused for noise",
         "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)", "(key, round, 1)",
     ),
     on("ExponentialMechanism.privatize", f"{CALL}[ExponentialMechanism]")(
-        "selection-key-again", "an entropy key may be reused for selections",
+        "selection-key-reused", "an entropy key may be reused for selections",
         "claim_call('ExponentialMechanism.privatize', key, round)", "(key, round, 1)",
     ),
     on("OUE.privatize_support", "test_support_adds_up_over_shards_and_needs_no_reports_for_oue")(

@@ -50,7 +50,7 @@ SUBSPACE = [
         "(remaining_share - n_measured * measured) * part / sum(parts)", "remaining_share * part / sum(parts)",
     ),
     on("RepeatedShareSum._purpose", "test_no_two_rounds_draw_from_one_stream[DPSubspace]")(
-        "subspace-mean-again-same-noise", "the mean that replaces projections shares the first mean's noise",
+        "subspace-repeated-mean-same-noise", "the mean that replaces projections shares the first mean's noise",
         "_purpose = 'dp_subspace.item_shares_again'", "_purpose = 'dp_subspace.item_shares'",
     ),
     on("ProjectionSum._purpose", f"{FRESH}[DPSubspace]", "test_rounds_draw_independent_noise")(
