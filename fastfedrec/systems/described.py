@@ -51,10 +51,8 @@ def describe_system(name: str) -> dict[str, Any]:
     kind = system_class(name)
     paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(kind) or "").split("\n\n")]
     guarantee = next(part for part in paragraphs if part.startswith("**Guarantee"))
-    defaults = {
-        parameter.name: None if parameter.default is parameter.empty else parameter.default
-        for parameter in inspect.signature(kind).parameters.values()
-    }
+    declared = declared_parameters(kind)
+    defaults = {name: entry.default for name, entry in declared.items()}
     return {
         "name": next(known for known, home in SYSTEMS.items() if home == kind.__name__),
         "class": kind.__name__,
@@ -62,8 +60,8 @@ def describe_system(name: str) -> dict[str, Any]:
         "guarantee": guarantee.replace("**", "").replace("``", "`"),
         "trust": _trust(guarantee, defaults),
         "parameters": [
-            {"name": name, "type": entry.kind, "default": defaults[name], "description": _first_sentence(entry.text)}
-            for name, entry in declared_parameters(kind).items()
+            {"name": name, "type": entry.kind, "default": entry.default, "description": _first_sentence(entry.text)}
+            for name, entry in declared.items()
         ],
         "references": [
             " ".join(text.split()).replace("``", "`") for text in _REFERENCE.findall(inspect.getdoc(kind) or "")
