@@ -29,11 +29,12 @@ def kernels_of(suffix):
 COMPILED, NUMBA = kernels_of(".pyx"), kernels_of(".py")
 KERNELS = COMPILED + NUMBA
 REFERENCE = re.findall(r"^   (fastfedrec[\w.]+)$", (ROOT / "docs/reference/index.md").read_text(), re.MULTILINE)
-# Modules by path below `fastfedrec/`. ALL_MODULES: without an underscore. MODULES: on the pages of the reference.
+# Modules by path below `fastfedrec/`. ALL_MODULES: without an underscore, and folders that are on the pages of the
+# reference. MODULES: on these pages.
 ALL_MODULES = {
     info.name.removeprefix("fastfedrec.").replace(".", "/"): info.name
     for info in pkgutil.walk_packages(fastfedrec.__path__, "fastfedrec.")
-    if not info.ispkg and not any(part.startswith("_") for part in info.name.split("."))
+    if (not info.ispkg or info.name in REFERENCE) and not any(part.startswith("_") for part in info.name.split("."))
 }
 MODULES = {path_below: name for path_below, name in ALL_MODULES.items() if name in REFERENCE}
 # Modules that are tested with another one of their folder.

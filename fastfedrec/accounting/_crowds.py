@@ -1,33 +1,17 @@
 """Crowds of reports: after dropouts of users, and joined over shards."""
 
-import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fastfedrec.accounting.events import Event, LocalReports, ShuffledReports
-
-Reports = LocalReports | ShuffledReports
-
-
-def with_crowd(event: ShuffledReports, n_users: int, n_honest: int) -> Reports:
-    """Return the same reports in another crowd; local reports if no user of the crowd need be honest."""
-    if n_honest < 1:
-        return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
-    share = n_honest / n_users
-    # A quotient that was rounded down would lose one honest user.
-    if int(share * n_users) < n_honest:
-        share = math.nextafter(share, 1.0)
-    return replace(event, n_users=n_users, honest_fraction=share)
+from fastfedrec.accounting.events import Event, Reports
 
 
 def after_dropouts(event: Reports, n_reporting_users: int) -> Reports:
     """Return the reports in the crowd of the `n_reporting_users` users who answered."""
-    if isinstance(event, LocalReports):
-        return replace(event, n_users=n_reporting_users)
     # All dishonest users may be among those who answered.
-    return with_crowd(event, n_reporting_users, n_reporting_users - (event.n_users - event.n_honest_users))
+    return event._in_crowd(n_reporting_users, n_reporting_users - (event.n_users - event._n_honest))
 
 
 def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
@@ -52,26 +36,15 @@ def _by_form(events: Counter[Event]) -> dict[Event, Counter[Event]]:
     """Group a shard's events by their form."""
     groups: dict[Event, Counter[Event]] = {}
     for event, times in events.items():
-        groups.setdefault(_form(event), Counter())[event] += times
+        groups.setdefault(event._without_crowd(), Counter())[event] += times
     return groups
-
-
-def _form(event: Any) -> Any:
-    """Return the event without its numbers of users, which may differ between shards."""
-    if isinstance(event, ShuffledReports):
-        return replace(event, n_users=1, honest_fraction=1.0)
-    if isinstance(event, LocalReports):
-        return replace(event, n_users=1)
-    if getattr(event, "sampling", "") == "without_replacement":
-        return replace(event, n_users=1, cohort_size=1)
-    return event
 
 
 def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
     """Join the events of one form."""
     # It is unknown which rounds of two shards coincide, so shards with varying crowds count with their worst.
     first = next(iter(shards[0]))
-    if not isinstance(first, LocalReports | ShuffledReports):
+    if not isinstance(first, Reports):
         if all(shard == shards[0] for shard in shards):
             return shards[0]
         worst = max((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)
@@ -90,17 +63,13 @@ def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
 
 def _smallest(reports: Collection[Any]) -> Reports:
     """Return reports with the fewest users and the fewest honest users of any round."""
-    n_users = min(event.n_users for event in reports)
-    shuffled = [event for event in reports if isinstance(event, ShuffledReports)]
-    if not shuffled:
-        return replace(next(iter(reports)), n_users=n_users)
-    return with_crowd(shuffled[0], n_users, min(event.n_honest_users for event in shuffled))
+    n_users, n_honest = min(event.n_users for event in reports), min(event._n_honest for event in reports)
+    return next(iter(reports))._in_crowd(n_users, n_honest)
 
 
 def _join_crowds(events: Sequence[Any]) -> Reports:
     """Return the reports in the joined crowd of all shards."""
     n_users = sum(event.n_users for event in events)
-    shares = {getattr(event, "honest_fraction", 1.0) for event in events}
-    if len(shares) == 1 or not isinstance(events[0], ShuffledReports):
+    if len({getattr(event, "honest_fraction", 1.0) for event in events}) == 1:
         return replace(events[0], n_users=n_users)
-    return with_crowd(events[0], n_users, sum(event.n_honest_users for event in events))
+    return events[0]._in_crowd(n_users, sum(event._n_honest for event in events))

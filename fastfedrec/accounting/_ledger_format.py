@@ -7,20 +7,11 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, asdict, fields
+from dataclasses import Field, asdict, fields, is_dataclass
 from typing import Any, Literal
 
-from fastfedrec.accounting.events import (
-    ZCDP,
-    CentralRelease,
-    DiscreteGaussianRelease,
-    Event,
-    Gaussian,
-    Laplace,
-    LocalReports,
-    ShuffledReports,
-    Unprotected,
-)
+from fastfedrec.accounting import events
+from fastfedrec.accounting.events import Composed, Event
 from fastfedrec.accounting.views import VIEWS, seen_event
 from fastfedrec.core.check import LARGEST_INTEGER
 from fastfedrec.core.numbers import show
@@ -29,19 +20,9 @@ from fastfedrec.core.text import epsilon_from_json
 # Format 1 is the format of 0.1.0, which does not state its number.
 FORMAT = "fastfedrec ledger 2"
 
-#: Elementary events by name.
+#: Elementary events by name: all dataclasses that the folder of events exports, except a composition.
 KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        LocalReports,
-        ShuffledReports,
-        Gaussian,
-        Laplace,
-        CentralRelease,
-        ZCDP,
-        DiscreteGaussianRelease,
-        Unprotected,
-    )
+    name: kind for name in events.__all__ if is_dataclass(kind := getattr(events, name)) and kind is not Composed
 }
 
 #: Names that a later version may use for the views of neighbours and third parties, in addition to `VIEWS`.

@@ -12,7 +12,7 @@ import scipy
 from fastfedrec.accounting.rounding import min_log_ratio, sampled_epsilon
 
 # The masses p, q and p - q, with one entry more than there are losses.
-_Masses = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+Masses = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 # Width of a cell in standard deviations, times the distance of its edge if above 1, below which quadrature is used.
 _NARROW = 0.2
@@ -34,14 +34,14 @@ def unsampled(losses: np.ndarray, rate: float) -> np.ndarray:
         return np.where(losses > 30, losses - math.log(rate) + np.log1p((rate - 1) * np.exp(-losses)), small)
 
 
-def gaussian_masses(losses: np.ndarray, noise_multiplier: float) -> _Masses:
+def gaussian_masses(losses: np.ndarray, noise_multiplier: float) -> Masses:
     """Return the masses of N(1, z^2) and N(0, z^2)."""
     z = noise_multiplier
     (p, q), excess = _normal_masses(z * losses + 1 / (2 * z), (1 / z, 0.0))
     return p, q, excess
 
 
-def opposite_gaussian_masses(losses: np.ndarray, noise_multiplier: float, rate: float) -> _Masses:
+def opposite_gaussian_masses(losses: np.ndarray, noise_multiplier: float, rate: float) -> Masses:
     """Return the masses of two mixtures of N(0, z^2), with N(1, z^2) and with N(-1, z^2), at losses from 0 on."""
     # With c = (1 - rate) / rate e^(1 / 2 z^2) the loss at x is the one with x / z^2 = loss / 2 + asinh(c sinh(loss /
     # 2)), the root of a quadratic equation in e^(x / z^2).
@@ -98,7 +98,7 @@ def _normal(edges):
     return np.concatenate([below[:1], np.maximum(inner, 0.0), above[-1:]])
 
 
-def laplace_masses(losses: np.ndarray, noise_multiplier: float) -> _Masses:
+def laplace_masses(losses: np.ndarray, noise_multiplier: float) -> Masses:
     """Return the masses of Laplace noise around 1 and around 0; half of the first has the largest loss."""
     epsilon = 1 / noise_multiplier
     clipped = np.clip(losses, -epsilon, epsilon)
@@ -110,7 +110,7 @@ def laplace_masses(losses: np.ndarray, noise_multiplier: float) -> _Masses:
     return p, q, None
 
 
-def opposite_laplace_masses(losses: np.ndarray, noise_multiplier: float, rate: float) -> _Masses:
+def opposite_laplace_masses(losses: np.ndarray, noise_multiplier: float, rate: float) -> Masses:
     """Return the masses of two mixtures of Laplace noise, around 0 and 1 and around 0 and -1, at losses from 0 on."""
     # With y = x / noise_multiplier the loss rises from y = 0 to y = epsilon, and has its maximum above.
     epsilon = 1 / noise_multiplier

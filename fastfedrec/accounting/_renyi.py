@@ -44,6 +44,11 @@ def divergence(log_excess: float, order: float) -> float:
     return up(log1p_exp(log_excess) / (order - 1))
 
 
+def divergences(orders: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Return the divergences for log(A - 1) at each order, rounded up."""
+    return np.array([divergence(log, order) for log, order in zip(logs, orders, strict=True)])
+
+
 def log_expm1(x: Any) -> Any:
     """Return log(e^x - 1) for x > 0, without overflow."""
     return x + np.log(-np.expm1(-x))
@@ -59,7 +64,17 @@ def randomized_response(orders: np.ndarray, epsilon: float) -> np.ndarray:
         return logs + ABSOLUTE * (high + np.abs(logs))
 
 
-def bounded_range(orders: np.ndarray, epsilon: float, rho: float) -> np.ndarray:
+def bounded_range_rho(epsilon: float) -> float:
+    """Return the rho of bounded range `epsilon`, log((e^epsilon - 1) / epsilon) - 1 + epsilon / (e^epsilon - 1)."""
+    # Rounded up, and at most epsilon^2 / 8: the smallest rho that holds for all releases of this range
+    # (docs/explanation/accounting/pure-releases.md).
+    epsilon = max(epsilon, _MIN_EPSILON)
+    half = epsilon / 2
+    terms = half, math.log(-math.expm1(-epsilon)), -math.log(epsilon), half / math.tanh(half), -1.0
+    return up(min(epsilon * epsilon / 8, math.fsum(terms) + ABSOLUTE * math.fsum(map(abs, terms))))
+
+
+def bounded_range(orders: np.ndarray, epsilon: float) -> np.ndarray:
     """Return upper bounds of the divergences of all releases of bounded range; not logarithms of A - 1."""
     # With S(x) = log(sinh(x epsilon / 2) / (x epsilon / 2)) the largest divergence of order a is (a S(a) - (a - 1)
     # S(a - 1) - S(1)) / (a - 1); it is at most rho a.
@@ -69,7 +84,7 @@ def bounded_range(orders: np.ndarray, epsilon: float, rho: float) -> np.ndarray:
             half = x * max(epsilon, _MIN_EPSILON) / 2
             terms = half, np.log(-np.expm1(-2 * half)), -np.log(2 * half)
             total += weight * sum(terms) + ABSOLUTE * np.abs(weight) * (sum(map(np.abs, terms)))
-        return np.fmin(np.fmin(total / (orders - 1), rho * orders) * UP, epsilon)
+        return np.fmin(np.fmin(total / (orders - 1), bounded_range_rho(epsilon) * orders) * UP, epsilon)
 
 
 def laplace(orders: np.ndarray, scale: float) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
+from fastfedrec.accounting._ledger_words import explain, preconditions
 from fastfedrec.accounting.events import Event, Unprotected
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of, stated_cost
@@ -265,13 +265,12 @@ def _events(ledger: Any) -> list[Block]:
     blocks: list[Block] = []
     for number, (event, times) in enumerate(ledger.events.items(), start=1):
         rounds = "once" if times == 1 else f"{times:,} times"
-        blocks.append(f"{number}. {event.mechanism}, {rounds}{describe(event)}. {_what_happened(event)}")
+        blocks.append(f"{number}. {event.mechanism}, {rounds}{event._details()}. {_what_happened(event)}")
         rows = []
         for view in VIEWS:
             cost = stated_cost({event: times}, view, ledger.delta)
-            is_none = math.isinf(cost.epsilon)
-            by = no_theorem(event, view) if is_none else theorem(event, view, cost.delta)
-            rows.append((VIEWS[view], "no guarantee" if is_none else format_epsilon(cost.epsilon), by))
+            figure = "no guarantee" if math.isinf(cost.epsilon) else format_epsilon(cost.epsilon)
+            rows.append((VIEWS[view], figure, explain(event, view, cost)))
         facts = [
             (field.name.replace("_", " "), _fact(getattr(event, field.name)))
             for field in fields(event)

@@ -14,9 +14,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from fastfedrec.accounting._costs import bounded_choices
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
-from fastfedrec.accounting.events import Composed, Event, ShuffledReports, UnsupportedEventError
+from fastfedrec.accounting.events import Event, ShuffledReports, UnsupportedEventError
 from fastfedrec.accounting.pld import PLDAccountant
 from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.rounding import count_up, stretched_delta, sum_up
@@ -43,8 +42,9 @@ def smallest_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
     """Return the smallest epsilon at `delta` over all accountants, partitions of the events and divisions of delta."""
     # All events must have one neighbouring relation.  The bound is infinite only if no partition has a finite figure.
     counts = Counter[Event]()
-    for event, times in _elementary(events):
-        counts[event] += times
+    for event, times in events:
+        for leaf, n in event._leaves(times):
+            counts[leaf] += n
     everything = tuple(counts.items())
     whole = _part(everything)
     refused = [whole.refusals[pair] for pair in everything if not whole.takers(pair)]
@@ -54,19 +54,10 @@ def smallest_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
     bounds += [_divided(parts, delta) for parts in _partitions(everything, delta)]
     best = min(bounds)
     # Blocks of their own pay off only for events that take a large share of delta by their distance.
-    distances = [(getattr(event, "distance", 0.0), times * getattr(event, "count", 1)) for event, times in everything]
+    distances = [(event.distance, times * event.count) for event, times in everything]
     if stretched_delta(min(1.0, sum_up(distances)), best.epsilon) > _NEGLIGIBLE * delta:
         bounds += _apart(everything, delta)
     return min(bounds)
-
-
-def _elementary(events: Iterable[tuple[Event, int]]) -> Iterator[tuple[Event, int]]:
-    """Yield each elementary event and its number of times, with every `Composed` event taken apart."""
-    for event, times in events:
-        if isinstance(event, Composed):
-            yield from _elementary((part, times * event.count) for part in event.events)
-        else:
-            yield event, times
 
 
 class _Part:
@@ -127,9 +118,8 @@ class _Repeats:
 
     def __init__(self, event: Event, times: int) -> None:
         # One event may state several uses, and blocks may divide these as well.
-        n_uses = getattr(event, "count", 1)
-        self._event = replace(event, count=1) if n_uses > 1 else event  # type: ignore[arg-type]
-        self._times = times * n_uses
+        self._event = replace(event, count=1) if event.count > 1 else event
+        self._times = times * event.count
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest total over numbers of blocks: powers of 2 until the total rises, and one for each use."""
@@ -166,7 +156,8 @@ def _partitions(events: Events, delta: float) -> Iterator[list[_Part]]:
     if 0 < len(by_pld) < len(events):
         yield _parts(by_pld, events)
     shuffled = [pair for pair in events if isinstance(pair[0], ShuffledReports)]
-    is_tight = whole.bound(delta).accountant == PLDAccountant.__name__ and not any(map(bounded_choices, dict(events)))
+    is_by_pld = whole.bound(delta).accountant == PLDAccountant.__name__
+    is_tight = is_by_pld and not any(event._has_bounded_range() for event, _ in events)
     if 0 < len(shuffled) < len(events) and shuffled != by_pld and not is_tight:
         parts = _parts(shuffled, events)
         if parts[1].bound(delta).accountant != PLDAccountant.__name__:
@@ -180,7 +171,7 @@ def _parts(first_events: Sequence[tuple[Event, int]], events: Events) -> list[_P
 
 def _apart(events: Events, delta: float) -> Iterator[Bound]:
     """Yield bounds with every event that has a distance in a part of its own."""
-    exact = tuple(pair for pair in events if not getattr(pair[0], "distance", 0.0))
+    exact = tuple(pair for pair in events if not pair[0].distance)
     repeats = _PartGroup([_Repeats(*pair) for pair in events if pair not in exact])
     for parts in [[_part(exact)], *_partitions(exact, delta)] if exact else [[]]:
         yield _divided([*parts, repeats], delta)

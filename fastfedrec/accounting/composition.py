@@ -7,34 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec.accounting._conversion import zcdp_delta, zcdp_epsilon
-from fastfedrec.accounting._costs import (
-    bounded_choices,
-    bounded_range_rho,
-    discrete_gaussian_rho,
-    gaussian_rho,
-    pure_cost,
-    pure_rho,
-    release_delta,
-)
-from fastfedrec.accounting.events import (
-    ZCDP,
-    CentralRelease,
-    Composed,
-    DiscreteGaussianRelease,
-    Event,
-    Gaussian,
-    Laplace,
-    Unprotected,
-    UnsupportedEventError,
-    check_event,
-)
-from fastfedrec.accounting.rounding import (
-    count_up,
-    pure_delta,
-    stretched_delta,
-    sum_up,
-    up,
-)
+from fastfedrec.accounting.events import Event, Unprotected, UnsupportedEventError, check_event
+from fastfedrec.accounting.rounding import count_up, pure_delta, stretched_delta, sum_up, up
 from fastfedrec.core.check import check_integer, check_real
 
 __all__ = ["Accountant", "AdvancedAccountant", "PureAccountant", "ZCDPAccountant"]
@@ -90,7 +64,7 @@ class Accountant:
     def _add(self, event: Event, count: int) -> Self:
         """Add an event like `compose`, with a count of any size."""
         leaves, costs, pure_costs = Counter[Event](), dict[Event, Any](), dict[Event, tuple[float, int]]()
-        for leaf, times in _leaves(event, count):
+        for leaf, times in check_event("event", event)._leaves(count):
             leaves[leaf] += times
         # All checks precede the first change, so that a refused event leaves the accountant as it was.
         first = next(iter(self._events), None)
@@ -107,7 +81,7 @@ class Accountant:
                     )
             try:
                 costs[leaf] = self._cost(leaf)
-                pure_costs[leaf] = _pure_cost_or_none(leaf)
+                pure_costs[leaf] = _pure_cost_or_infinite(leaf)
             except UnsupportedEventError as error:
                 raise UnsupportedEventError(f"{self._name} cannot account for {leaf!r}{inside}: {error}") from None
         self._events += leaves
@@ -169,21 +143,12 @@ class Accountant:
     def _stated_delta(self) -> float:
         """Return the sum of the deltas that the releases state themselves."""
         # A release with a delta is at worst one that fails with that probability and is pure otherwise (Kairouz, Oh,
-        # Viswanath 2015).  Therefore the remaining delta of the run is for the pure parts.  Sampling amplifies the
-        # delta, too.
-        return sum_up(
-            (release_delta(event), times * event.count)
-            for event, times in self._events.items()
-            if isinstance(event, CentralRelease)
-        )
+        # Viswanath 2015).  Therefore the remaining delta of the run is for the pure parts.
+        return sum_up((event._stated_delta(), times * event.count) for event, times in self._events.items())
 
     def _distance(self) -> float:
         """Return the total-variation distance of all releases from the described mechanisms, as a sum of bounds."""
-        return sum_up(
-            (event.distance, times * event.count)
-            for event, times in self._events.items()
-            if isinstance(event, Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussianRelease)
-        )
+        return sum_up((event.distance, times * event.count) for event, times in self._events.items())
 
     def _pure_total(self) -> float:
         """Return the sum of the pure epsilons; infinite if one event has none."""
@@ -267,7 +232,7 @@ class PureAccountant(Accountant):
         return math.inf if self._stated_delta() + stretched_delta(self._distance(), total) > delta else total
 
     def _cost(self, event: Event) -> Any:
-        return pure_cost(event)
+        return event._known_pure_cost()
 
     def _delta(self, epsilon: float) -> float:
         return pure_delta(self._pure_total(), epsilon)
@@ -299,7 +264,7 @@ class AdvancedAccountant(Accountant):
     """
 
     def _cost(self, event: Event) -> Any:
-        return pure_cost(event)
+        return event._known_pure_cost()
 
     def _moments(self):
         """Return the sum of the means, and the root of the sum of the squares."""
@@ -340,18 +305,7 @@ class ZCDPAccountant(Accountant):
     """
 
     def _cost(self, event: Event) -> Any:
-        if isinstance(event, ZCDP):
-            return up(count_up(event.count) * event.rho)
-        if isinstance(event, Gaussian):
-            if event.sampling != "none":
-                raise UnsupportedEventError("zCDP has no amplification by sampling; use RDPAccountant or PLDAccountant")
-            return gaussian_rho(event)
-        if isinstance(event, DiscreteGaussianRelease):
-            return discrete_gaussian_rho(event)
-        if choices := bounded_choices(event):
-            return up(count_up(choices[1]) * bounded_range_rho(choices[0]))
-        epsilon, uses = pure_cost(event)
-        return up(count_up(uses) * pure_rho(epsilon))
+        return event._rho()
 
     def _epsilon(self, delta: float) -> float:
         return zcdp_epsilon(up(float(self._sum())), delta)
@@ -360,18 +314,9 @@ class ZCDPAccountant(Accountant):
         return zcdp_delta(up(float(self._sum())), epsilon)
 
 
-def _pure_cost_or_none(event):
-    """Return the cost as `pure_cost` does; infinite for an event without a pure epsilon."""
+def _pure_cost_or_infinite(event):
+    """Return the pure cost; infinite for an event without a pure epsilon."""
     try:
-        return pure_cost(event)
+        return event._known_pure_cost()
     except UnsupportedEventError:
         return math.inf, 1
-
-
-def _leaves(event, times):
-    """Yield each elementary event of `event`, and the number of times that it happened."""
-    if not isinstance(check_event("event", event), Composed):
-        yield event, times
-        return
-    for part in event.events:
-        yield from _leaves(part, times * event.count)

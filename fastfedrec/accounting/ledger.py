@@ -1,7 +1,6 @@
 """The privacy ledger: the events of one or more runs on the same users, and the cost of each adversary's view."""
 
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +9,10 @@ from typing import Any, Self, cast
 
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
-from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
+from fastfedrec.accounting._ledger_words import explain, preconditions
 from fastfedrec.accounting._report import make_report
 from fastfedrec.accounting._report_pages import to_html, to_markdown
-from fastfedrec.accounting.events import Event, LocalReports, ShuffledReports, UnsupportedEventError, check_event
+from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
 from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cost_of, seen_event, stated_cost
 from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text
@@ -123,7 +122,7 @@ class Ledger:
             crowd, and reports that may have left their users are counted as without a shuffler.
         """
         n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
-        if isinstance(event, LocalReports | ShuffledReports) and n_reporting_users < event.n_users:
+        if isinstance(event, Reports) and n_reporting_users < event.n_users:
             self._restate(event, after_dropouts(event, n_reporting_users))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:
@@ -148,7 +147,7 @@ class Ledger:
         # Other reports have an honest share and candidates, which a new event would lose.
         check_instance("event", event, LocalReports, "pass the reports as they were recorded, before their batch came")
         n_users = check_integer("n_users", n_users, low=1)
-        requested = ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)
+        requested = event._shuffled(honest_fraction)
         self._restate(event, after_dropouts(requested, n_users) if n_users < requested.n_users else requested)
 
     def _restate(self, event: Event, as_event: Event) -> None:
@@ -403,7 +402,7 @@ class Ledger:
         """
         lines = ["Privacy ledger: epsilon in nats, for replacing all data of one user"]
         for event, times in self.events.items():
-            lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{describe(event)}", ""]
+            lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{event._details()}", ""]
             lines.append(self._table(event, times))
         if len(self.events) != 1:
             lines += ["", "all of it", "", format_table(("protected from", "in all", "at delta 0"), self._totals())]
@@ -415,13 +414,12 @@ class Ledger:
         rows = []
         for view in VIEWS:
             per_report = "-"
-            if isinstance(event, LocalReports | ShuffledReports):
+            if isinstance(event, Reports):
                 per_report = format_epsilon(self._cost(replace(event, n_reports=1), 1, view))
             per_round, whole = self._cost(event, 1, view), stated_cost({event: times}, view, self.delta)
-            by = theorem(event, view, whole.delta) if math.isfinite(whole.epsilon) else no_theorem(event, view)
             pure = composed_epsilon({event: times}, view, 0.0)
             figures = per_report, *map(format_epsilon, (per_round, whole.epsilon, pure))
-            rows.append((VIEWS[view], *figures, by))
+            rows.append((VIEWS[view], *figures, explain(event, view, whole)))
         return format_table(("protected from", "per report", "per round", "whole run", "at delta 0", "by"), rows)
 
     def _totals(self) -> list[tuple[str, str, str]]:

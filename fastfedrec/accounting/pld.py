@@ -1,39 +1,19 @@
 """Privacy loss distributions by FFT: the sharpest accounting here, and still an upper bound."""
 
-import functools
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fastfedrec.accounting import _loss
-from fastfedrec.accounting._costs import bounded_choices, check_sampling, opposite_noise, pure_cost
-from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
-from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, bounded_range_loss, pure_loss, symmetric
-from fastfedrec.accounting._masses import (
-    gaussian_masses,
-    laplace_masses,
-    opposite_gaussian_masses,
-    opposite_laplace_masses,
-    unsampled,
-)
-from fastfedrec.accounting.blanket import largest_response_loss
+from fastfedrec.accounting._loss import CELLS, LossPmf
+from fastfedrec.accounting._noise_loss import GAUSSIAN, MAX_NOISE, MIN_NOISE, plain_loss, sampled_masses, sampled_reach
 from fastfedrec.accounting.composition import Accountant
-from fastfedrec.accounting.events import (
-    DiscreteGaussianRelease,
-    Event,
-    Gaussian,
-    Laplace,
-    ShuffledReports,
-    UnsupportedEventError,
-)
+from fastfedrec.accounting.events import Event, Gaussian, UnsupportedEventError
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
-from fastfedrec.accounting.rounding import inverse_up, min_log_ratio, sampled_epsilon
-from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
 from fastfedrec.core.check import check_instance, check_real
-from fastfedrec.core.numbers import float_up
 
 __all__ = ["PLDAccountant", "epsilon_lower_bound"]
 
@@ -48,8 +28,6 @@ _ALLOWED = 1e-3
 _SURELY_TILTED = 1e-10
 # Logarithm of the smallest float.
 _LOG_SMALLEST = -745.0
-# A larger noise multiplier is counted as the first; with a smaller one than the second there is no grid.
-_MAX_NOISE, _MIN_NOISE = 1e8, 1e-100
 # Above this epsilon a pure release hardly ever has a smaller loss, so the cost is the sum of the epsilons.
 _LOUD = 200.0
 _ROUND_UP = 1 + 1e-9
@@ -99,40 +77,7 @@ class PLDAccountant(Accountant):
         self._changed()
 
     def _cost(self, event: Event) -> Any:
-        """Return the squared mu of plain Gaussian noise, or a function from stddevs to a loss; and the uses."""
-        if isinstance(event, ShuffledReports) and event.n_candidates > 1:
-            loss = largest_response_loss(event.epsilon, event.n_candidates, event.n_honest_users, event.neighboring)
-            return (lambda _: loss), event.n_reports
-        if isinstance(event, ShuffledReports) and event.neighboring == "zero_out":
-            # All reports of one user in a batch are one use.
-            per_batch, batches = split_reports(event.n_reports)
-            loss = zero_out_loss(event.epsilon, per_batch, event.n_honest_users)
-            return (lambda _: loss), batches
-        if isinstance(event, ShuffledReports):
-            loss = shuffled_loss(event.epsilon, event.n_honest_users)
-            return (lambda _: loss), event.n_reports
-        if isinstance(event, Gaussian) and event.sampling == "none":
-            return 1 / Fraction(event.noise_multiplier) ** 2, event.count
-        if isinstance(event, Gaussian) or (isinstance(event, Laplace) and event.sampling == "poisson"):
-            check_sampling(event)
-            if noise := opposite_noise(event):
-                masses = opposite_gaussian_masses if isinstance(event, Gaussian) else opposite_laplace_masses
-                return functools.partial(_opposite_loss, masses, noise, event.sampling_rate), event.count
-            base = gaussian_masses if isinstance(event, Gaussian) else laplace_masses
-            kind = _symmetric_loss if event.neighboring == "replace" else _poisson_loss
-            return functools.partial(kind, base, event), event.count
-        if isinstance(event, Laplace) and event.sampling == "none":
-            return functools.partial(_symmetric_loss, laplace_masses, event), event.count
-        if isinstance(event, DiscreteGaussianRelease):
-            if event.stddev > LARGEST_STDDEV:
-                raise UnsupportedEventError(
-                    f"stddev must be at most {LARGEST_STDDEV:g} here, got {event.stddev:g}; use ZCDPAccountant"
-                )
-            return functools.partial(discrete_gaussian_loss, event.stddev, event.sensitivity), event.count
-        if choices := bounded_choices(event):
-            return (lambda _: bounded_range_loss(choices[0])), choices[1]
-        epsilon, uses = pure_cost(event)
-        return (lambda _: pure_loss(epsilon)), uses
+        return event._loss()
 
     def _changed(self) -> None:
         self._total: tuple[_loss.TotalLoss, ...] | None = None
@@ -147,7 +92,7 @@ class PLDAccountant(Accountant):
                 parts.append((cost(stddevs), times * uses))
         if square:
             # All unsampled Gaussian noise equals one release.
-            parts.append((_plain_loss(square, stddevs), 1))
+            parts.append((plain_loss(square, stddevs), 1))
         uses = sum(times for _, times in parts)
         furthest = max((loss.reach for loss, _ in parts), default=0.0)
         return parts if uses <= _loss.MAX_USES and furthest * uses < _loss.FURTHEST else None
@@ -227,7 +172,7 @@ class PLDAccountant(Accountant):
             epsilon = max((total.epsilon(delta) for total in self._totals()), default=math.inf)
         if epsilon and (math.isinf(epsilon) or delta * _ALLOWED < _allowed(self._totals(), epsilon)):
             epsilon = min(epsilon, self._tilted_epsilon(delta))
-        if any(map(bounded_choices, self._events)):
+        if any(event._has_bounded_range() for event in self._events):
             # The pair that dominates each release of bounded range is not the tightest bound for many of them.
             epsilon = min(epsilon, self._by_renyi()._epsilon(delta))
         return epsilon * _ROUND_UP
@@ -293,13 +238,13 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     """
     check_instance("event", event, Gaussian, "there is no lower bound for other events")
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    check_sampling(event)
+    event._check_sampling()
     if (event.sampling, event.neighboring) == ("poisson", "replace"):
         raise UnsupportedEventError("no worst case is known here for Poisson sampling with neighboring='replace'")
     rate = event.sampling_rate
-    if not _MIN_NOISE < event.noise_multiplier < _MAX_NOISE or event.count > _loss.MAX_USES:
+    if not MIN_NOISE < event.noise_multiplier < MAX_NOISE or event.count > _loss.MAX_USES:
         return 0.0
-    reach = _reach(rate, _base_reach(gaussian_masses, event.noise_multiplier, _TAIL_STDDEVS))
+    reach = sampled_reach(GAUSSIAN, event.noise_multiplier, rate, _TAIL_STDDEVS)
     # The grid is finer than for upper bounds, because the roundings of all uses add up.
     step = max(min(_loss.FINEST / 8, reach / CELLS), reach / (_loss.LARGEST_FFT // 4))
     loss, inner = _lowered(rate, event.noise_multiplier, reach, step)
@@ -316,7 +261,7 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
 
 def _lowered(rate, noise_multiplier, reach, step):
     """Return losses that are nowhere too high, on a grid moved by `inner` - 1 steps."""
-    start, p, q, _, _, above = _sampled_masses(gaussian_masses, noise_multiplier, rate, reach, step)
+    start, p, q, _, _, above = sampled_masses(GAUSSIAN, noise_multiplier, rate, reach, step)
     with np.errstate(divide="ignore", invalid="ignore"):
         # Position of each loss within its cell, from 0 to 1.
         offsets = (np.log(p) - np.log(q) - 1e-12) / step - start - np.arange(len(p))
@@ -329,89 +274,3 @@ def _lowered(rate, noise_multiplier, reach, step):
     pmf[:-1] += p - inner_masses
     pmf[-1] += above[0]
     return LossPmf(start, pmf, 0.0), inner
-
-
-def _reach(rate, loss):
-    """Return log(1 + rate (e^loss - 1)), a loss after sampling."""
-    return loss if rate == 1 else sampled_epsilon(loss, rate)
-
-
-def _sampled_masses(base, noise_multiplier, rate, reach, step):
-    """Return P- and Q-masses in the cells and outside, P = (1 - rate) Q + rate P0, for the pair (P0, Q)."""
-    low = -reach if rate == 1 else max(math.log1p(-rate), -reach)
-    start, stop = math.floor(low / step) - 1, math.ceil(reach / step) + 1
-    edges = step * np.arange(start, stop + 1)
-    p, q, excess = base(unsampled(edges, rate), noise_multiplier)
-    p = (1 - rate) * q + rate * p
-    excess = None if excess is None else rate * excess[1:-1]
-    return start, p[1:-1], q[1:-1], excess, (p[0], q[0]), (p[-1], q[-1])
-
-
-def _poisson_loss(base, event, stddevs):
-    """Return the losses of the mixture against Q (a user is removed), and of Q against the mixture (added)."""
-    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MAX_NOISE)
-    reach = _reach(rate, _base_reach(base, noise_multiplier, stddevs))
-
-    def build(step):
-        start, p, q, excess, below, above = _sampled_masses(base, noise_multiplier, rate, reach, step)
-        return both_ways(p, q, start, step, below, above, excess)
-
-    return Loss(reach / CELLS, reach, build)
-
-
-def _symmetric_loss(base, event, stddevs):
-    """Return the losses above 0 of the mixture against Q, and the losses below 0 of Q against the mixture."""
-    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MAX_NOISE)
-    reach = _reach(rate, _base_reach(base, noise_multiplier, stddevs))
-
-    def masses(losses):
-        p, q, excess = base(unsampled(losses, rate), noise_multiplier)
-        return (1 - rate) * q + rate * p, q, None if excess is None else rate * excess
-
-    return _loss_above_0(masses, reach)
-
-
-def _opposite_loss(masses, noise_multiplier, rate, stddevs):
-    """Return the losses of two mixtures, of the noise without a unit and with one of two opposite contributions."""
-    noise_multiplier = min(noise_multiplier, _MAX_NOISE)
-    base = gaussian_masses if masses is opposite_gaussian_masses else laplace_masses
-    reach = _base_reach(base, noise_multiplier, stddevs)
-    # For Gaussian noise, this number of stddevs above the mean of the first density, the second density falls by more.
-    fall = reach + (1 / noise_multiplier**2 if base is gaussian_masses and reach < math.inf else 0.0)
-    reach = _reach(rate, reach) - min_log_ratio(fall, rate)
-    return _loss_above_0(lambda losses: masses(losses, noise_multiplier, rate), reach)
-
-
-def _loss_above_0(masses, reach):
-    """Return a pair with one distribution of losses in both directions, from the masses of the losses above 0."""
-
-    def build(step):
-        p, q, excess = masses(step * np.arange(math.ceil(reach / step) + 2))
-        excess = None if excess is None else excess[1:-1]
-        pmf = symmetric(p[1:-1], q[1:-1], step, 1 - p[1:].sum() - q[1:].sum(), (p[-1], q[-1]), excess)
-        return pmf, pmf
-
-    return Loss(reach / CELLS, reach, build)
-
-
-def _plain_loss(mu_squared, stddevs):
-    """Return the loss of all unsampled Gaussian noise: one release, with at most its noise."""
-    noise_multiplier = 1 / max(math.sqrt(float_up(mu_squared)) * (1 + 2.0**-50), 1 / _MAX_NOISE)
-    return _symmetric_loss(gaussian_masses, _Unsampled(noise_multiplier), stddevs)
-
-
-class _Unsampled(NamedTuple):
-    """An unsampled Gaussian release, for `_symmetric_loss`."""
-
-    noise_multiplier: float
-    sampling_rate: float = 1.0
-
-
-def _base_reach(base, noise_multiplier, stddevs):
-    """Return the largest loss that matters of the pair without sampling."""
-    if base is laplace_masses:
-        return inverse_up(noise_multiplier)
-    if noise_multiplier < _MIN_NOISE:
-        return math.inf
-    # Loss of N(1, z^2) against N(0, z^2) at `stddevs` standard deviations above 1.
-    return (1 + 2 * stddevs * noise_multiplier) / (2 * noise_multiplier**2)

@@ -1,25 +1,14 @@
 """Renyi accounting: divergences of order alpha add up, also for the Gaussian under sampling."""
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._conversion import renyi_delta, renyi_epsilon
-from fastfedrec.accounting._costs import (
-    bounded_choices,
-    bounded_range_rho,
-    check_sampling,
-    discrete_gaussian_rho,
-    gaussian_rho,
-    opposite_noise,
-    pure_cost,
-)
 from fastfedrec.accounting.composition import Accountant
-from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Event, Gaussian, Laplace
-from fastfedrec.accounting.rounding import count_up, up
+from fastfedrec.accounting.events import Event
 from fastfedrec.core.check import check_real
 
 __all__ = ["ORDERS", "RDPAccountant", "poisson_divergence", "without_replacement_divergence"]
@@ -91,31 +80,7 @@ class RDPAccountant(Accountant):
 # A divergence that overflows is infinite, which is a valid bound.
 @np.errstate(over="ignore")
 def _event_divergences(event, orders):
-    """Return the divergences of all uses of one event; `orders` is `ORDERS` or `_LARGE_ORDERS`."""
-    if isinstance(event, ZCDP):
-        return up(count_up(event.count) * event.rho) * orders
-    if isinstance(event, DiscreteGaussianRelease):
-        return discrete_gaussian_rho(event) * orders
-    if isinstance(event, Laplace) and event.sampling == "none":
-        logs, uses = _renyi.laplace(orders, event.noise_multiplier), event.count
-    elif isinstance(event, Gaussian):
-        check_sampling(event)
-        plain = gaussian_rho(event) * orders
-        if event.sampling == "none":
-            return plain
-        # Sampling never raises the divergences, so the bound without sampling holds as well.
-        noise = opposite_noise(event)
-        pair = _renyi.fixed_size_gaussian if event.neighboring == "replace" else _renyi.poisson_gaussian
-        pair = _renyi.opposite_gaussian if noise else pair
-        sampled = _sampled(pair, event.sampling_rate, noise or event.noise_multiplier, orders is _LARGE_ORDERS)
-        return np.minimum(count_up(event.count) * sampled, plain)
-    elif choices := bounded_choices(event):
-        epsilon, uses = choices
-        return count_up(uses) * _renyi.bounded_range(orders, epsilon, bounded_range_rho(epsilon))
-    else:
-        epsilon, uses = pure_cost(event)
-        logs = _renyi.randomized_response(orders, epsilon)
-    return count_up(uses) * _divergences(orders, logs) if uses else np.zeros(len(orders))
+    return event._divergences(orders)
 
 
 def poisson_divergence(order: float, sampling_probability: float, noise_multiplier: float) -> float:
@@ -165,21 +130,9 @@ def without_replacement_divergence(order: float, sampling_rate: float, noise_mul
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
     if not sampling_rate:
         return 0.0
-    return float(_divergences(orders, _renyi.fixed_size_gaussian(orders, sampling_rate, noise_multiplier))[0])
+    return float(_renyi.divergences(orders, _renyi.fixed_size_gaussian(orders, sampling_rate, noise_multiplier))[0])
 
 
 def _check_order(order):
     """Return a checked order of a divergence."""
     return check_real("order", check_real("order", order, low=1.0, exclusive=True), high=_LARGEST_ORDER)
-
-
-@lru_cache(maxsize=128)
-def _sampled(pair, rate, noise_multiplier, is_large):
-    """Return the divergences of a sampled Gaussian, from a cache that the rounds of a run share."""
-    orders = _LARGE_ORDERS if is_large else ORDERS
-    return _divergences(orders, pair(orders, rate, noise_multiplier))
-
-
-def _divergences(orders, logs):
-    """Return the divergences for log(A - 1) at each order."""
-    return np.array([_renyi.divergence(log, order) for log, order in zip(logs, orders, strict=True)])

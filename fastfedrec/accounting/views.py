@@ -2,34 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-from fastfedrec.accounting._costs import check_sampling, pure_cost, release_delta
 from fastfedrec.accounting._splits import smallest_bound
-from fastfedrec.accounting.events import (
-    ZCDP,
-    CentralRelease,
-    Composed,
-    DiscreteGaussianRelease,
-    Event,
-    Gaussian,
-    Laplace,
-    LocalReports,
-    ShuffledReports,
-    Unprotected,
-    UnsupportedEventError,
-    check_event,
-)
-from fastfedrec.accounting.rounding import replaced_epsilon, stretched_delta, sum_up
+from fastfedrec.accounting.events import Event, View, check_event
+from fastfedrec.accounting.rounding import sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
-from fastfedrec.core.numbers import float_up
 
 __all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event", "stated_cost"]
-
-View = Literal["server", "shuffled_server", "public", "key_holder"]
 
 #: Each view in words, from the adversary that sees most without the key.
 VIEWS: dict[View, str] = {
@@ -52,10 +33,6 @@ TRUST_WORDS = {
 
 # A figure at delta 0 is a stronger guarantee, so it is stated if it is larger by at most this factor.
 _WORTH_A_DELTA = 1 + 1e-4
-# Below this noise multiplier even the rho of one release is beyond the largest float.
-_MIN_NOISE = 1e-154
-# Below this noise multiplier twice the epsilon of one release is beyond the largest float.
-_MIN_LAPLACE_NOISE = 1.2e-308
 
 
 def seen_event(event: Event, view: View) -> Event | None:
@@ -94,71 +71,7 @@ def seen_event(event: Event, view: View) -> Event | None:
     """
     check_event("event", event)
     check_choice("view", view, VIEWS)
-    if isinstance(event, Unprotected) or view == "key_holder":
-        return None
-    if isinstance(event, LocalReports | ShuffledReports):
-        return _seen_reports(event, view)
-    if isinstance(event, Composed):
-        parts = [seen_event(part, view) for part in event.events]
-        known = tuple(part for part in parts if part is not None)
-        return Composed(known, event.count, event.mechanism) if len(known) == len(parts) else None
-    if event.privacy_unit != "user":
-        raise UnsupportedEventError(f"the ledger states the cost of one user, and {event!r} protects one interaction")
-    return None if view != "public" and event.trust == "central" else _for_replacement(event)
-
-
-def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
-    """Return the reports as local or shuffled ones, for replacing a user."""
-    honest = getattr(event, "honest_fraction", 1.0)
-    separable = isinstance(event, ShuffledReports) or event.separable
-    # A crowd needs at least two honest users; otherwise the local guarantee is all that holds.
-    if view == "server" or not separable or int(honest * event.n_users) < 2:
-        return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
-    candidates = getattr(event, "n_candidates", 1)
-    return ShuffledReports(
-        event.mechanism, event.epsilon, event.n_reports, event.n_users, honest, n_candidates=candidates
-    )
-
-
-def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussianRelease) -> Event | None:
-    """Restate a release for replacing a user; None if its cost is beyond the largest float, or its delta reaches 1."""
-    if event.neighboring == "replace":
-        return event
-    if isinstance(event, Gaussian | Laplace) and event.sampling != "without_replacement":
-        check_sampling(event)
-        if event.noise_multiplier < (_MIN_NOISE if isinstance(event, Gaussian) else _MIN_LAPLACE_NOISE):
-            return None
-        # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, where D0 is without the user or with none of the user's
-        # data.  This is at most twice the sensitivity, unless the event states a smaller bound.
-        stated = getattr(event, "replace_sensitivity", None)
-        cleared: dict[str, Any] = {} if stated is None else {"replace_sensitivity": None}
-        return replace(
-            event,
-            neighboring="replace",
-            noise_multiplier=-float_up(-Fraction(event.noise_multiplier) / Fraction(stated or 2)),  # rounded down
-            contribution=0.5 if event.sampling == "poisson" else None,  # `stated` is None there
-            **cleared,
-        )
-    if isinstance(event, CentralRelease):
-        _, uses = pure_cost(event)
-        # Two steps by way of D0.  Without sampling they cost 2 epsilon, and delta plus e^epsilon times delta.
-        both = replaced_epsilon(event.epsilon, event.sampling_rate)
-        delta = stretched_delta(release_delta(event), both - event.epsilon)
-        if delta >= 1 or math.isinf(both):
-            return None
-        # The ranges of the two steps add up.  Sampling does not keep a range bounded.
-        n_choices = event.n_choices if event.sampling == "none" else None
-        return CentralRelease(
-            event.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=uses,
-            trust=event.trust, distance=event.distance, n_choices=n_choices,
-        )  # fmt: skip
-    if isinstance(event, DiscreteGaussianRelease):
-        both = 2 * event.sensitivity
-        return None if both >= 2**63 else replace(event, neighboring="replace", sensitivity=both)
-    if isinstance(event, ZCDP):
-        rho = 4 * event.rho
-        return None if math.isinf(rho) else replace(event, neighboring="replace", rho=rho)
-    raise UnsupportedEventError(f"no theorem is known here for the cost of replacing a user in {event!r}")
+    return None if view == "key_holder" else event._seen_by(view)
 
 
 class Cost(NamedTuple):
@@ -243,7 +156,7 @@ def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
     # One event without a guarantee leaves the whole run without one.
     if len(known) < len(seen):
         return Cost(math.inf, delta, "none")
-    pure = [_pure_total(event) for event, _ in known]
+    pure = [event._pure_total() for event, _ in known]
     total = math.inf
     if None not in pure:
         total = sum_up((epsilon or 0.0, times) for epsilon, (_, times) in zip(pure, known, strict=True))
@@ -279,17 +192,3 @@ def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> Cost:
     """Return the smallest figure of several events."""
     epsilon, accountant = smallest_bound(events, delta)
     return Cost(epsilon, delta, accountant)
-
-
-def _pure_total(event: Event) -> float | None:
-    """Return the pure epsilon of one occurrence; None for an event that is stated at a delta."""
-    if isinstance(event, Composed):
-        parts = [_pure_total(part) for part in event.events]
-        return None if None in parts else sum_up((part or 0.0, event.count) for part in parts)
-    # An event is stated at a delta if it has a delta itself, or if its distance from the described mechanism takes
-    # some.
-    takes_delta = getattr(event, "delta", 0.0) or getattr(event, "distance", 0.0)
-    if isinstance(event, LocalReports | ShuffledReports | CentralRelease | Laplace) and not takes_delta:
-        epsilon, uses = pure_cost(event)
-        return sum_up([(epsilon, uses)])
-    return None

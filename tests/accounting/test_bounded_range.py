@@ -23,7 +23,7 @@ from fastfedrec.accounting import (
     composed_epsilon,
     seen_event,
 )
-from fastfedrec.accounting._costs import bounded_range_rho
+from fastfedrec.accounting._renyi import bounded_range_rho
 from fastfedrec.accounting.rdp import ORDERS
 from fastfedrec.mechanisms import ExponentialMechanism
 

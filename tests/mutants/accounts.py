@@ -15,7 +15,7 @@ ACCOUNTS = [
     ),
     on("Accountant._stated_delta", "test_a_releases_own_delta_is_paid_for")(
         "own-delta-is-free", "the deltas of releases are left out of the total delta",
-        "(release_delta(event), times * event.count)", "(0.0, times * event.count)",
+        "(event._stated_delta(), times * event.count)", "(0.0, times * event.count)",
     ),
     on("Accountant._distance", "test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run")(
         "distance-is-free", "the total-variation distance of noise tables is left out of delta",
@@ -25,17 +25,17 @@ ACCOUNTS = [
         "distance-without-epsilon", "a total-variation distance is charged as if epsilon were 0",
         "(1 + math.exp(epsilon)) * delta", "2 * delta",
     ),
-    on("pure_cost", "test_epsilons_add_without_a_shuffler")(
+    on("Reports._pure_cost", "test_epsilons_add_without_a_shuffler")(
         "reports-of-a-round-forgotten", "only one of a user's reports in a round is charged",
-        "event.epsilon, event.n_reports", "event.epsilon, 1",
+        "self.epsilon, self.n_reports", "self.epsilon, 1",
     ),
     on("AdvancedAccountant._epsilon", "test_every_accountant_errs_upward_on_randomized_response")(
         "advanced-mean-missing", "the mean privacy loss is missing from advanced composition",
         "mean + math.sqrt(-2 * math.log(delta)) * root", "math.sqrt(-2 * math.log(delta)) * root / 2",
     ),
-    on("gaussian_rho", "test_uses_count_wherever_they_are_said")(
+    on("Gaussian._unsampled_rho", "test_uses_count_wherever_they_are_said")(
         "gaussian-count-forgotten", "repeated Gaussian noise is charged once",
-        "event.count / (2 * Fraction(event.noise_multiplier) ** 2)", "1 / (2 * Fraction(event.noise_multiplier) ** 2)",
+        "self.count / (2 * Fraction(self.noise_multiplier) ** 2)", "1 / (2 * Fraction(self.noise_multiplier) ** 2)",
     ),
     on("AdvancedAccountant._moments", "test_uses_count_wherever_they_are_said")(
         "advanced-uses-forgotten", "only one use enters the sum of squares in advanced composition",
@@ -46,57 +46,57 @@ ACCOUNTS = [
         "math.exp(-excess * excess / 2)", "math.exp(-excess * excess)",
     ),
     on(
-        "ZCDPAccountant._cost", "test_uses_count_wherever_they_are_said",
+        "ZCDP._rho", "test_uses_count_wherever_they_are_said",
         "test_an_events_own_count_costs_what_so_many_events_do",
     )(
         "zcdp-count-forgotten", "a zCDP event with many uses is charged for one use",
-        "up(count_up(event.count) * event.rho)", "up(event.rho)",
+        "up(count_up(self.count) * self.rho)", "up(self.rho)",
     ),
-    on("gaussian_rho", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
+    on("Gaussian._unsampled_rho", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
         "zcdp-of-gaussian-halved", "the zCDP cost of Gaussian noise is halved",
-        "2 * Fraction(event.noise_multiplier) ** 2", "4 * Fraction(event.noise_multiplier) ** 2",
+        "2 * Fraction(self.noise_multiplier) ** 2", "4 * Fraction(self.noise_multiplier) ** 2",
     ),
     on(
-        "pure_rho", "test_every_accountant_errs_upward_on_randomized_response",
+        "Event._rho", "test_every_accountant_errs_upward_on_randomized_response",
         "test_the_rho_of_a_pure_release_is_the_least",
     )(
         "zcdp-of-pure-quartered", "the zCDP cost of a pure release is a quarter of its true value",
         "epsilon * math.tanh(epsilon / 2)", "epsilon * math.tanh(epsilon / 2) / 4",
     ),
-    on("bounded_choices", "test_the_divergences_are_the_least")(
+    on("CentralRelease._choices", "test_the_divergences_are_the_least")(
         "bounded-range-halved", "the bounded range of exponential-mechanism selections is halved",
-        "Fraction(event.epsilon) / event.n_choices", "Fraction(event.epsilon) / event.n_choices / 2",
+        "Fraction(self.epsilon) / self.n_choices", "Fraction(self.epsilon) / self.n_choices / 2",
     ),
-    on("_for_replacement", "test_replacing_doubles_the_range_and_sampling_ends_it")(
+    on("CentralRelease._for_replacement", "test_replacing_doubles_the_range_and_sampling_ends_it")(
         "bounded-range-under-sampling",
         "the bounded-range bound is applied to sampled selections, for which it is not proved",
-        "event.sampling == 'none'", "True",
+        "self.sampling == 'none'", "True",
     ),
-    on("release_delta", "test_sampling_amplifies_a_releases_own_delta")(
+    on("CentralRelease._stated_delta", "test_sampling_amplifies_a_releases_own_delta")(
         "own-delta-sampled-twice", "the delta of a release is amplified twice by sampling",
-        "rate * Fraction(event.delta)", "rate**2 * Fraction(event.delta)",
+        "rate * Fraction(self.delta)", "rate**2 * Fraction(self.delta)",
     ),
     on("renyi_epsilon", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
         "renyi-conversion-optimistic", "the conversion of Renyi divergences to epsilon uses half of the delta term",
         "-math.log(delta) / excess", "-math.log(delta) / 2 / excess",
     ),
-    on("check_sampling", "test_sampling_under_the_other_relation_raises")(
+    on("CentralEvent._check_sampling", "test_sampling_under_the_other_relation_raises")(
         "sampling-under-any-relation",
         "amplification by sampling is applied to neighbouring relations for which it is not proved",
-        "event.sampling != 'none'", "False",
+        "self.sampling != 'none'", "False",
     ),
     on("CentralEvent.sampling_rate", "test_sampling_rates")(
         "sampling-rate-halved", "the recorded sampling rate is half of the true rate",
         "(self.cohort_size or 0) / (self.n_users or 1)", "(self.cohort_size or 0) / (self.n_users or 1) / 2",
     ),
     # ---- RDP and PLD ------------------------------------------------------------------------------------------------
-    on("_event_divergences", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
-        "rdp-gaussian-halved", "the Renyi divergence of Gaussian noise is halved", "gaussian_rho(event) * orders",
-        "gaussian_rho(event) * orders / 2",
+    on("Gaussian._divergences", "test_every_accountant_is_at_least_the_closed_form_of_a_gaussian")(
+        "rdp-gaussian-halved", "the Renyi divergence of Gaussian noise is halved", "self._unsampled_rho() * orders",
+        "self._unsampled_rho() * orders / 2",
     ),
-    on("_event_divergences", "test_every_accountant_errs_upward_on_randomized_response")(
+    on("Event._divergences", "test_every_accountant_errs_upward_on_randomized_response")(
         "rdp-pure-squared", "the Renyi divergence of a pure release is a tenth of its true value",
-        "count_up(uses) * _divergences(orders, logs)", "count_up(uses) * _divergences(orders, logs) / 10",
+        "count_up(uses) * _renyi.divergences(orders, logs)", "count_up(uses) * _renyi.divergences(orders, logs) / 10",
     ),
     on("spread", "test_spreading_keeps_both_masses_and_never_lowers_delta")(
         "pld-masses-moved-down", "privacy losses are rounded down to the grid and so understated",
@@ -147,10 +147,10 @@ ACCOUNTS = [
     on("_series", "test_a_tail_is_no_less_than_the_truth")(
         "binomial-tail-cut", "a binomial tail is bounded by its first term alone", "start / (1 - ratio)", "start",
     ),
-    on("PLDAccountant._cost", "test_data_against_none_of_several_reports_is_at_least_that_of_their_sum")(
+    on("ShuffledReports._loss", "test_data_against_none_of_several_reports_is_at_least_that_of_their_sum")(
         "zero-out-reports-not-linked", "only one of a user's reports in a batch is charged under zero-out neighbours",
-        "zero_out_loss(event.epsilon, per_batch, event.n_honest_users)",
-        "zero_out_loss(event.epsilon, 1, event.n_honest_users)",
+        "zero_out_loss(self.epsilon, per_batch, self.n_honest_users)",
+        "zero_out_loss(self.epsilon, 1, self.n_honest_users)",
     ),
     on("_likelihoods", "test_no_rows_of_few_users_cost_more_than_is_said")(
         "largest-blanket-too-likely", "the probability of a clone is overstated for largest response",
@@ -161,28 +161,28 @@ ACCOUNTS = [
         "np.append(chances, chances) / 2",
         "np.append(chances / 2, chances / 2) * np.append(np.ones(_LEVELS + 1) / 2, np.ones(_LEVELS + 1) * 3 / 2)",
     ),
-    on("PLDAccountant._cost", "accounting/test_blanket::test_monotone_in_everything")(
+    on("ShuffledReports._loss", "accounting/test_blanket::test_monotone_in_everything")(
         "largest-dishonest-hide", "dishonest users are counted in the crowd that hides largest responses",
-        "largest_response_loss(event.epsilon, event.n_candidates, event.n_honest_users, event.neighboring)",
-        "largest_response_loss(event.epsilon, event.n_candidates, event.n_users, event.neighboring)",
+        "largest_response_loss(self.epsilon, self.n_candidates, self.n_honest_users, self.neighboring)",
+        "largest_response_loss(self.epsilon, self.n_candidates, self.n_users, self.neighboring)",
     ),
-    on("_seen_reports", "test_more_reports_are_allowed_and_each_view_keeps_the_candidates")(
+    on("ShuffledReports._seen_by", "test_more_reports_are_allowed_and_each_view_keeps_the_candidates")(
         "largest-candidates-unseen", "largest responses are accounted for as binary responses in shuffled views",
-        "n_candidates=candidates", "n_candidates=1",
+        "neighboring='replace'", "neighboring='replace', n_candidates=1",
     ),
     # ---- views ------------------------------------------------------------------------------------------------------
-    on("_for_replacement", "test_gaussian_for_replacing_a_user")(
+    on("NoiseEvent._noise_for_replacement", "test_gaussian_for_replacing_a_user")(
         "replacing-costs-one-step", "the replacement of a user is charged as a removal (Gaussian)",
-        "-Fraction(event.noise_multiplier) / Fraction(stated or 2)", "-Fraction(event.noise_multiplier)",
+        "-Fraction(self.noise_multiplier) / Fraction(sensitivity)", "-Fraction(self.noise_multiplier)",
     ),
-    on("_for_replacement", "test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart")(
+    on("Gaussian._for_replacement", "test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart")(
         "replace-sensitivity-halved", "a stated replace sensitivity is treated as the sensitivity for one contribution",
-        "Fraction(stated or 2)", "Fraction(1 if stated else 2)",
+        "self.replace_sensitivity or 2", "1 if self.replace_sensitivity else 2",
     ),
-    on("_for_replacement", "test_a_replacement_is_rounded_against_the_claim")(
+    on("NoiseEvent._noise_for_replacement", "test_a_replacement_is_rounded_against_the_claim")(
         "replace-sensitivity-rounded-down", "the noise multiplier for a replaced user is rounded up",
-        "-float_up(-Fraction(event.noise_multiplier) / Fraction(stated or 2))",
-        "float_up(Fraction(event.noise_multiplier) / Fraction(stated or 2))",
+        "-float_up(-Fraction(self.noise_multiplier) / Fraction(sensitivity))",
+        "float_up(Fraction(self.noise_multiplier) / Fraction(sensitivity))",
     ),
     on("check_replace_sensitivity", "test_bad_sensitivities_are_refused_by_name")(
         "replace-sensitivity-below-one", "a stated replace sensitivity below the add-or-remove sensitivity is accepted",
@@ -192,9 +192,9 @@ ACCOUNTS = [
         "calibrated-for-no-data", "noise for the replacement relation is calibrated for addition or removal",
         "seen_event(event, 'public') if for_replacement else event", "event",
     ),
-    on("_for_replacement", "test_sampled_central_releases_pay_for_both_steps_after_amplification")(
+    on("CentralRelease._for_replacement", "test_sampled_central_releases_pay_for_both_steps_after_amplification")(
         "replacing-costs-one-epsilon", "the replacement of a user is charged as a removal (pure)",
-        "replaced_epsilon(event.epsilon, event.sampling_rate)", "pure_cost(event)[0]",
+        "replaced_epsilon(self.epsilon, self.sampling_rate)", "self._pure_cost()[0]",
     ),
     on("opposite_gaussian_masses", "test_one_release_is_never_below_the_pair_and_hardly_above")(
         "replaced-user-is-only-added", "a replaced user's old contribution is ignored", "mix + rate * other",
@@ -204,40 +204,41 @@ ACCOUNTS = [
         "replaced-user-is-only-added-renyi", "a replaced user's old contribution is ignored (Renyi)",
         "-m * x - m * m / 2", "0 * x",
     ),
-    on("opposite_noise", "test_no_two_contributions_cost_more")(
+    on("NoiseEvent._opposite_noise", "test_no_two_contributions_cost_more")(
         "contribution-taken-for-granted", "the stated contribution is ignored and half of the sensitivity is assumed",
-        "Fraction(event.contribution)", "Fraction(1, 2)",
+        "Fraction(self.contribution)", "Fraction(1, 2)",
     ),
-    on("_for_replacement", "test_replacing_costs_four_times_the_rho")(
+    on("ZCDP._for_replacement", "test_replacing_costs_four_times_the_rho")(
         "replacing-costs-twice-the-rho", "the replacement of a user is charged at 2 rho instead of 4 rho",
-        "4 * event.rho", "2 * event.rho",
+        "4 * self.rho", "2 * self.rho",
     ),
-    on("_for_replacement", "test_a_releases_own_delta_costs_more_for_a_replacement")(
+    on("CentralRelease._for_replacement", "test_a_releases_own_delta_costs_more_for_a_replacement")(
         "replacing-without-delta", "the delta for the replacement of a user omits the factor in epsilon",
-        "stretched_delta(release_delta(event), both - event.epsilon)", "release_delta(event)",
+        "stretched_delta(self._stated_delta(), both - self.epsilon)", "self._stated_delta()",
     ),
-    on("_for_replacement", "test_an_events_own_count_costs_what_so_many_events_do")(
-        "replacing-counts-once", "the replacement of a user is charged for one use of a repeated release", "count=uses",
-        "count=1",
+    on("CentralRelease._for_replacement", "test_an_events_own_count_costs_what_so_many_events_do")(
+        "replacing-counts-once", "the replacement of a user is charged for one use of a repeated release",
+        "count=self.count", "count=1",
     ),
-    on("seen_event", "test_who_is_protected_from_whom")(
+    on("CentralEvent._seen_by", "test_who_is_protected_from_whom")(
         "server-sees-nothing", "the trusted server's view is charged as the public view",
-        "view != 'public' and event.trust == 'central'", "False",
+        "view != 'public' and self.trust == 'central'", "False",
     ),
     on("seen_event", "test_who_is_protected_from_whom")(
         "key-holder-is-protected", "the key holder's view is charged as the public view",
-        "isinstance(event, Unprotected) or view == 'key_holder'", "isinstance(event, Unprotected)",
+        "view == 'key_holder'", "False",
     ),
-    on("_seen_reports", "test_reports_that_stay_together_are_not_amplified")(
-        "everything-is-separable", "shuffling is assumed to amplify reports that stay linked", "not separable", "False",
+    on("LocalReports._seen_by", "test_reports_that_stay_together_are_not_amplified")(
+        "everything-is-separable", "shuffling is assumed to amplify reports that stay linked", "not self.separable",
+        "False",
     ),
     on("cost_of", "test_who_is_protected_from_whom")(
         "unprotected-is-left-out", "an event without a guarantee is dropped from the total cost",
         "len(known) < len(seen)", "False",
     ),
-    on("seen_event", "test_unknown_costs_raise_and_are_not_recorded")(
+    on("CentralEvent._seen_by", "test_unknown_costs_raise_and_are_not_recorded")(
         "interactions-pass-for-users", "an interaction-level guarantee is reported as a user-level guarantee",
-        "event.privacy_unit != 'user'", "False",
+        "self.privacy_unit != 'user'", "False",
     ),
     # ---- the ledger -------------------------------------------------------------------------------------------------
     on("Ledger.record", "test_default_run_of_the_paper")(
@@ -253,12 +254,11 @@ ACCOUNTS = [
     ),
     on("Ledger.confirm_shuffled", "test_reports_are_shuffled_only_once_a_batch_has_come")(
         "ledger-confirms-all", "a shuffled batch is recorded as if all users were honest",
-        "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)",
-        "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)",
+        "event._shuffled(honest_fraction)", "event._shuffled()",
     ),
     on("after_dropouts", "test_drop_outs_may_all_be_honest")(
         "dropouts-are-dishonest", "users who dropped out are counted as dishonest",
-        "event.n_users - event.n_honest_users", "0",
+        "event.n_users - event._n_honest", "0",
     ),
     on("Ledger._restate", "test_amend_makes_the_crowd_smaller_never_larger")(
         "ledger-restate-drops", "a corrected entry disappears from the ledger", "self.events[as_event] += 1", "pass",

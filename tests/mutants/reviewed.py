@@ -36,7 +36,7 @@ REVIEWED = [
         "lloyd-sums-unchecked", "sums of private Lloyd rounds may round",
         "max_summands(2 * _l1_radius(max(n_columns, 1)), DOUBLE_LIMIT)", "2**63",
     ),
-    on("with_crowd", "test_drop_outs_may_all_be_honest")(
+    on("ShuffledReports._in_crowd", "test_drop_outs_may_all_be_honest")(
         "dropouts-upward-share", "the share of honest users is rounded up by one user", "share = n_honest / n_users",
         "share = (n_honest + 1) / n_users",
     ),
@@ -51,7 +51,7 @@ REVIEWED = [
     ),
     on("_Repeats.__init__", "test_uses_that_an_event_states_are_put_into_blocks_too")(
         "stated-uses-stay-whole", "the uses of an event are not divided into blocks",
-        "replace(event, count=1) if n_uses > 1 else event", "event",
+        "replace(event, count=1) if event.count > 1 else event", "event",
     ),
     on("Ledger.confirm_shuffled", "test_only_local_reports_are_confirmed")(
         "confirmed-forget-their-share", "shuffled reports are confirmed without their share of honest users",
