@@ -1,7 +1,8 @@
 """Privacy events, the accountants and the ledger that compute their cost, and the traffic of a run.
 
-A new accountant is a module with a subclass of `composition.Accountant`, exported here.  To use it in ledgers, add it
-to `_splits._ACCOUNTANTS`.  Randomizers are in `mechanisms`; `audit` tests privacy claims.
+A new event is a module of `events`.  A new accountant is a module with a subclass of `composition.Accountant`, exported
+here.  To use it in ledgers, add it to `_splits._ACCOUNTANTS`.  Randomizers are in `mechanisms`; `audit` tests privacy
+claims.
 """
 
 from fastfedrec.accounting.calibration import (

@@ -184,7 +184,7 @@ ACCOUNTS = [
         "-float_up(-Fraction(self.noise_multiplier) / Fraction(sensitivity))",
         "float_up(Fraction(self.noise_multiplier) / Fraction(sensitivity))",
     ),
-    on("check_replace_sensitivity", "test_bad_sensitivities_are_refused_by_name")(
+    on("Gaussian._check_bounds", "test_bad_sensitivities_are_refused_by_name")(
         "replace-sensitivity-below-one", "a stated replace sensitivity below the add-or-remove sensitivity is accepted",
         "not 1 <= sensitivity <= 2", "not 0 < sensitivity <= 2",
     ),

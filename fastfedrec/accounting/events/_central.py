@@ -1,6 +1,5 @@
 """Fields that all releases of a trusted data holder share: neighbouring relation, sampling, number of releases."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,13 +12,11 @@ Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
 # The fields that each kind of sampling requires; all other sampling fields must be None.
-_SAMPLING_FIELDS = {
+_SAMPLING_FIELDS: dict[str, tuple[str, ...]] = {
     "none": (),
     "poisson": ("sampling_probability",),
     "without_replacement": ("n_users", "cohort_size"),
 }
-# Pairs of a sampling and a neighbouring relation for which amplification is proved for all releases.
-_SAMPLING_THEOREMS = (("poisson", "add_remove"), ("without_replacement", "replace"))
 
 #: Parameters of every release of a trusted data holder that its own docstring does not describe.
 _RELEASE = """\
@@ -73,7 +70,7 @@ class CentralEvent(Event):
 
     def _check_sampling_fields(self) -> None:
         """Check that the event has exactly the fields of its sampling, each in its range."""
-        required_fields: Collection[str] = _SAMPLING_FIELDS[self.sampling]
+        required_fields = _SAMPLING_FIELDS[self.sampling]
         for name in ("sampling_probability", "n_users", "cohort_size"):
             if (getattr(self, name) is not None) != (name in required_fields):
                 takes = " and ".join(required_fields) or "no further argument"
@@ -99,7 +96,7 @@ class CentralEvent(Event):
 
     def _proved_samplings(self) -> tuple[tuple[str, str], ...]:
         """Return the pairs of a sampling and a relation for which amplification is proved."""
-        return _SAMPLING_THEOREMS
+        return ("poisson", "add_remove"), ("without_replacement", "replace")
 
     def _check_sampling(self) -> None:
         """Raise unless amplification by the event's sampling is proved for its neighbouring relation."""

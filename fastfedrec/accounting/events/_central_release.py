@@ -47,7 +47,10 @@ class CentralRelease(CentralEvent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        store(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=_check_release_delta(self.delta))
+        store(self, epsilon=check_epsilon("epsilon", self.epsilon))
+        store(self, delta=check_real("delta", self.delta, low=0.0, high=1.0))
+        if self.delta == 1:
+            raise ValueError("delta must be less than 1, got 1.0; a release with delta 1 has no guarantee")
         if self.n_choices is not None:
             store(self, n_choices=check_integer("n_choices", self.n_choices, low=1))
             if self.delta:
@@ -105,11 +108,3 @@ class CentralRelease(CentralEvent):
             self.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=self.count,
             trust=self.trust, distance=self.distance, n_choices=n_choices,
         )  # fmt: skip
-
-
-def _check_release_delta(delta: float) -> float:
-    """Return the delta of one release, which must be in [0, 1)."""
-    delta = check_real("delta", delta, low=0.0, high=1.0)
-    if delta == 1:
-        raise ValueError("delta must be less than 1, got 1.0; a release with delta 1 has no guarantee")
-    return delta

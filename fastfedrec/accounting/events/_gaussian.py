@@ -45,11 +45,28 @@ class Gaussian(NoiseEvent):
     mechanism: str = "Gaussian"
     replace_sensitivity: float | None = field(default=None, kw_only=True, metadata=OPTIONAL)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_contribution()
-        check_replace_sensitivity(self)
-        store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+    def _check_bounds(self) -> None:
+        """Check that `replace_sensitivity` is None or in [1, 2], without sampling and not under "replace"."""
+        super()._check_bounds()
+        if self.replace_sensitivity is None:
+            return
+        if self.neighboring == "replace":
+            raise ValueError(
+                f"`replace_sensitivity` must be None with neighboring='replace', got {self.replace_sensitivity!r}; "
+                "divide noise_multiplier by it instead"
+            )
+        if self.sampling != "none":
+            raise ValueError(
+                f"`replace_sensitivity` must be None with sampling={self.sampling!r}, got "
+                f"{self.replace_sensitivity!r}; two opposite contributions state the cost there"
+            )
+        sensitivity = check_real("replace_sensitivity", self.replace_sensitivity, low=0.0)
+        if not 1 <= sensitivity <= 2:
+            raise ValueError(
+                f"`replace_sensitivity` must be from 1 to 2, got {sensitivity!r}; it is the largest distance between "
+                "two contributions over the sensitivity, and the triangle inequality bounds it by 2"
+            )
+        store(self, replace_sensitivity=sensitivity)
 
     def _proved_samplings(self) -> tuple[tuple[str, str], ...]:
         # Under "replace" the sensitivity also bounds one contribution, unless `contribution` states a smaller bound
@@ -107,26 +124,3 @@ def _sampled(pair, rate, noise_multiplier, orders_bytes):
     """Return the divergences of a pair under sampling."""
     orders = np.frombuffer(orders_bytes)
     return _renyi.divergences(orders, pair(orders, rate, noise_multiplier))
-
-
-def check_replace_sensitivity(event: Gaussian) -> None:
-    """Check that `replace_sensitivity` is None or in [1, 2], without sampling and not under "replace"."""
-    if event.replace_sensitivity is None:
-        return
-    if event.neighboring == "replace":
-        raise ValueError(
-            f"`replace_sensitivity` must be None with neighboring='replace', got {event.replace_sensitivity!r}; "
-            "divide noise_multiplier by it instead"
-        )
-    if event.sampling != "none":
-        raise ValueError(
-            f"`replace_sensitivity` must be None with sampling={event.sampling!r}, got {event.replace_sensitivity!r}; "
-            "two opposite contributions state the cost there"
-        )
-    sensitivity = check_real("replace_sensitivity", event.replace_sensitivity, low=0.0)
-    if not 1 <= sensitivity <= 2:
-        raise ValueError(
-            f"`replace_sensitivity` must be from 1 to 2, got {sensitivity!r}; it is the largest distance between two "
-            "contributions over the sensitivity, and the triangle inequality bounds it by 2"
-        )
-    store(event, replace_sensitivity=sensitivity)

@@ -7,10 +7,9 @@ import numpy as np
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._noise_loss import LAPLACE
 from fastfedrec.accounting.events._central import described
-from fastfedrec.accounting.events._event import Event, EventLoss, store
+from fastfedrec.accounting.events._event import Event, EventLoss
 from fastfedrec.accounting.events._noise import NoiseEvent
 from fastfedrec.accounting.rounding import count_up, inverse_up, replaced_epsilon
-from fastfedrec.core.check import check_real
 
 # Below this noise multiplier twice the epsilon of one release is beyond the largest float.
 _MIN_NOISE = 1.2e-308
@@ -37,11 +36,6 @@ class Laplace(NoiseEvent):
     """
 
     mechanism: str = "Laplace"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_contribution()
-        store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
     def _proved_samplings(self) -> tuple[tuple[str, str], ...]:
         # Only a `contribution` states how far a unit is from none.

@@ -23,7 +23,12 @@ class NoiseEvent(CentralEvent):
     mechanism: str
     contribution: float | None = field(default=None, kw_only=True, metadata=OPTIONAL)
 
-    def _check_contribution(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_bounds()
+        store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
+
+    def _check_bounds(self) -> None:
         """Check that `contribution` is None or in [0.5, 1] under "replace"."""
         if self.contribution is None:
             return
