@@ -5,12 +5,12 @@ import json
 from dataclasses import fields
 
 import pytest
+from support.events import EVENTS, changed_fields
 from support.ledger_case import REPORTS, ledger_of
 
 from fastfedrec.accounting import (
     ZCDP,
     CentralRelease,
-    DiscreteGaussianRelease,
     Gaussian,
     Laplace,
     Ledger,
@@ -46,36 +46,12 @@ def test_json_round_trip():
         Ledger.from_dict(document)
 
 
-SAMPLED = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": 0.25}
-
-
-OF_ENTITY = {"count": 3, "trust": "entity", "distance": 1e-9}
-
-
-EVERYTHING = [
-    LocalReports("m", 1.5, 3, 40, separable=True),
-    ShuffledReports("m", 1.5, 3, 40, 0.5, neighboring="zero_out", n_candidates=2),
-    Gaussian(1.5, "m", **SAMPLED, **OF_ENTITY),
-    Gaussian(1.5, "m", neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
-    Laplace(1.5, "m", **SAMPLED, **OF_ENTITY),
-    Gaussian(1.5, "m", neighboring="replace", sampling="poisson", sampling_probability=0.1, contribution=0.5),
-    Gaussian(1.5, "m", neighboring="zero_out", sampling="none", replace_sensitivity=1.5),
-    CentralRelease("m", 0.5, delta=1e-9, **SAMPLED, **OF_ENTITY),
-    CentralRelease("m", 0.5, n_choices=3),
-    CentralRelease("m", 0.5, neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
-    ZCDP("m", 0.1, neighboring="zero_out", sampling="none", **OF_ENTITY),
-    DiscreteGaussianRelease(14.0, 10, "m", neighboring="zero_out", sampling="none", **OF_ENTITY),
-    Unprotected("m"),
-]
-
-
 def test_no_field_of_any_event_is_lost():
     """Each kind of event is tested, with a value of each field that differs from its default."""
-    assert {type(event) for event in EVERYTHING} == set(KINDS.values())
+    assert {type(event) for event in EVENTS} == set(KINDS.values())
     field_names = {field.name for kind in KINDS.values() for field in fields(kind) if field.name != "privacy_unit"}
-    changed_fields = {f.name for event in EVERYTHING for f in fields(event) if getattr(event, f.name) != f.default}
-    assert changed_fields == field_names
-    ledger = ledger_of(*EVERYTHING)
+    assert {name for event in EVENTS for name in changed_fields(event)} == field_names
+    ledger = ledger_of(*EVENTS)
     document = ledger.to_dict()
     assert Ledger.from_dict(document, check_costs=False).events == ledger.events
     assert Ledger.from_dict(document).events == ledger.events

@@ -86,9 +86,6 @@ def recovery():
 
 
 FUNCTIONS = {
-    "accounting.events.Gaussian": call(
-        noise_multiplier=2.0, replace_sensitivity=1.5, neighboring="zero_out", sampling="none"
-    ),
     "systems.private_recommender.choice.advise": call(
         n_users=2_000, n_items=1_000, epsilon=ONE, trust="local", delta=2.0**-20, row_length=32.0,
     ),

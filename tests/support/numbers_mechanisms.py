@@ -4,6 +4,7 @@ import numpy as np
 
 from fastfedrec import accounting, mechanisms
 from fastfedrec.accounting import Ledger
+from support.events import EVENTS, changed_fields
 from support.numbers_calls import HALF, KEY, ONE, SMALL, call, on
 
 PURE, ZCDP = accounting.PureAccountant, accounting.ZCDPAccountant
@@ -16,12 +17,6 @@ SHUFFLED = accounting.ShuffledReports("x", ONE, 2, 100)
 
 
 GAUSSIAN = accounting.Gaussian(2.0, neighboring="add_remove", sampling="none")
-
-
-POISSON = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": HALF, "count": 3}
-
-
-FIXED = {"neighboring": "replace", "sampling": "without_replacement", "n_users": 100, "cohort_size": 10}
 
 
 SEARCH = {"epsilon": ONE, "delta": SMALL}
@@ -128,7 +123,12 @@ MECHANISMS = {
 }
 
 
-ACCOUNTING = {
+# Calls of every kind of event.
+EVENT_CALLS = {
+    f"events.{name}": [call(**changed_fields(event)) for event in EVENTS if type(event).__name__ == name]
+    for name in {type(event).__name__: None for event in EVENTS}
+}
+ACCOUNTING = EVENT_CALLS | {
     "calibration.calibrate_epsilon_per_report": call(event=LOCAL, count=2, accountant=PURE, **SEARCH),
     "calibration.calibrate_n_reports": call(event=SHUFFLED, epsilon=2.0, delta=SMALL),
     "calibration.calibrate_n_rounds": call(event=LOCAL, epsilon=8.0, delta=SMALL, accountant=PURE),
@@ -139,28 +139,8 @@ ACCOUNTING = {
     "composition.PureAccountant.get_epsilon": on(lambda: accounting.PureAccountant().compose(LOCAL), delta=SMALL),
     "communication.CommunicationLedger": call(rounds=[], n_clients=5),
     "communication.RoundTraffic": call(download=100, upload=50, n_clients=5),
-    "events.CentralRelease": [
-        call(mechanism="x", epsilon=ONE, delta=SMALL, distance=SMALL, **POISSON),
-        call(mechanism="x", epsilon=ONE, n_choices=2, **FIXED),
-    ],
     "blanket.largest_response_loss": call(epsilon=ONE, n_candidates=2, n_users=100),
     "events.Composed": call(events=(LOCAL,), count=2),
-    "events.DiscreteGaussianRelease": call(
-        stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
-    ),
-    "events.Gaussian": [
-        call(noise_multiplier=2.0, distance=SMALL, **POISSON),
-        call(noise_multiplier=2.0, contribution=HALF, **FIXED),
-    ],
-    "events.Laplace": [
-        call(noise_multiplier=2.0, distance=SMALL, **POISSON),
-        call(noise_multiplier=2.0, contribution=HALF, **FIXED),
-    ],
-    "events.LocalReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100),
-    "events.ShuffledReports": call(
-        mechanism="x", epsilon=ONE, n_reports=2, n_users=100, honest_fraction=HALF, n_candidates=2
-    ),
-    "events.ZCDP": call(mechanism="x", rho=HALF, neighboring="replace", sampling="none", count=3, distance=SMALL),
     "ledger.Ledger": call(delta=SMALL),
     "ledger.Ledger.amend": on(ledger, event=LOCAL, n_reporting_users=50),
     "ledger.Ledger.confirm_shuffled": on(ledger, event=LOCAL, n_users=100, honest_fraction=HALF),

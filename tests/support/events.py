@@ -1,0 +1,45 @@
+"""Events of every kind: together they give each field of a kind a value that differs from its default."""
+
+from dataclasses import fields
+
+from fastfedrec.accounting import (
+    ZCDP,
+    CentralRelease,
+    DiscreteGaussianRelease,
+    Gaussian,
+    Laplace,
+    LocalReports,
+    ShuffledReports,
+    Unprotected,
+)
+
+# All numbers are exact in half precision (`test_numbers`).
+POISSON = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": 0.25}
+REPLACED = POISSON | {"neighboring": "replace", "contribution": 0.5}
+FIXED = {"neighboring": "replace", "sampling": "without_replacement", "n_users": 100, "cohort_size": 5}
+PLAIN = {"neighboring": "zero_out", "sampling": "none"}
+OF_ENTITY = {"count": 3, "trust": "entity", "distance": 2.0**-24}
+
+EVENTS = [
+    LocalReports("m", 1.5, 3, 40, separable=True),
+    ShuffledReports("m", 1.5, 3, 40, 0.5, neighboring="zero_out", n_candidates=2),
+    Gaussian(1.5, "m", **POISSON, **OF_ENTITY),
+    Gaussian(1.5, "m", **FIXED),
+    Gaussian(1.5, "m", **REPLACED),
+    Gaussian(1.5, "m", **PLAIN, replace_sensitivity=1.5),
+    Laplace(1.5, "m", **POISSON, **OF_ENTITY),
+    Laplace(1.5, "m", **FIXED),
+    Laplace(1.5, "m", **REPLACED),
+    CentralRelease("m", 0.5, delta=2.0**-24, **POISSON, **OF_ENTITY),
+    CentralRelease("m", 0.5, n_choices=3),
+    CentralRelease("m", 0.5, **FIXED),
+    ZCDP("m", 0.125, **PLAIN, **OF_ENTITY),
+    DiscreteGaussianRelease(14.0, 10, "m", **PLAIN, **OF_ENTITY),
+    Unprotected("m"),
+]
+
+
+def changed_fields(event):
+    """Return the fields of an event that differ from their default."""
+    values = {field.name: (getattr(event, field.name), field.default) for field in fields(event)}
+    return {name: value for name, (value, default) in values.items() if value != default}
