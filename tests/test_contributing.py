@@ -1,4 +1,4 @@
-"""Tests of the steps of CONTRIBUTING for a new system: its package, one line, its tests and its page suffice."""
+"""Tests of the steps of CONTRIBUTING for a new system, and for a new event: few files suffice."""
 
 import os
 import shutil
@@ -71,6 +71,7 @@ def test_the_first_item_is_the_best():
 ''',
     "docs/explanation/systems/toy/toy.md": "# A toy\n\n`Toy`: items in the order in which they are listed.\n",
 }
+CHOSEN = "mirror or has_a_page or on_a_page or layer or short or numpydoc_toy or first or every_model or lists_what"
 USE = """
 import fastfedrec
 from fastfedrec.systems.registry import SYSTEMS, make_system
@@ -80,6 +81,71 @@ model = make_system("toy", {}).fit(data)
 model.save("model.npz")
 assert fastfedrec.load("model.npz").recommend([2], n=1)[0].tolist() == [[10]]
 assert type(model) is fastfedrec.Toy
+"""
+
+EVENTS = "fastfedrec/accounting/events/__init__.py"
+EVENT = {
+    "fastfedrec/accounting/events/_staircase.py": '''"""Staircase noise on one number."""
+
+from dataclasses import dataclass, replace
+
+from fastfedrec.accounting.events._central import CentralEvent, described
+from fastfedrec.accounting.events._event import Event, store
+from fastfedrec.core.check import check_epsilon
+
+
+@described
+@dataclass(frozen=True)
+class Staircase(CentralEvent):
+    """One number with staircase noise, released by a trusted server.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon of one release, in nats, before any sampling.
+    mechanism : str
+        Name, for the ledger.
+    """
+
+    epsilon: float
+    mechanism: str = "staircase noise"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        store(self, epsilon=check_epsilon("epsilon", self.epsilon))
+
+    def _pure_cost(self) -> tuple[float, int] | None:
+        return self._amplified(self.epsilon), self.count
+
+    def _for_replacement(self) -> Event | None:
+        # Two steps, by way of the data without the user.
+        both = 2 * self._amplified(self.epsilon)
+        return replace(self, neighboring="replace", sampling="none", sampling_probability=None, epsilon=both)
+'''
+}
+EVENT_LINES = [
+    (
+        EVENTS,
+        "from fastfedrec.accounting.events._unprotected",
+        "from fastfedrec.accounting.events._staircase import Staircase\n",
+    ),
+    (EVENTS, '    "Unprotected",\n', '    "Staircase",\n'),
+    ("fastfedrec/accounting/__init__.py", "    Unprotected,\n", "    Staircase,\n"),
+    ("fastfedrec/accounting/__init__.py", '    "Unprotected",\n', '    "Staircase",\n'),
+    ("tests/support/events.py", "    Unprotected,\n", "    Staircase,\n"),
+    ("tests/support/events.py", '    Unprotected("m"),\n', '    Staircase(0.5, "m", **POISSON, **OF_ENTITY),\n'),
+    ("tests/support/events.py", '    Unprotected("m"),\n', '    Staircase(0.5, "m", **FIXED),\n'),
+]
+USE_EVENT = """
+from fastfedrec.accounting import Gaussian, Ledger, PLDAccountant, RDPAccountant, Staircase, ZCDPAccountant
+ledger = Ledger()
+ledger.record(Staircase(0.25, neighboring="zero_out", sampling="none", count=2))
+assert ledger.epsilon("public", delta=0) == 1.0 and ledger.epsilon("server") == float("inf")
+assert Ledger.from_json(ledger.to_json()).events == ledger.events
+assert "the noise of a trusted server" in ledger.summary()
+step = Staircase(0.1, neighboring="replace", sampling="none")
+costs = [kind().compose(step, 100).get_epsilon(1e-6) for kind in (PLDAccountant, RDPAccountant, ZCDPAccountant)]
+assert 1 < costs[0] <= min(costs) < 10
 """
 
 
@@ -109,10 +175,9 @@ def run(tree, *command):
     )
 
 
-def check(tree, *more):
+def check(tree, *more, chosen=CHOSEN):
     """The tests of the tree."""
     tests = ["tests/test_api.py", "tests/test_layers.py", "tests/test_conventions.py", EVERY_MODEL, *more]
-    chosen = "mirror or has_a_page or on_a_page or layer or short or numpydoc_toy or first or every_model or lists_what"
     return run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
 
 
@@ -192,3 +257,17 @@ def test_the_tests_of_the_tree_fail_if_a_step_is_omitted(tree, omitted, named):
     checked = check(tree)
     assert checked.returncode == 1
     assert named in checked.stdout
+
+
+def test_an_event_is_its_file_its_exports_and_a_sample(tree):
+    before = contents(tree)
+    write(tree, EVENT)
+    for name, following, line in EVENT_LINES:
+        add_line(tree, name, following, line)
+    touched = {str(Path(*path.parts[1:])) for path, text in contents(tree).items() if before.get(path) != text}
+    assert touched == {*EVENT, *(name for name, *_ in EVENT_LINES)}
+    used = run(tree, "-c", USE_EVENT)
+    assert used.returncode == 0, used.stderr
+    tests = "tests/accounting/test_ledger_document.py", "tests/core/test_numbers.py"
+    checked = check(tree, *tests, chosen="Staircase or has_a_page or no_field or every_public_module or takes_a")
+    assert checked.returncode == 0, checked.stdout
