@@ -4,10 +4,12 @@ A name that `fastfedrec` or one of its folders exports has its own page, `fastfe
 has one page for all of its members, `fastfedrec.als`; all other names are on the page of their module.
 """
 
+import functools
 import importlib
 import inspect
 import re
 
+from fastfedrec.accounting import events
 from fastfedrec.core.names import HOMES, MODULES
 
 #: Folders with an `__all__` from which users import.
@@ -63,6 +65,15 @@ def _kind(member):
     return "function" if callable(member) and hasattr(member, "__code__") else "data"
 
 
+def source_module(module, name):
+    """Return the module of the file with an event's code, since an event names its folder; None for other members."""
+    member = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    if getattr(member, "__module__", "") != events.__name__:
+        return None
+    functions = filter(inspect.isfunction, vars(member).values())
+    return next((function.__module__ for function in functions), None)
+
+
 class Reference:
     """All pages of the modules in the index."""
 
@@ -100,6 +111,7 @@ class Reference:
         app.connect("builder-inited", lambda _: self.write(self.index.parent / "generated"))
         app.connect("source-read", self.expand)
         app.connect("missing-reference", self.resolve)
+        app.connect("viewcode-follow-imported", lambda _, module, name: source_module(module, name))
         app.connect("html-page-context", self.open_at_the_top)
 
     def expand(self, app, name, source):

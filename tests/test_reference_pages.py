@@ -46,3 +46,9 @@ def test_a_word_means_a_class_and_no_parameter(reference):
     assert reference.by_word["Interactions"] == "fastfedrec.Interactions"
     assert reference.by_word["calibrate_n_rounds"] == "fastfedrec.accounting.calibrate_n_rounds"
     assert not {"load", "audit", "interactions"} & {*reference.by_word}
+
+
+def test_sources_of_events_are_in_their_files():
+    source_module = load_program("docs/reference_pages").source_module
+    assert source_module("fastfedrec.accounting", "Gaussian") == "fastfedrec.accounting.events._gaussian"
+    assert source_module("fastfedrec.accounting", "Ledger.record") is None

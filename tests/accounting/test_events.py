@@ -1,7 +1,9 @@
+import pickle
 from dataclasses import FrozenInstanceError, asdict, replace
 
 import numpy as np
 import pytest
+from support.events import EVENTS
 
 from fastfedrec.accounting import (
     ZCDP,
@@ -60,6 +62,12 @@ def test_sampling_rates():
 def test_events_survive_a_dict():
     event = Gaussian(2.0, neighboring="replace", sampling="without_replacement", n_users=9, cohort_size=3, count=4)
     assert Gaussian(**asdict(event)) == event
+
+
+def test_pickles_name_the_module_that_all_versions_have():
+    for event in EVENTS:
+        assert type(event).__module__ == "fastfedrec.accounting.events"
+        assert pickle.loads(pickle.dumps(event)) == event
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class Event:
     A subclass overrides each method for which it has another theorem.
     """
 
+    # Every subclass is a dataclass, which type checkers know by this.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     mechanism: str
     # The cost of one event is for this relation and this unit.
