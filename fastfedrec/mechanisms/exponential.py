@@ -4,6 +4,7 @@ import bisect
 import itertools
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,16 +19,15 @@ from fastfedrec.core.check import (
     check_integer,
     plain_array,
 )
-from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import float_up
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms._randomizer import Randomizer
 from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, draw_below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
 from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, python_numbers
 
 __all__ = ["ExponentialMechanism"]
 
-_PURPOSE = "selection.privatize"
 _WEIGHT_BITS = 64
 # The fast path moves scores that are further below the best one, in units of beta, up to this depth.
 _DEPTH = 1000
@@ -36,7 +36,7 @@ _DEPTH = 1000
 _GAP = Fraction(2 * (441 + 5 * _DEPTH), 2**53)
 
 
-class ExponentialMechanism(Immutable):
+class ExponentialMechanism(Randomizer[np.int64]):
     """Private choice of high scores: item i is chosen with probability proportional to exp(score / beta).
 
     **Guarantee.** The indices, in the order they were chosen, are `epsilon`-differentially private if adding or
@@ -91,6 +91,9 @@ class ExponentialMechanism(Immutable):
     >>> sorted(mechanism.privatize([3, 500, 40, 900], key=Key.from_seed(1)).tolist())
     [1, 3]
     """
+
+    _purpose = "selection.privatize"
+    _report_types = (np.int64,)
 
     def __init__(
         self,
@@ -166,7 +169,9 @@ class ExponentialMechanism(Immutable):
         return self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
 
     @draws_reports
-    def privatize(self, scores: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.int64]:
+    def privatize(  # type: ignore[override]  # the values are scores, and their reports a choice
+        self, scores: ArrayLike, *, key: Key | None = None, round: int = 0
+    ) -> NDArray[np.int64]:
         """Choose items.
 
         Parameters
@@ -187,37 +192,44 @@ class ExponentialMechanism(Immutable):
         ValueError
             Fewer scores than `n_selected`.
         """
-        array = plain_array("scores", scores)
+        return self._release(scores, key, round)
+
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        array = plain_array("scores", values)
         if self.sampler == "exact":
             array = check_integers(
                 "scores",
-                scores,
+                values,
                 "put them (and sensitivity) on an integer grid, or use sampler='gumbel', which has a delta",
             )
             if array.ndim != 1:
                 raise ValueError(f"scores must have 1 dimension, got shape {array.shape}")
         else:
             # NumPy turns Python's integers into floats or objects if one of them is beyond 64 bits.
-            if array.dtype.kind in "fO" and python_numbers(scores, int) is not None:
-                array = check_integers("scores", scores, "use whole numbers")
+            if array.dtype.kind in "fO" and python_numbers(values, int) is not None:
+                array = check_integers("scores", values, "use whole numbers")
             elif array.dtype.kind == "O":
-                array = check_reals("scores", scores, "use whole numbers or floats")
+                array = check_reals("scores", values, "use whole numbers or floats")
             if array.dtype.kind in "iu":  # doubles hold the clipped scores; clipping moves no neighbours' scores apart
                 bounds = np.iinfo(array.dtype)
                 array = array.clip(max(-(2**53), bounds.min), min(2**53, bounds.max))
             array = np.nan_to_num(check_array("scores", array, ndim=1, dtypes=(np.float64,), finite=False))
         if len(array) < self.n_selected:
             raise ValueError(f"scores must have at least n_selected={self.n_selected} entries, got {len(array)}")
-        key, round_number, _ = claim_call("ExponentialMechanism.privatize", key, round)
-        if self.sampler == "exact":
-            return self._peel(array, key, round_number)
-        return self._largest_noisy(array, key, round_number)
+        return array
+
+    def _report_shape(self, values: np.ndarray) -> tuple[int, ...]:
+        return (self.n_selected,)
+
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        choose = self._peel if self.sampler == "exact" else self._largest_noisy
+        out[:] = choose(values, key, round_number)
 
     def _peel(self, array: np.ndarray, key: Key, round_number: int) -> np.ndarray:
         """Apply one exponential mechanism after the other, each to the remaining items."""
         # An item is proposed with probability proportional to an integer just above 2^64 exp(-depth).  It is accepted
         # if a uniform number below that integer is below 2^64 exp(-depth), which is decided exactly.
-        bits = words(key, _PURPOSE, round_number)
+        bits = words(key, self._purpose, round_number)
         chosen: dict[int, None] = {}  # a dict keeps the order of choice
         scores, by_score = array.tolist(), np.argsort(array, kind="stable").tolist()
         weights = _Weights([])
@@ -245,7 +257,7 @@ class ExponentialMechanism(Immutable):
     def _largest_noisy(self, scores: np.ndarray, key: Key, round_number: int) -> np.ndarray:
         with np.errstate(over="ignore"):  # an overflow gives minus infinity, which becomes -_DEPTH
             depths = np.maximum((scores - scores.max()) / float(self.beta), -_DEPTH)
-        noisy = depths + _gumbel(key.words(_PURPOSE, round=round_number, size=2 * len(scores)))
+        noisy = depths + _gumbel(key.words(self._purpose, round=round_number, size=2 * len(scores)))
         return np.argsort(-noisy, kind="stable")[: self.n_selected]
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ __all__ = [
     "check_integers",
     "check_reals",
     "clip_codes",
-    "code_type",
+    "code_types",
     "draws_reports",
     "fill_missing",
     "python_numbers",
@@ -132,9 +132,9 @@ def _as_codes(values: np.ndarray) -> np.ndarray:
     return np.asarray(values, dtype=values.dtype if values.dtype.type in CODES else np.int64, order="C")
 
 
-def code_type(n_codes: int) -> type:
-    """Return the smallest type of `CODES` that holds n_codes - 1."""
-    return next(kind for kind in CODES if n_codes - 1 <= np.iinfo(kind).max)
+def code_types(n_codes: int) -> list[type]:
+    """Return the types of `CODES` that hold n_codes - 1, the smallest one first."""
+    return [kind for kind in CODES if n_codes - 1 <= np.iinfo(kind).max]
 
 
 def report_array(

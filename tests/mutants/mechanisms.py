@@ -12,37 +12,37 @@ MECHANISMS = [
         "largest-clones-rounded-down", "the number of clones is rounded down, which weakens the guarantee",
         "2 * -int(-TOTAL * share // 2)", "2 * int(TOTAL * share // 2)",
     ),
-    on("LargestResponse.privatize", "test_largest_responses_equal_naive_twin")(
+    on("LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin")(
         "largest-same-stream", "the random words of largest response come from a public seed", "key.words",
         "Key.from_seed(0).words",
     ),
-    on("LargestResponse.privatize", "test_largest_responses_equal_naive_twin")(
+    on("LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin")(
         "largest-same-round", "the random words of largest response are the same in every round", "round=round_number",
         "round=0",
     ),
     on(
-        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-too-much-truth", "the probability of a clone is halved", "np.uint64(self.clones)",
         "np.uint64(self.clones // 2)",
     ),
     on(
-        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-clones-tell-the-sign", "a clone reveals the sign of its entry",
-        "np.where(is_clone, 0.0, vectors[rows, entries])", "vectors[rows, entries]",
+        "np.where(is_clone, 0.0, values[rows, entries])", "values[rows, entries]",
     ),
     on(
-        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-without-sign", "the reported sign is always +1 unless the report is a clone",
         "np.sign(chosen_values).astype(np.int64)", "1",
     ),
     on(
-        "LargestResponse.privatize", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-of-all", "the largest of all entries is reported instead of the largest candidate",
@@ -54,15 +54,13 @@ MECHANISMS = [
         "binary-threshold-rounded-up", "the threshold of binary response is rounded up",
         "min(int(TOTAL * bound / (1 + bound)), TOTAL - 1)", "min(int(TOTAL * bound / (1 + bound)) + 1, TOTAL - 1)",
     ),
-    on("BinaryResponse.privatize", "test_answers_equal_naive_twin")(
+    on("BinaryResponse._draw_reports", "test_answers_equal_naive_twin")(
         "binary-span-doubled", "the bias of binary response is doubled", "self.span", "min(2 * self.span, 2**63 - 1)",
     ),
-    on("BinaryResponse.privatize", "test_rounds_and_keys_of_every_randomizer_are_apart")(
+    on("BinaryResponse._draw_reports", "test_rounds_and_keys_of_every_randomizer_are_apart")(
         "binary-same-round", "the random words of binary response are the same in every round",
-        "_kernel.respond_values(np.ascontiguousarray(values).reshape(-1), out.reshape(-1), key.subkey(_PURPOSE),"
-        " self.span, round_number, n_threads)",
-        "_kernel.respond_values(np.ascontiguousarray(values).reshape(-1), out.reshape(-1), key.subkey(_PURPOSE),"
-        " self.span, 0, n_threads)",
+        "_kernel.respond_values(flat, out.reshape(-1), subkey, self.span, round_number, n_threads)",
+        "_kernel.respond_values(flat, out.reshape(-1), subkey, self.span, 0, n_threads)",
     ),
     on("BinaryResponse.__init__", "test_every_decoder_is_unbiased_on_reports")(
         "binary-decoder-off", "the decoder of binary response is a tenth too small", "self.decoder = float(answer)",
@@ -85,14 +83,16 @@ MECHANISMS = [
         "channel-impossible-output-ignored", "an output that is possible for one input only is ignored",
         "return math.inf", "continue",
     ),
-    on("Channel.privatize", "test_rounds_and_keys_of_every_randomizer_are_apart")(
-        "channel-same-round", "the random words of a channel are the same in every round",
+    on("Randomizer._release", "test_rounds_and_keys_of_every_randomizer_are_apart")(
+        "reports-same-round", "the random words of all reports are the same in every round",
         "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)",
         "claim_call(f'{type(self).__name__}.privatize', key, 0, n_threads)",
     ),
-    on("Channel.privatize", "mechanisms/channels/test_channel::test_reports_equal_naive_twin")(
-        "channel-truth", "half of a channel's reports contain the exact value", "return out",
-        "out.reshape(-1)[::2] = values.reshape(-1)[::2]; return out",
+    on("Channel._draw_reports", "mechanisms/channels/test_channel::test_reports_equal_naive_twin")(
+        "channel-truth", "half of a channel's reports contain the exact value",
+        "_kernel.sample_rows(codes.reshape(-1), *self._thresholds, out.reshape(-1), subkey, round_number, n_threads)",
+        "_kernel.sample_rows(codes.reshape(-1), *self._thresholds, out.reshape(-1), subkey, round_number, n_threads);"
+        " out.reshape(-1)[::2] = codes.reshape(-1)[::2]",
     ),
     on("counts_within", "test_counts_within_keep_the_ratio_for_any_wish")(
         "counts-may-leave-their-range", "rounded probabilities may exceed the range that guarantees epsilon",
@@ -103,7 +103,7 @@ MECHANISMS = [
         "int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1)))",
         "int(TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1))",
     ),
-    on("GRR.privatize", "test_grr_reports_equal_naive_twin")(
+    on("GRR._draw_reports", "test_grr_reports_equal_naive_twin")(
         "grr-truth-too-often", "the probability of the true value in GRR is too large for its epsilon",
         "self.p_count - self.q_count", "min(2 * (self.p_count - self.q_count), 2**64 - 1)",
     ),
@@ -116,7 +116,7 @@ MECHANISMS = [
         "oue-ratio-of-one-bit", "the epsilon of OUE covers one of the two bits in which reports differ",
         "Fraction(TOTAL - self.q_count, self.q_count)", "Fraction(self.p_count, self.q_count)",
     ),
-    on("OUE.privatize", "test_oue_reports_equal_naive_twin")(
+    on("OUE._draw_reports", "test_oue_reports_equal_naive_twin")(
         "oue-other-bits-off", "the probability of other bits in OUE is halved", "self.q_count", "self.q_count // 2",
     ),
     on("SubsetSelection._largest_p_count", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(

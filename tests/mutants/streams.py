@@ -76,7 +76,7 @@ STREAMS = [
     ),
     on("ExponentialMechanism._peel", f"{CHOICES}[exact]")(
         "selection-same-round", "the exact sampler's random words are the same in every round",
-        "words(key, _PURPOSE, round_number)", "words(key, _PURPOSE, 0)",
+        "words(key, self._purpose, round_number)", "words(key, self._purpose, 0)",
     ),
     on("ExponentialMechanism._largest_noisy", f"{CHOICES}[gumbel]")(
         "selection-gumbel-same-round", "Gumbel noise is the same in every round", "round=round_number", "round=0",
@@ -102,37 +102,25 @@ STREAMS = [
         "sketch-order-of-the-key", "the shuffler's permutation is derived from the reports' key",
         "resolve_key(shuffle_key)", "key",
     ),
-    on("Channel.privatize", f"{CALL}[OptimalKary]")(
-        "channel-key-reused", "an entropy key may be reused for a channel's reports",
+    on(
+        "Randomizer._release",
+        *(
+            f"{CALL}[{name}]"
+            for name in (
+                "OptimalKary", "BinaryResponse", "Hybrid", "SubsetSelection", "LayeredGaussian", "ExponentialMechanism"
+            )
+        ),
+    )(
+        "reports-key-reused", "an entropy key may be reused for reports, noise and selections",
         "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)", "(key, round, 1)",
-    ),
-    on("BinaryResponse.privatize", f"{CALL}[BinaryResponse]")(
-        "binary-key-reused", "an entropy key may be reused for binary responses",
-        "claim_call('BinaryResponse.privatize', key, round, n_threads)", "(key, round, 1)",
-    ),
-    on("Piecewise.privatize", f"{CALL}[Hybrid]")(
-        "piecewise-key-reused", "an entropy key may be reused for Piecewise reports",
-        "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)", "(key, round, 1)",
-    ),
-    on("SubsetSelection.privatize", f"{CALL}[SubsetSelection]")(
-        "subset-key-reused", "an entropy key may be reused for subset selections",
-        "claim_call('SubsetSelection.privatize', key, round, n_threads)", "(key, round, 1)",
     ),
     on("OUE.privatize_support", f"{CALL}[OUE.privatize_support]")(
         "oue-support-key-reused", "an entropy key may be reused for sums of OUE reports",
         "claim_call('OUE.privatize_support', key, round, n_threads)", "(key, round, 1)",
     ),
-    on("IntegerNoise.privatize", f"{CALL}[LayeredGaussian]")(
-        "noise-key-reused", "an entropy key may be reused for noise",
-        "claim_call(f'{type(self).__name__}.privatize', key, round, n_threads)", "(key, round, 1)",
-    ),
-    on("ExponentialMechanism.privatize", f"{CALL}[ExponentialMechanism]")(
-        "selection-key-reused", "an entropy key may be reused for selections",
-        "claim_call('ExponentialMechanism.privatize', key, round)", "(key, round, 1)",
-    ),
     on("OUE.privatize_support", "test_support_adds_up_over_shards_and_needs_no_reports_for_oue")(
         "oue-support-same-round", "sums of OUE's reports are the same in every round",
-        "_kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)",
-        "_kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, 0, n_threads)",
+        "_kernel.add_bits(codes, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)",
+        "_kernel.add_bits(codes, sums, key.subkey(self._purpose), self.q_count, 0, n_threads)",
     ),
 ]  # fmt: skip

@@ -1,20 +1,19 @@
 """Binary response: one bit about a real number in [-1, 1] (Nguyen et al. 2016, "Harmony")."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
-from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_epsilon, check_real, plain_array
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
-from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, fill_missing, python_numbers
+from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, python_numbers
 
 __all__ = ["BinaryResponse"]
 
-_PURPOSE = "binary_response.privatize"
 _REMEDY = "2 * x - 1 for answers x of 0 and 1"  # completes "use ..." in error messages
 
 
@@ -64,6 +63,9 @@ class BinaryResponse(Channel):
     True
     """
 
+    _purpose = "binary_response.privatize"
+    _report_types = (np.int8,)
+
     def __init__(self, nominal_epsilon: float):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         bound = exp_lower(self.nominal_epsilon)
@@ -112,26 +114,20 @@ class BinaryResponse(Channel):
         TypeError
             `values` are not real numbers, or have an unsigned type.
         """
-        values = fill_missing(values)
+        return super().privatize(values, key=key, round=round, out=out, n_threads=n_threads)  # type: ignore[return-value]
+
+    def _prepare_values(self, values: Any) -> np.ndarray:
         array = plain_array("values", values)
-        out = check_out(out, array.shape, np.int8, apart_from=array)
         # NumPy makes an unsigned array of Python's integers if one is too large for a signed type.
         if array.dtype.kind == "u" and array.size and python_numbers(values, int) is None:
             raise TypeError(f"values must have a signed type, got {array.dtype}: 0 is a fair coin; use {_REMEDY}")
-        if array.dtype == np.bool_:
-            array = 2.0 * array - 1.0
         # `check_reals` reads large integers of Python from the original values, where they are exact.
-        values = check_reals("values", values if array.dtype.kind in "uO" else array, _REMEDY)
-        key, round_number, n_threads = claim_call("BinaryResponse.privatize", key, round, n_threads)
-        _kernel.respond_values(
-            np.ascontiguousarray(values).reshape(-1),
-            out.reshape(-1),
-            key.subkey(_PURPOSE),
-            self.span,
-            round_number,
-            n_threads,
-        )
-        return out
+        return array if array.dtype.kind in "bif" else check_reals("values", values, _REMEDY)
+
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        reals = check_reals("values", 2.0 * values - 1.0 if values.dtype == np.bool_ else values, _REMEDY)
+        flat, subkey = np.ascontiguousarray(reals).reshape(-1), key.subkey(self._purpose)
+        _kernel.respond_values(flat, out.reshape(-1), subkey, self.span, round_number, n_threads)
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Decode each answer of +1 or -1 to an unbiased estimate of its clipped value.

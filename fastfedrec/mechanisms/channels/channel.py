@@ -15,20 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from fastfedrec._kernels.mechanisms.channels import channel as _kernel
 from fastfedrec.core.arrays import read_only
 from fastfedrec.core.check import check_exact, check_integer, check_real
-from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import is_exact
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms._randomizer import Randomizer, Report
 from fastfedrec.mechanisms.report_checks import (
-    CODES,
     NUMBERING,
     check_codes,
     check_integers,
     check_reals,
     clip_codes,
-    code_type,
-    draws_reports,
+    code_types,
     fill_missing,
-    report_array,
 )
 
 __all__ = ["Channel", "exp_lower", "log_upper"]
@@ -84,7 +81,7 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
     return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
 
 
-class NominalEpsilon(Immutable):
+class NominalEpsilon(Randomizer[Report]):
     """Base of mechanisms with a `nominal_epsilon` and an exact `epsilon` of the sampler that is at most as large.
 
     Parameters
@@ -115,7 +112,7 @@ class NominalEpsilon(Immutable):
         return math.inf if isinstance(ratio, float) else log_upper(ratio)
 
 
-class _Decoded(NominalEpsilon):
+class _Decoded(NominalEpsilon[Report]):
     """Base of mechanisms with reports that are positions in `outputs`, the decoded numbers."""
 
     outputs: tuple[Fraction, ...]
@@ -140,7 +137,7 @@ class _Decoded(NominalEpsilon):
         return self._decoder[check_codes("reports", reports, len(self.outputs))]
 
 
-class Channel(_Decoded):
+class Channel(_Decoded[np.uint8]):
     """A mechanism with finitely many inputs and outputs, as integer counts out of 2^64.
 
     Output y has probability exactly ``counts[x][y] / 2**64`` on input x, because it is drawn by comparing one uniform
@@ -167,6 +164,8 @@ class Channel(_Decoded):
     -----
     One use of the channel is epsilon-differentially private with `epsilon` as given here, in the local model, with
     privacy unit "report": any two inputs are neighbours ("replace").  Only the client's own device is trusted.
+
+    A report is drawn from one 64-bit word.  Reports have the type uint8 or a wider integer; `out` may be wider as well.
 
     Examples
     --------
@@ -305,7 +304,7 @@ class Channel(_Decoded):
         after = np.searchsorted(ascending, values)
         before = np.maximum(after - 1, 0)
         is_nearer = ascending[after] - values < values - ascending[before]
-        return order[np.where(is_nearer | (after == before), after, before)].astype(code_type(len(inputs)))
+        return order[np.where(is_nearer | (after == before), after, before)].astype(code_types(len(inputs))[0])
 
     @functools.cached_property
     def _thresholds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -320,43 +319,13 @@ class Channel(_Decoded):
             last[x] = sums.index(TOTAL)
         return read_only(thresholds), read_only(last)  # the guarantee depends on them
 
-    @draws_reports
-    def privatize(
-        self,
-        values: ArrayLike,
-        *,
-        key: Key | None = None,
-        round: int = 0,
-        out: np.ndarray | None = None,
-        n_threads: int = 0,
-    ) -> NDArray[np.uint8]:
-        """Draw one report for each input, from one 64-bit word that is compared with integer thresholds.
+    @property
+    def _report_types(self) -> Sequence[type]:
+        return code_types(len(self.outputs))
 
-        Parameters
-        ----------
-        values : array_like of int
-            Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.  A position outside counts as the
-            nearest one, because whether a client answers must not depend on its data.
-        out : ndarray or None
-            Output array; `values` itself is allowed.
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        return check_integers("values", values, NUMBERING)
 
-        Returns
-        -------
-        ndarray of uint8 or a wider integer
-            Positions in `outputs`, in the shape of `values`.
-        """
-        integers = check_integers("values", fill_missing(values), NUMBERING)
-        # The output may have the smallest type of `CODES` that holds the reports, or a wider one.
-        out = report_array(out, integers, CODES[CODES.index(code_type(len(self.outputs))) :])
-        values = clip_codes(integers, len(self.inputs))
-        # The checks come first, so that a call that they refuse does not use up the key.
-        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
-        _kernel.sample_rows(
-            values.reshape(-1),
-            *self._thresholds,
-            out.reshape(-1),
-            key.subkey(self._purpose),
-            round_number,
-            n_threads,
-        )
-        return out
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        codes, subkey = clip_codes(values, len(self.inputs)), key.subkey(self._purpose)
+        _kernel.sample_rows(codes.reshape(-1), *self._thresholds, out.reshape(-1), subkey, round_number, n_threads)

@@ -1,21 +1,21 @@
 """Largest response: the position and sign of the largest one of a few random entries of a vector."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import check_epsilon, check_integer
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon, exp_lower
-from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, fill_missing
+from fastfedrec.mechanisms.report_checks import check_reals
 
 __all__ = ["LargestResponse"]
 
 _MAX_CANDIDATES = 2**16
 
 
-class LargestResponse(NominalEpsilon):
+class LargestResponse(NominalEpsilon[np.int64]):
     """Report the largest one of a few random entries (candidates) of a vector, or a uniform report by chance.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two vectors are neighbours
@@ -43,6 +43,10 @@ class LargestResponse(NominalEpsilon):
 
     Notes
     -----
+    `privatize` takes one vector in each row, of shape (n, n_entries).  The number of entries is a power of 2, so that
+    candidates are exactly uniform: append zeros.  An entry that is not finite counts as 0.  Reports have shape (n, 2)
+    and type int64: the position of an entry, and 1 or -1.
+
     For every vector, a report that is no clone is at most 2 `n_candidates` times as likely as with uniform entry and
     sign.  Each report is at least as likely as a clone with the same content.  `clones` is the smallest number that
     keeps the ratio of these two bounds below a lower bound of e^eps.  The proofs are in
@@ -76,6 +80,7 @@ class LargestResponse(NominalEpsilon):
     """
 
     _purpose = "largest_response"
+    _report_types = (np.int64,)
 
     def __init__(self, nominal_epsilon: float, n_candidates: int = 8):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
@@ -102,35 +107,19 @@ class LargestResponse(NominalEpsilon):
         """
         return 1 + Fraction(2 * self.n_candidates * (TOTAL - self.clones), self.clones)
 
-    @draws_reports
-    def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.int64]:
-        """Draw one report of each vector, from 64-bit words: one for the vector and one for each candidate.
-
-        Parameters
-        ----------
-        values : array_like of shape (n, n_entries), float
-            One vector in each row.  The number of entries is a power of 2, so that candidates are exactly uniform:
-            append zeros.  An entry that is not finite counts as 0, because whether a client answers must not depend on
-            its data.
-
-        Returns
-        -------
-        ndarray of shape (n, 2), int64
-            Position of an entry, and 1 or -1, for each row.
-
-        Raises
-        ------
-        ValueError
-            `values` has another number of dimensions, or a number of entries that is not a power of 2.
-        """
-        vectors = check_reals("values", fill_missing(values), "pass vectors of real numbers")
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        vectors = check_reals("values", values, "pass vectors of real numbers")
         if vectors.ndim != 2 or vectors.shape[1] < 1 or vectors.shape[1] & (vectors.shape[1] - 1):
             raise ValueError(
                 f"values must have 2 dimensions, the second a power of 2 (append zeros), got shape {vectors.shape}"
             )
-        vectors = np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)
-        n, n_entries = vectors.shape
-        key, round_number, _ = claim_call("LargestResponse.privatize", key, round, 1)
+        return np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _report_shape(self, values: np.ndarray) -> tuple[int, ...]:
+        return len(values), 2
+
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        n, n_entries = values.shape
         words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates))
         words = words.reshape(n, 1 + self.n_candidates)
         # A report's first word decides if it is a clone, and the other words draw its candidates.
@@ -138,11 +127,11 @@ class LargestResponse(NominalEpsilon):
         if n_entries > 1:  # the word's highest bits are uniform positions
             candidates[:] = words[:, 1:] >> np.uint64(65 - n_entries.bit_length())
         rows = np.arange(n)
-        chosen = np.abs(vectors[rows[:, None], candidates]).argmax(axis=1)  # the first one of equal entries
+        chosen = np.abs(values[rows[:, None], candidates]).argmax(axis=1)  # the first one of equal entries
         is_clone = first < np.uint64(self.clones)
         entries = candidates[rows, np.where(is_clone, 0, chosen)]
-        chosen_values = np.where(is_clone, 0.0, vectors[rows, entries])
+        chosen_values = np.where(is_clone, 0.0, values[rows, entries])
         # `clones` is even, so that the lowest bit of a clone's word is a fair coin.
         coins = 1 - 2 * (first & np.uint64(1)).astype(np.int64)
-        signs = np.where(chosen_values == 0, coins, np.sign(chosen_values).astype(np.int64))
-        return np.stack([entries, signs], axis=1)
+        out[:, 0] = entries
+        out[:, 1] = np.where(chosen_values == 0, coins, np.sign(chosen_values).astype(np.int64))

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
 from fastfedrec.core.check import check_integer, check_real
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, _Decoded, exp_lower
-from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, fill_missing, report_array
+from fastfedrec.mechanisms.report_checks import check_reals
 
 __all__ = ["Hybrid", "Piecewise"]
 
@@ -21,7 +21,7 @@ _MIN_HYBRID_EPSILON = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt
 _REMEDY = "scale them to [-1, 1]"
 
 
-class Piecewise(_Decoded):
+class Piecewise(_Decoded[np.uint16]):
     """Report one of many cells: each cell of a window around the value is likelier than each cell outside.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
@@ -47,6 +47,9 @@ class Piecewise(_Decoded):
 
     Notes
     -----
+    `privatize` takes float32 or float64 numbers and clips them to [-1, 1]; a number that is not finite counts as 0.
+    Reports are uint16.
+
     The paper's mechanism has a continuous output.  Here the output is one of `n_cells`, and the window moves along them
     in steps far below a cell.  A cell has at least `low` and at most ``low + extra`` words for every t with any
     rounding error, so `likelihood_ratio` is exact.  Decoded reports are exactly unbiased at t = -1 and 1.  Elsewhere
@@ -71,6 +74,7 @@ class Piecewise(_Decoded):
     """
 
     _purpose = "piecewise.privatize"
+    _report_types = (np.uint16,)
 
     def __init__(self, nominal_epsilon: float, n_cells: int = 65_533):
         self._plan(nominal_epsilon, n_cells, share=Fraction(1))
@@ -180,38 +184,12 @@ class Piecewise(_Decoded):
         mean = (unit * words / 2 + answer * 2 * (positive - self._half)) / TOTAL
         return (unit**2 * squares / 4 + answer**2 * 2 * self._half) / TOTAL - mean**2
 
-    @draws_reports
-    def privatize(
-        self,
-        values: ArrayLike,
-        *,
-        key: Key | None = None,
-        round: int = 0,
-        out: np.ndarray | None = None,
-        n_threads: int = 0,
-    ) -> NDArray[np.uint16]:
-        """Draw one report for each value, clipped to [-1, 1].
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        return np.asarray(check_reals("values", values, _REMEDY), order="C")
 
-        Parameters
-        ----------
-        values : array_like of float32 or float64
-            Private values.  A value that is not finite counts as 0, because whether a client answers must not depend on
-            its data.
-        out : ndarray of uint16 or None
-            Output array.
-
-        Returns
-        -------
-        ndarray of uint16
-            Positions in `outputs`, in the shape of `values`.
-        """
-        values = np.asarray(check_reals("values", fill_missing(values), _REMEDY), order="C")
-        out = report_array(out, values, [np.uint16])
-        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
-        _kernel.report_values(
-            values.reshape(-1), out.reshape(-1), self._numbers, key.subkey(self._purpose), round_number, n_threads
-        )
-        return out
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        subkey = key.subkey(self._purpose)
+        _kernel.report_values(values.reshape(-1), out.reshape(-1), self._numbers, subkey, round_number, n_threads)
 
 
 class Hybrid(Piecewise):
@@ -242,6 +220,8 @@ class Hybrid(Piecewise):
 
     Notes
     -----
+    Values and reports are as for `Piecewise`.
+
     Binary response has a share of exp(-epsilon / 2) of all words if epsilon is above about 0.61, and all words
     otherwise.  Each of the two parts is unbiased.  See docs/explanation/mechanisms/channels/hybrid.md.
 

@@ -1,16 +1,18 @@
 """The base of the frequency oracles: count the reports that support a value, and solve for the frequencies."""
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import check_exact, check_integer, plain_array
 from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon
-from fastfedrec.mechanisms.report_checks import NUMBERING, check_codes, check_integers, check_reals, fill_missing
+from fastfedrec.mechanisms.report_checks import NUMBERING, check_codes, check_integers, check_reals, code_types
 
 
-class FrequencyOracle(NominalEpsilon):
+class FrequencyOracle(NominalEpsilon[np.uint8]):
     """Base of the oracles: a report supports the user's value with probability p, each other one with probability q."""
 
     nominal_epsilon: float
@@ -23,8 +25,12 @@ class FrequencyOracle(NominalEpsilon):
         """Return p and q, exact for what runs."""
         return Fraction(self.p_count, TOTAL), Fraction(self.q_count, TOTAL)
 
-    def _check(self, values: ArrayLike) -> np.ndarray:
-        values = check_integers("values", fill_missing(values), NUMBERING)
+    @property
+    def _report_types(self) -> Sequence[type]:
+        return code_types(self.n_values)
+
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        values = check_integers("values", values, NUMBERING)
         if values.ndim != 1:
             raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
         return values

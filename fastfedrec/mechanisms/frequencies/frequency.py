@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,16 +13,13 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
 from fastfedrec.mechanisms.report_checks import (
-    CODES,
     NUMBERING,
     check_codes,
     check_grid,
     check_integers,
     clip_codes,
-    code_type,
     draws_reports,
     fill_missing,
-    report_array,
 )
 
 __all__ = ["GRR", "OUE"]
@@ -53,6 +51,9 @@ class GRR(FrequencyOracle):
 
     Notes
     -----
+    `privatize` takes values in [0, n_values), and draws a report from one 64-bit word.  Reports are values too, of type
+    uint8 or a wider integer; `out` may be wider as well.
+
     ``q_count`` is 2^64 / (e^epsilon + n_values - 1) rounded up, so the ratio is at most e^epsilon.  The variance is
     below that of `OUE` if n_values is below 3 e^epsilon + 2.  See docs/explanation/mechanisms/frequencies/grr.md.
 
@@ -86,46 +87,14 @@ class GRR(FrequencyOracle):
             )
         self.likelihood_ratio = Fraction(self.p_count, self.q_count)
 
-    @draws_reports
-    def privatize(
-        self,
-        values: ArrayLike,
-        *,
-        key: Key | None = None,
-        round: int = 0,
-        out: np.ndarray | None = None,
-        n_threads: int = 0,
-    ) -> NDArray[np.uint8]:
-        """Draw one report for each value, from one 64-bit word.
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        return check_integers("values", values, NUMBERING)
 
-        Parameters
-        ----------
-        values : array_like of int
-            Private values in [0, n_values).  Others are clipped, because whether a client answers must not depend on
-            its data.  uint8, uint16, int32 and int64 are read in place.
-        out : ndarray or None
-            Output array; `values` itself is allowed.
-
-        Returns
-        -------
-        ndarray of uint8 or a wider integer
-            Reported values, in the shape of `values`.
-        """
-        integers = check_integers("values", fill_missing(values), NUMBERING)
-        # The output may have the smallest type of `CODES` that holds the values, or a wider one.
-        out = report_array(out, integers, CODES[CODES.index(code_type(self.n_values)) :])
-        values = clip_codes(integers, self.n_values)
-        key, round_number, n_threads = claim_call("GRR.privatize", key, round, n_threads)
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
         _kernel.report_values(
-            values.reshape(-1),
-            out.reshape(-1),
-            key.subkey(self._purpose),
-            self.q_count,
-            self.p_count - self.q_count,
-            round_number,
-            n_threads,
-        )
-        return out
+            clip_codes(values, self.n_values).reshape(-1), out.reshape(-1), key.subkey(self._purpose), self.q_count,
+            self.p_count - self.q_count, round_number, n_threads,
+        )  # fmt: skip
 
     def channel(self, inputs: Sequence[float] | None = None) -> Channel:
         """Return the mechanism as an exact table, with unbiased outputs for values that represent numbers.
@@ -176,6 +145,9 @@ class OUE(FrequencyOracle):
 
     Notes
     -----
+    `privatize` takes values in [0, n_values), of shape (n,), and draws each bit from one 64-bit word.  Reports are bits
+    of type uint8, of shape (n, n_values).
+
     Two values differ in two bits.  In the worst report one of these bits is set and the other is not.  It has
     probability 1/2 (1 - q) for one value and q 1/2 for the other, with the ratio (1 - q) / q.  ``q_count`` is
     2^64 / (e^epsilon + 1) rounded up.  See docs/explanation/mechanisms/frequencies/oue.md.
@@ -196,6 +168,7 @@ class OUE(FrequencyOracle):
     """
 
     _purpose = "oue.privatize"
+    _report_types = (np.uint8,)
 
     def __init__(self, nominal_epsilon: float, n_values: int):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
@@ -206,37 +179,12 @@ class OUE(FrequencyOracle):
             raise ValueError(f"nominal_epsilon is too small for 64 bits, got {nominal_epsilon}; use a larger one")
         self.likelihood_ratio = Fraction(TOTAL - self.q_count, self.q_count)
 
-    @draws_reports
-    def privatize(
-        self,
-        values: ArrayLike,
-        *,
-        key: Key | None = None,
-        round: int = 0,
-        out: np.ndarray | None = None,
-        n_threads: int = 0,
-    ) -> NDArray[np.uint8]:
-        """Draw one report for each value, from one 64-bit word for each bit.
+    def _report_shape(self, values: np.ndarray) -> tuple[int, ...]:
+        return len(values), self.n_values
 
-        Parameters
-        ----------
-        values : array_like of shape (n,), int
-            Private values in [0, n_values).  Others are clipped, because whether a client answers must not depend on
-            its data.  uint8, uint16, int32 and int64 are read in place.
-        out : ndarray of shape (n, n_values), uint8, or None
-            Output array.
-
-        Returns
-        -------
-        ndarray of shape (n, n_values), uint8
-            Reported bits.
-        """
-        integers = self._check(values)
-        out = report_array(out, integers, [np.uint8], shape=(len(integers), self.n_values))
-        values = clip_codes(integers, self.n_values)
-        key, round_number, n_threads = claim_call("OUE.privatize", key, round, n_threads)
-        _kernel.report_bits(values, out, key.subkey(self._purpose), self.q_count, round_number, n_threads)
-        return out
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        codes, subkey = clip_codes(values, self.n_values), key.subkey(self._purpose)
+        _kernel.report_bits(codes, out, subkey, self.q_count, round_number, n_threads)
 
     @draws_reports
     def privatize_support(
@@ -256,11 +204,11 @@ class OUE(FrequencyOracle):
         ndarray of shape (n_values,), int64
             Counts.
         """
-        values = clip_codes(self._check(values), self.n_values)
+        codes = clip_codes(self._prepare_values(fill_missing(values)), self.n_values)
         key, round_number, n_threads = claim_call("OUE.privatize_support", key, round, n_threads)
         # Each thread adds to a separate row, so that no two threads write to the same counts.
         sums = np.zeros((n_threads, self.n_values), dtype=np.int64)
-        _kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)
+        _kernel.add_bits(codes, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return sums.sum(axis=0)
 
     def support(self, reports: ArrayLike) -> NDArray[np.int64]:

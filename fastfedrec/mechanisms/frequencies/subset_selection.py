@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.frequencies import subset_selection as _kernel
 from fastfedrec.core.check import check_epsilon, check_integer, plain_array
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
-from fastfedrec.mechanisms.report_checks import CODES, clip_codes, code_type, draws_reports, report_array
+from fastfedrec.mechanisms.report_checks import clip_codes
 
 __all__ = ["SubsetSelection"]
 
@@ -47,6 +47,10 @@ class SubsetSelection(FrequencyOracle):
 
     Notes
     -----
+    `privatize` takes values in [0, n_values), of shape (n,).  It draws a report from one 64-bit word for the value and
+    about one for each in the set.  Reports have shape (n, subset_size) and type uint8 or a wider integer; `out` may be
+    wider as well.  Values ascend in each row, so that their order reveals no more than the set.
+
     Let n be the number of values and d the size.  The C(n - 1, d - 1) reports with the user's value are equally likely,
     and so are the C(n - 1, d) reports without it.  So the ratio is p / (1 - p) (n - d) / d, and ``p_count`` is
     2^64 d e^epsilon / (d e^epsilon + n - d) rounded down.  Size 1 is `GRR`.  In all measured cases the best size was at
@@ -106,44 +110,16 @@ class SubsetSelection(FrequencyOracle):
             return math.inf
         return (p * (1 - p) + (self.n_values - 1) * q * (1 - q)) / (p - q) ** 2
 
-    @draws_reports
-    def privatize(
-        self,
-        values: ArrayLike,
-        *,
-        key: Key | None = None,
-        round: int = 0,
-        out: np.ndarray | None = None,
-        n_threads: int = 0,
-    ) -> NDArray[np.uint8]:
-        """Draw one report for each value, from one 64-bit word for the value and about one for each in the set.
+    def _report_shape(self, values: np.ndarray) -> tuple[int, ...]:
+        return len(values), self.subset_size
 
-        Parameters
-        ----------
-        values : array_like of shape (n,), int
-            Private values in [0, n_values).  Others are clipped, because whether a client answers must not depend on
-            its data.  uint8, uint16, int32 and int64 are read in place.
-        out : ndarray of shape (n, subset_size), or None
-            Output array.
-
-        Returns
-        -------
-        ndarray of shape (n, subset_size), uint8 or a wider integer
-            Reported values, ascending in each row, so that their order reveals no more than the set.
-        """
-        integers = self._check(values)
-        dtypes = CODES[CODES.index(code_type(self.n_values)) :]
-        out = report_array(out, integers, dtypes, shape=(len(integers), self.subset_size))
-        values = clip_codes(integers, self.n_values)
-        key, round_number, n_threads = claim_call("SubsetSelection.privatize", key, round, n_threads)
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        codes, subkey = clip_codes(values, self.n_values), key.subkey(self._purpose)
         # A thread that cannot allocate its bits sets its entry here, since kernels do not raise without the GIL.
         failed = np.zeros(n_threads, dtype=np.int64)
-        _kernel.report_subsets(
-            values, out, key.subkey(self._purpose), failed, self.n_values, self.p_count, round_number, n_threads
-        )
+        _kernel.report_subsets(codes, out, subkey, failed, self.n_values, self.p_count, round_number, n_threads)
         if failed.any():
             raise MemoryError(f"no memory for {self.n_values} bits in each thread; use fewer threads")
-        return out
 
     def support(self, reports: ArrayLike) -> NDArray[np.int64]:
         """Count the reports that support each value; counts add up over shards of clients.

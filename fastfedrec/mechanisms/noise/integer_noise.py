@@ -1,21 +1,21 @@
 """The base of all integer noise: drawing, adding, and the delta of the table sampler."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
-from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
-from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.old_names import OldAttribute
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.mechanisms._randomizer import Randomizer
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.mechanisms.noise.noise_table import NoiseTable
-from fastfedrec.mechanisms.report_checks import check_integers, draws_reports, fill_missing
+from fastfedrec.mechanisms.report_checks import check_integers, report_array
 
 __all__ = ["IntegerNoise"]
 
@@ -47,10 +47,11 @@ def extra_delta(epsilon: float, total_variation: Fraction) -> float:
     return float_up(min((1 + 1 / exp_lower(-epsilon)) * total_variation, Fraction(1)))
 
 
-class IntegerNoise(Immutable):
+class IntegerNoise(Randomizer[np.int64]):
     """Base of the noise mechanisms: symmetric noise on the integers, drawn exactly or by table.
 
-    The base makes no privacy claim; each subclass states its guarantee.
+    The base makes no privacy claim; each subclass states its guarantee.  `privatize` adds one draw to each integer as a
+    complete release, with sums that saturate as in `add_noise`.  The exact sampler uses one thread.
 
     Parameters
     ----------
@@ -66,6 +67,7 @@ class IntegerNoise(Immutable):
     """
 
     _purpose = "integer_noise.privatize"
+    _report_types = (np.int64,)
 
     distance = OldAttribute("total_variation")
     total_distance = OldAttribute("total_variation_of")
@@ -132,8 +134,8 @@ class IntegerNoise(Immutable):
         ndarray of shape (size,), int64
             Draws.  A draw beyond the range of int64 is clipped to that range; `add_noise` is exact there as well.
         """
-        size = check_integer("size", size, low=0)
-        return self._add(np.zeros(size, dtype=np.int64), key, purpose, round, None, n_threads)
+        zeros = np.zeros(check_integer("size", size, low=0), dtype=np.int64)
+        return self._add(zeros, zeros, key, purpose, round, resolve_n_threads(n_threads))
 
     def add_noise(
         self,
@@ -168,40 +170,9 @@ class IntegerNoise(Immutable):
             Noisy integers in the shape of `values`.  Exact sums are clipped to the range of int64, which is
             post-processing, so the guarantee holds without exception.
         """
-        values = check_integers("values", values, "put them on an integer grid first")
-        return self._add(values, key, purpose, round, out, n_threads)
-
-    @draws_reports
-    def privatize(
-        self,
-        values: ArrayLike,
-        *,
-        key: Key | None = None,
-        round: int = 0,
-        out: np.ndarray | None = None,
-        n_threads: int = 0,
-    ) -> NDArray[np.int64]:
-        """Add one draw to each integer as a complete release; sums saturate at the ends of int64.
-
-        Parameters
-        ----------
-        values : array_like of int
-            Integers of any type and shape.
-        out : ndarray of int64 or None
-            Output array in the shape of `values`, or `values` itself; None makes a new array.
-        n_threads : int
-            Number of threads, 0 for all; the draws do not depend on it, and the exact sampler uses one.
-
-        Returns
-        -------
-        ndarray of int64
-            Noisy integers in the shape of `values`, saturated as in `add_noise`.
-        """
-        values = check_integers("values", fill_missing(values), "put them on an integer grid first")
-        out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
-        # The checks come first, so that a call that they refuse does not use up the key.
-        key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
-        return self._add(values, key, self._purpose, round_number, out, n_threads)
+        integers = self._prepare_values(values)
+        out = report_array(out, integers, self._report_types)
+        return self._add(integers, out, key, purpose, round, resolve_n_threads(n_threads))
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Convert noisy integers to floats: they are unbiased estimates, because the noise is symmetric.
@@ -219,11 +190,16 @@ class IntegerNoise(Immutable):
         reports = check_integers("reports", reports, "use the values of privatize")
         return reports.astype(np.float64)
 
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        return check_integers("values", values, "put them on an integer grid first")
+
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        self._add(values, out, key, self._purpose, round_number, n_threads)
+
     def _add(
-        self, values: np.ndarray, key: Key, purpose: str, round_number: int, out: np.ndarray | None, n_threads: int
+        self, values: np.ndarray, out: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int
     ) -> NDArray[np.int64]:
-        out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
-        n_threads = resolve_n_threads(n_threads)
+        """Write the sums of values and draws to `out`."""
         if not self._tables:
             draws = self._draws(values.size, key, purpose, round_number).reshape(values.shape)
             low, high = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))

@@ -5,20 +5,20 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_epsilon, check_real
-from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.old_names import refuse_old_keywords
-from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms._randomizer import Randomizer
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_table
 from fastfedrec.mechanisms.frequencies.frequency import GRR
-from fastfedrec.mechanisms.report_checks import check_grid, check_reals, draws_reports, fill_missing
+from fastfedrec.mechanisms.report_checks import check_grid, check_reals
 
 __all__ = ["MixtureLaplaceRR", "PublishedLaplaceRR", "RoundedLaplace", "SerialLaplaceRR"]
 
@@ -213,7 +213,7 @@ def _mix(noise: RoundedLaplace, truth: Fraction) -> list[list[Fraction]]:
     ]
 
 
-class PublishedLaplaceRR(Immutable):
+class PublishedLaplaceRR(Randomizer[np.float64]):
     """The published mechanism: the exact rating with probability p, and otherwise the rating with Laplace noise.
 
     **Guarantee.** None: `epsilon` is infinite.  "The report is exactly r" has probability p where the rating is r, and
@@ -236,7 +236,8 @@ class PublishedLaplaceRR(Immutable):
     Notes
     -----
     The class serves reproductions, and the audit that refutes the claim of epsilon_1 + epsilon_2.  The noise is
-    computed in floating point, as a straightforward implementation does.
+    computed in floating point, as a straightforward implementation does.  `privatize` clips ratings to `low` and
+    `high`, and NaN counts as `low`.  Reports are float64, and many of them are the exact ratings.
 
     References
     ----------
@@ -260,6 +261,7 @@ class PublishedLaplaceRR(Immutable):
     epsilon = math.inf
 
     _purpose = "published_laplace_rr.privatize"
+    _report_types = (np.float64,)
 
     def __init__(self, epsilon_1: float, epsilon_2: float, *, low: float = 0.0, high: float = 1.0):
         self.epsilon_1 = check_epsilon("epsilon_1", epsilon_1)
@@ -308,25 +310,14 @@ class PublishedLaplaceRR(Immutable):
         """
         return (1 - self.truth_probability) * 2 * self._scale * self._scale
 
-    @draws_reports
-    def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.float64]:
-        """Draw one report for each rating, clipped to `low` and `high`, as published.
+    def _prepare_values(self, values: Any) -> np.ndarray:
+        values = check_reals("values", values, "use the ratings").astype(np.float64, copy=False)
+        return np.asarray(np.where(np.isnan(values), self.low, values).clip(self.low, self.high))
 
-        Parameters
-        ----------
-        values : array_like of float
-            Private ratings; NaN counts as `low`.
-
-        Returns
-        -------
-        ndarray of float64
-            Reports in the shape of `values`; many of them are the exact ratings.
-        """
-        values = check_reals("values", fill_missing(values), "use the ratings").astype(np.float64, copy=False)
-        flat = np.where(np.isnan(values), self.low, values).clip(self.low, self.high).reshape(-1)
-        key, round, _ = claim_call("PublishedLaplaceRR.privatize", key, round)
-        words = key.words(self._purpose, round=round, size=2 * len(flat)).reshape(-1, 2)
-        return self._report(flat, words).reshape(values.shape)
+    def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        words = key.words(self._purpose, round=round_number, size=2 * values.size).reshape(-1, 2)
+        out[...] = values
+        self._report(out.reshape(-1), words)
 
     def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Turn values in place into their reports, from two words for each value."""
