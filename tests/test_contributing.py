@@ -1,4 +1,4 @@
-"""Tests of the steps of CONTRIBUTING for a new system, and for a new event: few files suffice."""
+"""Tests of the steps for a new system or event (CONTRIBUTING), and a new mechanism: few files suffice."""
 
 import os
 import shutil
@@ -72,6 +72,77 @@ def test_the_first_item_is_the_best():
     "docs/explanation/systems/toy/toy.md": "# A toy\n\n`Toy`: items in the order in which they are listed.\n",
 }
 CHOSEN = "mirror or has_a_page or on_a_page or layer or short or numpydoc_toy or first or every_model or lists_what"
+CHANNELS = "fastfedrec/mechanisms/channels"
+INIT = "fastfedrec/mechanisms/__init__.py"
+ROWS = "docs/how-to/audit.md"
+ROW = "| `lazy-sign` | epsilon 1 | 0.96 | consistent | twice the epsilon | 1.92 | violated |\n"
+IMPORT = "from fastfedrec.mechanisms.channels.lazy_sign import LazySign\n"
+#: Lines of a new mechanism in existing files, each with the line that it precedes.
+MECHANISM_LINES = [
+    (INIT, "from fastfedrec.mechanisms.channels.piecewise ", IMPORT),
+    (INIT, '    "MixtureLaplaceRR",\n', '    "LazySign",\n'),
+    (REFERENCE, "   fastfedrec.mechanisms.ratings.optimal_kary\n", "   fastfedrec.mechanisms.channels.lazy_sign\n"),
+    (ROWS, "\n`fastfedrec audit all", ROW),
+]
+EXAMPLE = "    _example = {}, (0, 1)\n"
+MECHANISM = {
+    f"{CHANNELS}/lazy_sign.py": f'''"""The sign of a number, or 0."""
+
+from fractions import Fraction
+
+from fastfedrec.core.check import check_epsilon
+from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
+
+__all__ = ["LazySign"]
+
+
+class LazySign(Channel):
+    """Report a sign half of the time, and 0 otherwise.
+
+    **Guarantee.** One report is `epsilon`-differentially private in the local model: the two signs are neighbours
+    ("replace"), the privacy unit is one report, and only the client's own device is trusted.
+
+    Parameters
+    ----------
+    nominal_epsilon : float
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.
+    """
+
+    _purpose = "lazy_sign.privatize"
+{EXAMPLE}
+    def __init__(self, nominal_epsilon: float):
+        self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
+        silent = TOTAL // 2
+        bound = exp_lower(self.nominal_epsilon)
+        likely = int((TOTAL - silent) * bound / (1 + bound))  # down: toward privacy
+        rare = TOTAL - silent - likely
+        if likely <= rare:
+            raise ValueError(f"nominal_epsilon is too small for 64 bits, got {{nominal_epsilon}}; use a larger one")
+        answer = Fraction(TOTAL, likely - rare)  # a report's mean is its input
+        table = [[likely, silent, rare], [rare, silent, likely]]
+        super().__init__(table, inputs=[1, -1], outputs=[answer, 0, -answer])
+''',
+    "tests/mechanisms/channels/test_lazy_sign.py": '''"""The lazy sign."""
+
+from fastfedrec.mechanisms import LazySign
+
+
+def test_a_report_is_unbiased():
+    assert [LazySign(1.0).mean(x) for x in (0, 1)] == [1, -1]
+''',
+    "tests/mutants/mechanisms/lazy_sign.py": '''"""Mutants of the lazy sign."""
+
+from mutants.patch import on
+
+MUTANTS = [
+    on("LazySign.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
+        "lazy-sign-too-sure", "the epsilon of LazySign is doubled", "exp_lower(self.nominal_epsilon)",
+        "exp_lower(2 * self.nominal_epsilon)",
+    ),
+]  # fmt: skip
+''',
+    "docs/explanation/mechanisms/channels/lazy-sign.md": "# Lazy sign\n\n`LazySign` reports a sign half of the time.\n",
+}
 USE = """
 import fastfedrec
 from fastfedrec.systems.registry import SYSTEMS, make_system
@@ -153,7 +224,7 @@ assert 1 < costs[0] <= min(costs) < 10
 def tree(tmp_path):
     """A copy of the checkout's files that the tests of the tree read, and of the package as it is installed."""
     ignored = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
-    for folder in ("tests", "fastfedrec", "_kernels", "benches", "docs/reference", "docs/explanation"):
+    for folder in ("tests", "fastfedrec", "_kernels", "benches", "docs/reference", "docs/explanation", "docs/how-to"):
         shutil.copytree(ROOT / folder, tmp_path / "tree" / folder, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path / "tree")
     (tmp_path / "site").mkdir()
@@ -209,11 +280,15 @@ def contents(tree):
     return {path.relative_to(tree): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
 
 
+def touched_files(tree, before):
+    """Return the files of the tree, below its two copies, that differ from earlier contents."""
+    return {str(Path(*path.parts[1:])) for path, text in contents(tree).items() if before.get(path) != text}
+
+
 def test_a_system_is_its_package_one_line_its_tests_and_its_page(tree):
     before = contents(tree)
     add_toy(tree)
-    touched = {str(Path(*path.parts[1:])) for path, text in contents(tree).items() if before.get(path) != text}
-    assert touched == {*NEW, NAMES, MODELS, REFERENCE}
+    assert touched_files(tree, before) == {*NEW, NAMES, MODELS, REFERENCE}
     used = run(tree, "-c", USE)
     assert used.returncode == 0, used.stderr
     checked = check(tree, "tests/systems/toy")
@@ -271,3 +346,52 @@ def test_an_event_is_its_file_its_exports_and_a_sample(tree):
     tests = "tests/accounting/test_ledger_document.py", "tests/core/test_numbers.py"
     checked = check(tree, *tests, chosen="Staircase or has_a_page or no_field or every_public_module or takes_a")
     assert checked.returncode == 0, checked.stdout
+
+
+def add_mechanism(tree, *, without=()):
+    write(tree, {name: text for name, text in MECHANISM.items() if name not in without})
+    for name, before, line in MECHANISM_LINES:
+        if name not in without:
+            add_line(tree, name, before, line)
+
+
+#: Tests that find a mechanism by its class, or that look for it in a list.
+OF_MECHANISMS = [
+    "test_api.py", "test_layers.py", "test_conventions.py", "test_mutants.py", "cli/test_audit.py",
+    "mechanisms/test_mechanism_claims.py", "mechanisms/test_mechanism_numbers.py", "core/test_numbers.py",
+    "core/test_immutable.py", "mechanisms/channels/test_lazy_sign.py",
+]  # fmt: skip
+LISTS = "mirror or has_a_page or on_a_page or layer or short or export or listed or audited or has_a_mutant or called"
+
+
+def run_tests(tree, chosen, names):
+    return run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *(f"tests/{name}" for name in names))
+
+
+def test_a_mechanism_is_seven_files_and_only_three_of_them_exist(tree):
+    before = contents(tree)
+    add_mechanism(tree)
+    touched = touched_files(tree, before)
+    assert touched == {*MECHANISM, INIT, REFERENCE, ROWS}
+    assert len(touched) == 7
+    checked = run_tests(tree, f"{LISTS} or LazySign or lazy or walked", OF_MECHANISMS)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("omitted", "test", "named"),
+    [
+        (INIT, "test_conventions.py", "export it by mechanisms/__init__.py"),
+        (ROWS, "cli/test_audit.py", "the rows of audit.md are those of CASES"),
+        ("tests/mutants/mechanisms/lazy_sign.py", "test_mutants.py", "each has a mutant in tests/mutants/mechanisms/"),
+        ("_example", "mechanisms/test_mechanism_claims.py", "each has an `_example`"),
+    ],
+)
+def test_the_tests_of_the_tree_name_a_step_for_a_mechanism_that_is_omitted(tree, omitted, test, named):
+    add_mechanism(tree, without=[omitted])
+    if omitted == "_example":
+        name = f"{CHANNELS}/lazy_sign.py"
+        write(tree, {name: MECHANISM[name].replace(EXAMPLE, "")})
+    checked = run_tests(tree, "export or is_listed or audited or has_a_mutant", [test])
+    assert checked.returncode == 1
+    assert named in checked.stdout

@@ -77,7 +77,7 @@ def test_every_mechanism_has_a_mutant():
     """Every mechanism except the published one has a mutant of its code; one function clips rows to either norm."""
     broken = {mutant.target.partition(".")[0] for mutant in ALL}
     expected = {"PublishedLaplaceRR", "clip_rows_l2"}
-    assert set(mechanisms.__all__) - broken == expected, "each has a mutant in tests/mutants/"
+    assert set(mechanisms.__all__) - broken == expected, "each has a mutant in tests/mutants/mechanisms/"
     assert "_clip" in broken
 
 

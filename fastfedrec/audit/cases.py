@@ -4,6 +4,7 @@ Each case can also be made with half of its noise, which an audit must detect.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec import mechanisms
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.mechanisms import (
     GRR,
@@ -103,11 +105,26 @@ def _sampler(mechanism: Any, key: Key | None) -> Callable[[Any, int], np.ndarray
 # ---- local reports -------------------------------------------------------------------------------------------------
 
 
-def _table(make: Callable[[float], Channel], x0: float, x1: float, claim: float, factor: int, key: Key | None) -> Case:
-    """Return a case of a channel; its sampler takes positions as integers, or the values of two rows as floats."""
+def _table(make: Callable[[float], Channel], x0: int, x1: int, claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of two positions of a channel."""
     channel = make(claim * factor)
-    rows = (int(x0), int(x1)) if isinstance(x0, int) else (0, 1)
-    return Case(_sampler(channel, key), (x0, x1), claim, table=(channel, *rows))
+    return Case(_sampler(channel, key), (x0, x1), claim, table=(channel, x0, x1))
+
+
+def _local(kind: type[Any], claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of a mechanism's own example, with a table if there is one."""
+    options, inputs = kind._example
+    mechanism = kind(claim * factor, **options)
+    # The rows of a table are positions, or the two numbers.
+    rows = inputs if isinstance(inputs[0], int) else (0, 1)
+    if isinstance(mechanism, Channel):
+        return Case(_sampler(mechanism, key), inputs, claim, table=(mechanism, *rows))
+    table = None
+    if isinstance(mechanism, GRR):
+        table = (mechanism.channel(), *rows)
+    elif isinstance(mechanism, Piecewise):
+        table = (mechanism.channel(inputs), *rows)
+    return Case(mechanism, inputs, claim, key, table=table)
 
 
 def _plain_channel(epsilon: float) -> Channel:
@@ -128,19 +145,6 @@ def _serial(epsilon: float) -> Channel:
 def _half_each(kind: Callable[..., Any], epsilon: float) -> Any:
     """Return a mechanism with half of epsilon for each of its parts."""
     return kind(epsilon / 2, epsilon / 2, _N_GRADES)
-
-
-def _oracle(make: Callable[..., Any], claim: float, factor: int, key: Key | None) -> Case:
-    """Return a case of a frequency oracle."""
-    oracle = make(claim * factor, _N_VALUES)
-    table = (oracle.channel(), 0, 1) if isinstance(oracle, GRR) else None
-    return Case(oracle, (0, 1), claim, key, table=table)
-
-
-def _continuous(kind: type[Piecewise], claim: float, factor: int, key: Key | None) -> Case:
-    """Return a case of a mechanism of numbers in [-1, 1]."""
-    mechanism = kind(claim * factor)
-    return Case(mechanism, (-1.0, 1.0), claim, key, table=(mechanism.channel([-1.0, 1.0]), 0, 1))
 
 
 def _largest(claim: float, factor: int, key: Key | None) -> Case:
@@ -250,9 +254,19 @@ _TWO_BOUNDS = "clips at twice the bound"
 _TWO_SHARES = "twice the share of clients"
 
 
-def _channel(of: str, make: Callable[[float], Channel], x0: float, x1: float) -> Entry:
+def _channel(of: str, make: Callable[[float], Channel], x0: int, x1: int) -> Entry:
     """Return the entry of a finite channel."""
     return Entry(of, _DOUBLE_EPSILON, partial(_table, make, x0, x1))
+
+
+def _examples(*kinds: type[Any]) -> dict[str, Entry]:
+    """Return the entries of mechanisms that have an example."""
+    return {_name(kind): Entry(kind.__name__, _DOUBLE_EPSILON, partial(_local, kind)) for kind in kinds}
+
+
+def _name(kind: type) -> str:
+    """Return the name of a class in lower case, with dashes between its words."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
 
 
 def _normal(of: str, make: Callable[[Fraction], IntegerNoise]) -> Entry:
@@ -261,21 +275,13 @@ def _normal(of: str, make: Callable[[Fraction], IntegerNoise]) -> Entry:
 
 
 CASES: dict[str, Entry] = {
-    "binary-response": _channel("BinaryResponse", BinaryResponse, 1.0, -1.0),
+    **_examples(BinaryResponse),
     "channel": _channel("Channel", _plain_channel, 0, 1),
-    "grr": Entry("GRR", _DOUBLE_EPSILON, partial(_oracle, GRR)),
-    "oue": Entry("OUE", _DOUBLE_EPSILON, partial(_oracle, OUE)),
-    "subset-selection": Entry("SubsetSelection", _DOUBLE_EPSILON, partial(_oracle, SubsetSelection)),
-    "optimal-kary": _channel("OptimalKary", partial(OptimalKary, grid=_N_GRADES), 0, 4),
-    "bayes-kary": _channel("BayesKary", partial(BayesKary, grid=_N_GRADES), 0, 4),
-    "truncated-geometric": _channel("TruncatedGeometric", partial(TruncatedGeometric, grid=_N_GRADES), 0, 4),
-    "rounded-laplace": _channel("RoundedLaplace", partial(RoundedLaplace, grid=_N_GRADES), 0, 4),
+    **_examples(GRR, OUE, SubsetSelection, OptimalKary, BayesKary, TruncatedGeometric, RoundedLaplace),
     "serial-laplace-rr": _channel("SerialLaplaceRR", _serial, 0, 4),
     "mixture-laplace-rr": _channel("MixtureLaplaceRR", partial(_half_each, MixtureLaplaceRR), 0, 3),
     "published-laplace-rr": Entry("PublishedLaplaceRR", _DOUBLE_EPSILON, _published, is_sound=False),
-    "rated-or-not": _channel("RatedOrNot", partial(RatedOrNot, grid=(1, 2, 3, 4, 5)), 0, 5),
-    "piecewise": Entry("Piecewise", _DOUBLE_EPSILON, partial(_continuous, Piecewise)),
-    "hybrid": Entry("Hybrid", _DOUBLE_EPSILON, partial(_continuous, Hybrid)),
+    **_examples(RatedOrNot, Piecewise, Hybrid),
     "largest-response": Entry("LargestResponse", _DOUBLE_EPSILON, _largest),
     "discrete-laplace": Entry("DiscreteLaplace", _HALF_SCALE, partial(_laplace, "exact")),
     "discrete-laplace-table": Entry("DiscreteLaplace", _HALF_SCALE, partial(_laplace, "table")),
@@ -293,3 +299,6 @@ CASES: dict[str, Entry] = {
     "clip-rows-l1": Entry("clip_rows_l1", _TWO_BOUNDS, partial(_clipped, 1)),
     "clip-rows-l2": Entry("clip_rows_l2", _TWO_BOUNDS, partial(_clipped, 2), "mu"),
 }
+# The order above is the one of the published table.  All other mechanisms that have an example follow.
+_FOUND = [kind for kind in vars(mechanisms).values() if hasattr(kind, "_example") and _name(kind) not in CASES]
+CASES |= _examples(*_FOUND)

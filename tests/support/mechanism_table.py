@@ -1,7 +1,10 @@
 """Table of every public mechanism that randomizes, for tests of all of them.
 
-Entries are built on use, in the test, so that a failing constructor fails its test only.
+A mechanism with a nominal epsilon states a small instance in its class (`_example`).  Entries are built on use, in the
+test, so that a failing constructor fails its test only.
 """
+
+import functools
 
 import numpy as np
 
@@ -9,21 +12,13 @@ from fastfedrec import mechanisms as m
 
 GRID = [1, 2, 3, 4, 5]
 
+#: Classes that state an example, by name.
+EXAMPLES = {name: kind for name in m.__all__ if hasattr(kind := getattr(m, name), "_example")}
 #: Randomizers with a nominal epsilon.  A name is the class, and after a space the constructor.
 RANDOMIZERS = {
-    "BinaryResponse": m.BinaryResponse,
-    "Piecewise": m.Piecewise,
-    "Hybrid": m.Hybrid,
-    "GRR": lambda epsilon: m.GRR(epsilon, 5),
-    "OUE": lambda epsilon: m.OUE(epsilon, 5),
-    "SubsetSelection": lambda epsilon: m.SubsetSelection(epsilon, 5),
-    "RoundedLaplace": lambda epsilon: m.RoundedLaplace(epsilon, GRID),
+    **{name: functools.partial(kind, **kind._example[0]) for name, kind in EXAMPLES.items()},
     "RoundedLaplace beyond the grid": lambda epsilon: m.RoundedLaplace(epsilon, GRID, margin=12),
     "MixtureLaplaceRR": lambda epsilon: m.MixtureLaplaceRR(epsilon / 2, epsilon / 2, GRID),
-    "TruncatedGeometric": lambda epsilon: m.TruncatedGeometric(epsilon, GRID),
-    "OptimalKary": lambda epsilon: m.OptimalKary(epsilon, GRID),
-    "BayesKary": lambda epsilon: m.BayesKary(epsilon, GRID),
-    "RatedOrNot": lambda epsilon: m.RatedOrNot(epsilon, GRID),
 }
 #: Other reports, with an epsilon that is not a report's cost.
 OTHERS = {
@@ -52,8 +47,8 @@ MAKERS = {
     **CHOICES,
 }
 
-ORACLES = ("GRR", "OUE", "SubsetSelection")
-REALS = ("BinaryResponse", "Piecewise", "Hybrid")
+ORACLES = tuple(name for name, kind in EXAMPLES.items() if hasattr(kind, "support"))
+REALS = tuple(name for name, kind in EXAMPLES.items() if isinstance(kind._example[1][0], float))
 
 
 def values_of(name, n):

@@ -5,6 +5,7 @@ import numpy as np
 from fastfedrec import accounting, mechanisms
 from fastfedrec.accounting import Ledger
 from support.events import EVENTS, changed_fields
+from support.mechanism_table import EXAMPLES
 from support.numbers_calls import HALF, KEY, ONE, SMALL, call, on
 
 PURE, ZCDP = accounting.PureAccountant, accounting.ZCDPAccountant
@@ -48,13 +49,18 @@ def ledger():
     return book
 
 
+def path_below(kind):
+    """Return the module of a class below `mechanisms`."""
+    return kind.__module__.removeprefix("fastfedrec.mechanisms.")
+
+
 MECHANISMS = {
+    **{f"{path_below(kind)}.{name}": call(nominal_epsilon=ONE, **kind._example[0]) for name, kind in EXAMPLES.items()},
     "ratings.bayes_kary.BayesKary": call(
         nominal_epsilon=ONE, grid=(1, 2, 4), prior=(1.0, 2.0, 1.0), variance_ratio=1.5
     ),
     "ratings.bayes_kary.check_prior": call(name="prior", prior=(1.0, 2.0), n_values=2),
     "ratings.bayes_kary.explained_share": call(channel=channel(), prior=(HALF, HALF)),
-    "channels.binary_response.BinaryResponse": call(nominal_epsilon=ONE),
     "channels.binary_response.BinaryResponse.privatize": on(
         lambda: mechanisms.BinaryResponse(1.0), values=[HALF], key=KEY
     ),
@@ -81,14 +87,12 @@ MECHANISMS = {
     "noise.discrete_laplace.DiscreteLaplace": call(scale=2),
     "noise.discrete_laplace.DiscreteLaplace.exact_epsilon": on(noise, sensitivity=3),
     "noise.discrete_laplace.DiscreteLaplace.epsilon": on(noise, sensitivity=3),
-    "frequencies.frequency.GRR": call(nominal_epsilon=ONE, n_values=4),
     "frequencies.frequency.GRR.privatize": on(lambda: mechanisms.GRR(1.0, 4), values=[0, 3], key=KEY),
     "frequencies.frequency.GRR.channel": on(lambda: mechanisms.GRR(1.0, 2), inputs=(HALF, ONE)),
     "frequencies.frequency.GRR.estimate_from_support": on(
         lambda: mechanisms.GRR(1.0, 2), support=np.array([1, 2]), n_reports=10
     ),
     "frequencies.frequency.GRR.variance": on(lambda: mechanisms.GRR(1.0, 2), frequency=HALF, n_reports=10),
-    "frequencies.frequency.OUE": call(nominal_epsilon=ONE, n_values=4),
     "frequencies.frequency.OUE.privatize": on(lambda: mechanisms.OUE(1.0, 4), values=[0, 3], key=KEY),
     "frequencies.frequency.OUE.privatize_support": on(lambda: mechanisms.OUE(1.0, 4), values=[0, 3], key=KEY),
     "noise.integer_noise.IntegerNoise.delta": on(noise, epsilon=ONE, n_draws=5),
@@ -105,12 +109,10 @@ MECHANISMS = {
     "ratings.laplace_rr.RoundedLaplace": call(nominal_epsilon=ONE, grid=(1, 2, 4), margin=HALF),
     "ratings.laplace_rr.SerialLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, grid=(1, 2, 4)),
     "noise.layered_gaussian.LayeredGaussian": call(stddev=2**15),
-    "ratings.optimal_kary.OptimalKary": call(nominal_epsilon=ONE, grid=3),
     "channels.piecewise.Hybrid": call(nominal_epsilon=ONE, n_cells=5),
     "channels.piecewise.Piecewise": call(nominal_epsilon=ONE, n_cells=5),
     "channels.piecewise.Piecewise.variance": on(lambda: mechanisms.Piecewise(1.0, 5), t=HALF),
     "channels.piecewise.Piecewise.privatize": on(lambda: mechanisms.Piecewise(1.0, 5), values=[HALF], key=KEY),
-    "ratings.rated_or_not.RatedOrNot": call(nominal_epsilon=ONE, grid=(1, 2)),
     "noise.rounded_gaussian.RoundedGaussian": call(stddev=2),
     "noise.rounded_gaussian.RoundedGaussian.noise_multiplier": on(lambda: mechanisms.RoundedGaussian(2), sensitivity=3),
     "exponential.ExponentialMechanism": call(epsilon=ONE, sensitivity=3, n_selected=2),
@@ -119,7 +121,6 @@ MECHANISMS = {
     "exponential.ExponentialMechanism.privatize": on(selection, scores=[1, 5], key=KEY),
     "frequencies.subset_selection.SubsetSelection": call(nominal_epsilon=ONE, n_values=6, subset_size=2),
     "frequencies.subset_selection.SubsetSelection.privatize": on(subsets, values=[0, 3], key=KEY),
-    "channels.truncated_geometric.TruncatedGeometric": call(nominal_epsilon=ONE, grid=3),
 }
 
 

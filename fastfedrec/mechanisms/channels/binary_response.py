@@ -65,6 +65,7 @@ class BinaryResponse(Channel):
 
     _purpose = "binary_response.privatize"
     _report_types = (np.int8,)
+    _example = {}, (1.0, -1.0)
 
     def __init__(self, nominal_epsilon: float):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,6 +91,9 @@ class NominalEpsilon(Randomizer[Report]):
     """
 
     likelihood_ratio: Any
+    #: A small instance by its arguments without epsilon, and two values that are hard to hide from one another.  The
+    #: audit and the tests of all mechanisms read it.
+    _example: ClassVar[tuple[dict[str, Any], tuple[Any, Any]]]
 
     def __new__(cls, *_: Any, **named: Any) -> Self:
         """Raise an error that names `nominal_epsilon` if `epsilon=` is passed."""

@@ -75,6 +75,7 @@ class Piecewise(_Decoded[np.uint16]):
 
     _purpose = "piecewise.privatize"
     _report_types = (np.uint16,)
+    _example = {}, (-1.0, 1.0)
 
     def __init__(self, nominal_epsilon: float, n_cells: int = 65_533):
         self._plan(nominal_epsilon, n_cells, share=Fraction(1))

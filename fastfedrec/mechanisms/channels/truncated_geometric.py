@@ -58,6 +58,7 @@ class TruncatedGeometric(Channel):
     """
 
     _purpose = "truncated_geometric.privatize"
+    _example = {"grid": 5}, (0, 4)
 
     def __init__(self, nominal_epsilon: float, grid: int | Sequence[float]):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)

@@ -15,6 +15,8 @@ from fastfedrec.mechanisms.report_checks import NUMBERING, check_codes, check_in
 class FrequencyOracle(NominalEpsilon[np.uint8]):
     """Base of the oracles: a report supports the user's value with probability p, each other one with probability q."""
 
+    _example = {"n_values": 10}, (0, 1)
+
     nominal_epsilon: float
     n_values: int
     p_count: int

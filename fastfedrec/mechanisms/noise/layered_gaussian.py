@@ -123,9 +123,6 @@ class LayeredGaussian(RoundedGaussian):
             n_threads,
         )
 
-    def __repr__(self) -> str:
-        return f"LayeredGaussian(stddev={self.stddev})"
-
 
 def _layer_distance(upper: Fraction) -> Fraction:
     """Return the distance of B U + g from a discrete Gaussian; U has variance `upper`, g is the layer below."""

@@ -104,4 +104,4 @@ class RoundedGaussian(IntegerNoise):
         return s2 + 1 / 12 + series
 
     def __repr__(self) -> str:
-        return f"RoundedGaussian(stddev={self.stddev})"
+        return f"{type(self).__name__}(stddev={self.stddev})"

@@ -75,6 +75,7 @@ class BayesKary(Channel):
     """
 
     _purpose = "bayes_kary.privatize"
+    _example = {"grid": 5}, (0, 4)
 
     def __init__(
         self,

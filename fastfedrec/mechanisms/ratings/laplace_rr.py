@@ -71,6 +71,7 @@ class RoundedLaplace(Channel):
     """
 
     _purpose = "rounded_laplace.privatize"
+    _example = {"grid": 5}, (0, 4)
 
     @refuse_old_keywords(reach="margin")
     def __init__(self, nominal_epsilon: float, grid: int | Sequence[float], margin: float = 0.0):

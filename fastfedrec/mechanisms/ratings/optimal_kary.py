@@ -59,6 +59,7 @@ class OptimalKary(Channel):
     """
 
     _purpose = "optimal_kary.privatize"
+    _example = {"grid": 5}, (0, 4)
 
     def __init__(self, nominal_epsilon: float, grid: int | Sequence[float]):
         self.nominal_epsilon = check_real("nominal_epsilon", nominal_epsilon, low=0.01, high=12.0)

@@ -58,6 +58,7 @@ class RatedOrNot(Channel):
     """
 
     _purpose = "rated_or_not.privatize"
+    _example = {"grid": (1, 2, 3, 4, 5)}, (0, 5)
 
     def __init__(self, nominal_epsilon: float, grid: Sequence[float]):
         ratings = check_grid("grid", grid, high=31)

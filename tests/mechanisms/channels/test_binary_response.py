@@ -44,6 +44,7 @@ def test_thresholds_equal_naive_twin_and_stay_in_range(epsilon, values):
 
 
 @given(epsilon=epsilons, values=st.lists(st.floats(-1.5, 1.5), max_size=50), seed=st.integers(0, 99))
+@example(epsilon=1.0, values=[0.9, -0.9] * 25, seed=1)  # a larger bias changes some of these answers
 def test_answers_equal_naive_twin(epsilon, values, seed):
     assume(not set(values) <= {0.0, 1.0})  # bits, which are refused
     channel, key = BinaryResponse(epsilon), Key.from_seed(seed)

@@ -2,7 +2,7 @@
 
 from mutants.patch import on
 
-NOISE = [
+MUTANTS = [
     # ---- integer noise ----------------------------------------------------------------------------------------------
     on("IntegerNoise._add", "test_privatize_adds_the_sample_and_keeps_the_shape")(
         "exact-noise-missing", "the draws of the exact samplers are not added",

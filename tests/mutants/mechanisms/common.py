@@ -2,7 +2,7 @@
 
 from mutants.patch import on
 
-MECHANISMS = [
+MUTANTS = [
     # ---- largest response -------------------------------------------------------------------------------------------
     on("LargestResponse.__init__", "test_clones_are_as_few_as_epsilon_allows")(
         "largest-too-few-clones", "the number of clones ignores the candidates' signs", "2 * self.n_candidates",
