@@ -1,7 +1,7 @@
 """The template of the mechanisms that draw reports of private values."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,7 +68,7 @@ class Randomizer(Immutable, Generic[Report]):
         """Return the shape of the reports."""
         return values.shape
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         """Return the values as an array, or raise an error that depends only on their type and shape."""
         raise NotImplementedError
 

@@ -4,7 +4,6 @@ import bisect
 import itertools
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -194,7 +193,7 @@ class ExponentialMechanism(Randomizer[np.int64]):
         """
         return self._release(scores, key, round)
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         array = plain_array("scores", values)
         if self.sampler == "exact":
             array = check_integers(

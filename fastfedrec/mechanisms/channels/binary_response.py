@@ -1,7 +1,6 @@
 """Binary response: one bit about a real number in [-1, 1] (Nguyen et al. 2016, "Harmony")."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,7 +116,7 @@ class BinaryResponse(Channel):
         """
         return super().privatize(values, key=key, round=round, out=out, n_threads=n_threads)  # type: ignore[return-value]
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         array = plain_array("values", values)
         # NumPy makes an unsigned array of Python's integers if one is too large for a signed type.
         if array.dtype.kind == "u" and array.size and python_numbers(values, int) is None:

@@ -326,7 +326,7 @@ class Channel(_Decoded[np.uint8]):
     def _report_types(self) -> Sequence[type]:
         return code_types(len(self.outputs))
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         return check_integers("values", values, NUMBERING)
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:

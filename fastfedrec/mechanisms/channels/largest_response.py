@@ -1,9 +1,9 @@
 """Largest response: the position and sign of the largest one of a few random entries of a vector."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key
@@ -107,7 +107,7 @@ class LargestResponse(NominalEpsilon[np.int64]):
         """
         return 1 + Fraction(2 * self.n_candidates * (TOTAL - self.clones), self.clones)
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         vectors = check_reals("values", values, "pass vectors of real numbers")
         if vectors.ndim != 2 or vectors.shape[1] < 1 or vectors.shape[1] & (vectors.shape[1] - 1):
             raise ValueError(

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
 from fastfedrec.core.check import check_integer, check_real
@@ -185,7 +185,7 @@ class Piecewise(_Decoded[np.uint16]):
         mean = (unit * words / 2 + answer * 2 * (positive - self._half)) / TOTAL
         return (unit**2 * squares / 4 + answer**2 * 2 * self._half) / TOTAL - mean**2
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         return np.asarray(check_reals("values", values, _REMEDY), order="C")
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:

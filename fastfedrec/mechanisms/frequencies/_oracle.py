@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +30,7 @@ class FrequencyOracle(NominalEpsilon[np.uint8]):
     def _report_types(self) -> Sequence[type]:
         return code_types(self.n_values)
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         values = check_integers("values", values, NUMBERING)
         if values.ndim != 1:
             raise ValueError(f"values must have 1 dimension, got shape {values.shape}")

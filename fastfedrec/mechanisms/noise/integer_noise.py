@@ -1,7 +1,6 @@
 """The base of all integer noise: drawing, adding, and the delta of the table sampler."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -135,7 +134,7 @@ class IntegerNoise(Randomizer[np.int64]):
             Draws.  A draw beyond the range of int64 is clipped to that range; `add_noise` is exact there as well.
         """
         zeros = np.zeros(check_integer("size", size, low=0), dtype=np.int64)
-        return self._add(zeros, zeros, key, purpose, round, resolve_n_threads(n_threads))
+        return self._add(zeros, key, purpose, round, zeros, resolve_n_threads(n_threads))
 
     def add_noise(
         self,
@@ -172,7 +171,7 @@ class IntegerNoise(Randomizer[np.int64]):
         """
         integers = self._prepare_values(values)
         out = report_array(out, integers, self._report_types)
-        return self._add(integers, out, key, purpose, round, resolve_n_threads(n_threads))
+        return self._add(integers, key, purpose, round, out, resolve_n_threads(n_threads))
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Convert noisy integers to floats: they are unbiased estimates, because the noise is symmetric.
@@ -190,14 +189,14 @@ class IntegerNoise(Randomizer[np.int64]):
         reports = check_integers("reports", reports, "use the values of privatize")
         return reports.astype(np.float64)
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         return check_integers("values", values, "put them on an integer grid first")
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
-        self._add(values, out, key, self._purpose, round_number, n_threads)
+        self._add(values, key, self._purpose, round_number, out, n_threads)
 
     def _add(
-        self, values: np.ndarray, out: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int
+        self, values: np.ndarray, key: Key, purpose: str, round_number: int, out: np.ndarray, n_threads: int
     ) -> NDArray[np.int64]:
         """Write the sums of values and draws to `out`."""
         if not self._tables:

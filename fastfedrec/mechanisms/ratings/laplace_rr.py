@@ -5,9 +5,9 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_epsilon, check_real
@@ -311,7 +311,7 @@ class PublishedLaplaceRR(Randomizer[np.float64]):
         """
         return (1 - self.truth_probability) * 2 * self._scale * self._scale
 
-    def _prepare_values(self, values: Any) -> np.ndarray:
+    def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         values = check_reals("values", values, "use the ratings").astype(np.float64, copy=False)
         return np.asarray(np.where(np.isnan(values), self.low, values).clip(self.low, self.high))
 
