@@ -1,6 +1,6 @@
 """Every ``fastfedrec reproduce ... --quick``, one after another, timed; no real data.
 
-What there is to run is read from the command's own tables, so that a new figure or table is run the night it exists.
+What there is to run is read from the command's catalogue, so that a new figure or table is run the night it exists.
 Where the command asks for ``--data`` it gets generated data in the publisher's format and of the real data's size: the
 readers run too, times are those of real data, and figures mean nothing.  The exit status is 1 where a run failed or
 took more than ``--limit`` seconds of the clock; a table of all of them stands in ``summary.md`` after each.
@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastfedrec import Key, datasets
-from fastfedrec.cli.reproduce import _FIGURES, _TABLES
 from fastfedrec.core.text import format_table
+from fastfedrec.studies.reproduce.catalogue import REPRODUCTIONS
 
 LIMIT = 120.0  # seconds on two processors
 PATIENCE = 2  # limits until a run is ended
@@ -53,9 +53,8 @@ class Run(NamedTuple):
 
 def commands():
     """All that ``fastfedrec reproduce`` offers, as ``system --figure name``."""
-    for option, offered in (("--figure", _FIGURES), ("--table", _TABLES)):
-        for system, names in offered.items():
-            yield from (f"{system} {option} {name}" for name in names)
+    for entry in REPRODUCTIONS:
+        yield from (f"{entry.system} --{entry.kind} {name}" for name in entry.texts)
 
 
 # ---- generated data in the publishers' formats -----------------------------------------------------------------------

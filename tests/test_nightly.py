@@ -93,7 +93,7 @@ def test_a_run_that_does_not_end_is_ended(nightly, tmp_path):
 def test_an_unknown_name_is_refused(nightly, capsys):
     with pytest.raises(SystemExit):
         nightly.main(["--only", "fmf-lpd"])
-    assert "is in no name; there are dp-gram" in capsys.readouterr().err
+    assert "is in no name; there are fmf-ldp" in capsys.readouterr().err
 
 
 # ---- the generated files ---------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Plain-text tables that fit into a terminal, and epsilons as text and as JSON."""
 
+import csv
 import decimal
+import io
 import json
 import math
 import re
@@ -18,6 +20,7 @@ __all__ = [
     "epsilon_from_json",
     "epsilon_to_json",
     "fold",
+    "format_csv",
     "format_epsilon",
     "format_table",
     "plain",
@@ -74,6 +77,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         spellings.setdefault(str(word).lower().replace("_", "-"), str(word))
     matches = difflib.get_close_matches(name.lower().replace("_", "-"), spellings, n=1)
     return f" (did you mean {spellings[matches[0]]!r}?)" if matches else ""
+
+
+def format_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as comma-separated values."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue()
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

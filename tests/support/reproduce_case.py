@@ -8,6 +8,11 @@ from fastfedrec.cli.main import main
 PNG = b"\x89PNG"
 
 
+def read_instead(monkeypatch, data, reader="load_movielens"):
+    """Let the command `reproduce` read these data from any path."""
+    monkeypatch.setattr(f"fastfedrec.studies.reproduce.catalogue.{reader}", lambda path: data)
+
+
 def check_result(result, folder):
     """Return the text and the page of a result, after a check of its plot and its JSON."""
     result.plot(folder / "plot.png")

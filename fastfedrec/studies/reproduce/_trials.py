@@ -1,4 +1,4 @@
-"""Helpers for trials: the same models on every split or seed, stored part by part, and means of their figures."""
+"""Helpers for trials of the same models on every split or seed, and means of their figures."""
 
 import functools
 import itertools
@@ -10,23 +10,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from fastfedrec.core.check import check_choice, check_instance
-from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
+from fastfedrec.datasets.movielens import release_year
 from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate, evaluate_ratings
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, checksum, run_or_load
+from fastfedrec.studies.files import Case, checksum
+from fastfedrec.studies.report import RunOptions
 
 Part = TypeVar("Part")
 Folds = Sequence[Split | tuple[Interactions, Interactions]]
-
-
-def track_progress(parts: Iterable[Part], how: RunOptions, description: str, unit: str) -> Iterator[Part]:
-    """Yield the parts with a progress bar if `how.show_progress` is set."""
-    parts = list(parts)
-    bar = progress_rounds(len(parts), show=how.show_progress, description=description, unit=unit)
-    return (parts[number] for number in bar)
 
 
 def select_models(models: Mapping[str, Part], only: Sequence[str] | None) -> dict[str, Part]:
@@ -73,14 +67,14 @@ def rating_errors(model: Any, folds: Folds, n_threads: int) -> Iterator[dict[str
         yield evaluate_ratings(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads), test)
 
 
-def run_or_load_errors(
-    part: str, settings: dict[str, Any], model: Any, folds: Folds, how: RunOptions
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return MAE and RMSE of each fold, computed or read from the folder of finished parts."""
-    run: Callable[[], Any] = functools.partial(list, rating_errors(model, folds, how.n_threads))
-    errors = run_or_load(how.folder, part, settings, run)
-    mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
-    return mae, rmse
+def errors_case(file: str, settings: dict[str, Any], model: Any, folds: Folds, how: RunOptions) -> Case:
+    """Return the case of a model that is fitted and tested on each fold."""
+    return Case(file, settings, functools.partial(list, rating_errors(model, folds, how.n_threads)))
+
+
+def mae_and_rmse(figures: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    """Return the figures of `errors_case`, each one as a tuple over the folds."""
+    return {metric: tuple(fold[metric] for fold in figures) for metric in ("mae", "rmse")}
 
 
 def evaluate_quietly(
@@ -141,3 +135,50 @@ def accuracy(model: Any, train: Interactions, test: Interactions, key: Key, n_th
 def mean_and_deviation(values: Sequence[float], mean: str = "{:.3f}", deviation: str = " ± {:.3f}") -> str:
     """Format the mean over seeds or splits, and the standard deviation if there are several."""
     return mean.format(statistics.fmean(values)) + (deviation.format(statistics.stdev(values)) if values[1:] else "")
+
+
+def means(field: str, mean: str = "{:.3f}", deviation: str = " ± {:.3f}") -> Callable[[Any], str]:
+    """Return a function that formats a record's figure of all seeds or splits as `mean_and_deviation`."""
+    return lambda record: mean_and_deviation(getattr(record, field), mean, deviation)
+
+
+def errors(field: str) -> Callable[[Any], str]:
+    """Return a function that formats a record's error of all splits with four decimals."""
+    return means(field, "{:.4f}", " +- {:.4f}")
+
+
+def over_seeds(runs: Sequence[Mapping[str, Part]]) -> dict[str, tuple[Part, ...]]:
+    """Return the figures of runs that differ by their seeds, each one as a tuple over the seeds."""
+    return {name: tuple(run[name] for run in runs) for name in runs[0]}
+
+
+def format_cost(cell: Any) -> str:
+    """Format the epsilon of a cell for all data of one user against none, and in brackets for replacing the user."""
+    return "none" if cell.epsilon is None else f"{cell.epsilon:g} ({cell.replaced:.2f})"
+
+
+def cache_last(draw: Callable[..., Part]) -> Callable[..., Part]:
+    """Return the function with a cache of its last result, which is freed before the next one is computed."""
+    last: dict[tuple[Any, ...], Part] = {}
+
+    def cached(*arguments: Any) -> Part:
+        if arguments not in last:
+            last.clear()
+            last[arguments] = draw(*arguments)
+        return last[arguments]
+
+    return cached
+
+
+def movie_features(data: Interactions) -> dict[str, Any] | None:
+    """Return the public features of movies, genres and year, by item, or None if the data have none."""
+    columns = data.item_features
+    if not {"genres", "title"} <= columns.keys():
+        return None
+    return {"genres": columns["genres"], "year": [release_year(title) for title in columns["title"].tolist()]}
+
+
+def brief_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table as on the pages of systems."""
+    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])

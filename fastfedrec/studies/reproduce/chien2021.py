@@ -4,30 +4,37 @@ The paper and its successors use MovieLens 20M.  Here the data are MovieLens 1M,
 """
 
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.datasets.movielens import release_year
 from fastfedrec.evaluation import Split, UserHoldout, evaluate
-from fastfedrec.studies.reproduce._trials import mean_and_deviation, select_models, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
+from fastfedrec.studies.drawings import draw_bars
+from fastfedrec.studies.files import Case, checksum, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import (
+    brief_table,
+    cache_last,
+    format_cost,
+    means,
+    movie_features,
+    over_seeds,
+    select_models,
+)
 from fastfedrec.systems.baselines.implicit_als import ImplicitALS
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.dp_als.model import DPALS
 from fastfedrec.systems.gram.dp_gram import DPGram
 
-__all__ = ["RecallCell", "RecallTable", "recall_table"]
+__all__ = ["brief", "recall_table"]
 
 TABLE = "recall"
 EPSILONS = (1.0, 5.0)  # epsilons of the whole run, zero_out
@@ -40,104 +47,78 @@ SPLIT = UserHoldout(0.1, given=0.8)
 METRICS = ("recall@20", "ndcg@100")
 
 
-@dataclass(frozen=True)
-class RecallCell:
-    """One model at one epsilon."""
-
-    model: str  # name of the model with its options
-    epsilon: float | None  # of the whole run, for all data of one user against none; None without a guarantee
-    replaced: float | None  # epsilon of the same run for replacing one user
-    recalls: tuple[float, ...]  # Recall@20 of each seed
-    ndcgs: tuple[float, ...]  # NDCG@100 of each seed
-
-    @property
-    def recall(self) -> float:
-        """The mean over seeds."""
-        return statistics.fmean(self.recalls)
+def _recall(cell: Record) -> float:
+    """Return the mean Recall@20 over seeds."""
+    return statistics.fmean(cell.recalls)
 
 
-@dataclass(frozen=True)
-class RecallTable(SideBySide):
-    """A table with a row for each model and epsilon."""
+def _compare_epsilons(table: Report) -> str:
+    """Name the best private model at each epsilon, and the best DPALS."""
+    lines = []
+    for epsilon in sorted({cell.epsilon for cell in table.cells if cell.epsilon is not None}):
+        cells = [cell for cell in table.cells if cell.epsilon == epsilon]
+        best = max(cells, key=_recall)
+        line = f"Epsilon {epsilon:g}: {best.model} has the largest Recall@20, {_recall(best):.3f}"
+        rivals = [cell for cell in cells if cell.model.startswith("DPALS")]
+        if rivals and not best.model.startswith("DPALS"):
+            rival = max(rivals, key=_recall)
+            line += f"; DPALS has {_recall(rival):.3f} ({rival.model})"
+        lines.append(f"{line}.")
+    return "\n".join(lines) or "No private model was run."
 
-    cells: tuple[RecallCell, ...]
 
-    @property
-    def title(self) -> str:
-        """The title of the table."""
-        return "DP-ALS: Recall@20 and NDCG@100 of held-out users"
+def _draw(table: Report, figure: Any) -> None:
+    bars = {
+        f"{cell.model}, {'no privacy' if cell.epsilon is None else f'{cell.epsilon:g}'}": _recall(cell)
+        for cell in table.cells
+    }
+    draw_bars(figure, bars, (9, 1 + 0.35 * len(bars)), "Recall@20", title=table.title)
 
-    @property
-    def legend(self) -> str:
-        """The protocol and the columns."""
-        return (
-            "Liked items have a rating of 4 or more.  A tenth of the users is held out; 80% of such a user's liked "
-            "items are given to the model, and the remaining ones are ranked among all items that are not given.  "
-            "Recall@20 is divided by the number of tested items.  Means over seeds, each with its own split and "
-            "noise, and the standard deviation.  epsilon: of the whole run, for all data of one user against none "
-            "(zero_out), the number of users public, at delta 1e-6; in brackets for replacing one user."
-        )
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Differences between the protocol and the paper's."""
-        return ("The paper's data are MovieLens 20M, and its hyperparameters were tuned for each epsilon; ours are the "
-                "defaults.",)  # fmt: skip
+_COLUMNS = [
+    ("model", "{.model}"), ("epsilon", format_cost), ("Recall@20", means("recalls")), ("NDCG@100", means("ndcgs")),
+    ("seeds", lambda cell: str(len(cell.recalls))),
+]  # fmt: skip
+STUDY = Study(
+    title="DP-ALS: Recall@20 and NDCG@100 of held-out users",
+    legend=(
+        "Liked items have a rating of 4 or more.  A tenth of the users is held out; 80% of such a user's liked items "
+        "are given to the model, and the remaining ones are ranked among all items that are not given.  Recall@20 is "
+        "divided by the number of tested items.  Means over seeds, each with its own split and noise, and the standard "
+        "deviation.  epsilon: of the whole run, for all data of one user against none (zero_out), the number of users "
+        "public, at delta 1e-6; in brackets for replacing one user."
+    ),
+    columns=_COLUMNS,
+    verdict=_compare_epsilons,
+    draw=_draw,
+    records=lambda table: table.cells,
+    remarks=[
+        "The paper's data are MovieLens 20M, and its hyperparameters were tuned for each epsilon; ours are the "
+        "defaults."
+    ],
+)
 
-    def verdict(self) -> str:
-        """Name the best private model at each epsilon, and the best DPALS."""
-        lines = []
-        for epsilon in sorted({cell.epsilon for cell in self.cells if cell.epsilon is not None}):
-            cells = [cell for cell in self.cells if cell.epsilon == epsilon]
-            best = max(cells, key=lambda cell: cell.recall)
-            line = f"Epsilon {epsilon:g}: {best.model} has the largest Recall@20, {best.recall:.3f}"
-            rivals = [cell for cell in cells if cell.model.startswith("DPALS")]
-            if rivals and not best.model.startswith("DPALS"):
-                rival = max(rivals, key=lambda cell: cell.recall)
-                line += f"; DPALS has {rival.recall:.3f} ({rival.model})"
-            lines.append(f"{line}.")
-        return "\n".join(lines) or "No private model was run."
 
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        header = ["model", "epsilon", "Recall@20", "NDCG@100", "seeds"]
-        return header, [
-            [
-                cell.model, "none" if cell.epsilon is None else f"{cell.epsilon:g} ({cell.replaced:.2f})",
-                mean_and_deviation(cell.recalls), mean_and_deviation(cell.ndcgs), str(len(cell.recalls)),
-            ]
-            for cell in self.cells
-        ]  # fmt: skip
-
-    def brief(self) -> str:
-        """Return the Markdown table of means with a column for each epsilon, as on the system's page."""
-        epsilons = sorted({cell.epsilon for cell in self.cells}, key=lambda epsilon: epsilon or math.inf)
-        rows: dict[str, dict[float | None, str]] = {}
-        for cell in self.cells:
-            means = "/".join(f"{statistics.fmean(values):.3f}" for values in (cell.recalls, cell.ndcgs))
-            rows.setdefault(cell.model, {})[cell.epsilon] = means
-        names = []
-        for epsilon in epsilons:
-            costs = [cell.replaced for cell in self.cells if cell.epsilon == epsilon and cell.replaced is not None]
-            # Models of one epsilon may differ in the cost of replacing a user, so the header shows the range.
-            ends = dict.fromkeys(f"{cost:.2f}" for cost in (min(costs, default=0.0), max(costs, default=0.0)))
-            names.append("no privacy" if epsilon is None else f"{epsilon:g} ({' to '.join(ends)})")
-        cells = [[model, *(row.get(epsilon, "") for epsilon in epsilons)] for model, row in rows.items()]
-        lines = ["| " + " | ".join(row) + " |" for row in (["model", *names], *cells)]
-        return "\n".join([lines[0], "|" + "---|" * (1 + len(names)), *lines[1:]])
-
-    def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(9, 1 + 0.35 * len(self.cells))
-        panel = figure.subplots()
-        cells = self.cells[::-1]
-        names = [f"{cell.model}, {'no privacy' if cell.epsilon is None else f'{cell.epsilon:g}'}" for cell in cells]
-        panel.barh(names, [cell.recall for cell in cells])
-        panel.set(xlabel="Recall@20", title=self.title)
-        panel.tick_params(axis="y", labelsize="x-small")
+def brief(table: Report) -> str:
+    """Return the Markdown table of means with a column for each epsilon, as on the system's page."""
+    epsilons = sorted({cell.epsilon for cell in table.cells}, key=lambda epsilon: epsilon or math.inf)
+    rows: dict[str, dict[float | None, str]] = {}
+    for cell in table.cells:
+        means = "/".join(f"{statistics.fmean(values):.3f}" for values in (cell.recalls, cell.ndcgs))
+        rows.setdefault(cell.model, {})[cell.epsilon] = means
+    names = []
+    for epsilon in epsilons:
+        costs = [cell.replaced for cell in table.cells if cell.epsilon == epsilon and cell.replaced is not None]
+        # Models of one epsilon may differ in the cost of replacing a user, so the header shows the range.
+        ends = dict.fromkeys(f"{cost:.2f}" for cost in (min(costs, default=0.0), max(costs, default=0.0)))
+        names.append("no privacy" if epsilon is None else f"{epsilon:g} ({' to '.join(ends)})")
+    cells = ([model, *(row.get(epsilon, "") for epsilon in epsilons)] for model, row in rows.items())
+    return brief_table(["model", *names], cells)
 
 
 def recall_table(
     data: Interactions | None = None, *, n_seeds: int = 3, only: Sequence[str] | None = None, **options: Any
-) -> RecallTable:
+) -> Report:
     """Measure DPALS with its options, and DPGram, on held-out users.
 
     Without `data` (MovieLens with ratings), data of the size of MovieLens 20M are generated, where DPGram needs a
@@ -169,30 +150,29 @@ def recall_table(
             f"{liked.n_interactions:,} ratings"
         )
         settings = {"data": checksum([data])}
-        item_features, draw = _genres_and_years(data), functools.partial(_split, liked)
+        item_features, draw = movie_features(data), functools.partial(_split, liked)
     settings |= {"version": __version__, "split": repr(SPLIT)}
     # Parts are ordered by seed, so one cached split serves all models of a seed.
-    draw_cached: Callable[[int], Split] = functools.lru_cache(maxsize=1)(draw)
+    draw_cached: Callable[[int], Split] = cache_last(draw)
     models = select_models(
         _models(EPSILONS[:1] if how.quick else EPSILONS, item_features, is_small=data is not None), only
     )
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in models}
-    parts = [(seed, name) for seed in range(n_seeds) for name in models]
-    for seed, name in track_progress(parts, how, "DP-ALS", "model"):
-        for number, model in enumerate(models[name]):
+    cases = {}
+    for seed, (name, named_models) in itertools.product(range(n_seeds), models.items()):
+        for number, model in enumerate(named_models):
+            measure = functools.partial(_run_model, model, draw_cached, seed, how.n_threads)
             part_settings = settings | {"model": repr(model), "seed": seed}
-            run = functools.partial(_run_model, model, draw_cached, seed, how.n_threads)
-            runs[name].append(run_or_load(how.folder, f"{name}-{number}-seed-{seed}", part_settings, run))
+            cases[seed, name, number] = Case(f"{name}-{number}-seed-{seed}", part_settings, measure)
+    runs = measure_cases(cases, how, "DP-ALS", "model")
     cells = []
     for name, named_models in models.items():
         for number, model in enumerate(named_models):
-            # Runs of a row are ordered by seed, then by model, so a stride selects the seeds of one model.
-            rows = runs[name][number :: len(named_models)]
-            values = {metric: tuple(row[metric] for row in rows) for metric in METRICS}
+            recalls, ndcgs, replaced = over_seeds([runs[seed, name, number] for seed in range(n_seeds)]).values()
+            # Epsilon of the whole run, for all data of one user against none; None without a guarantee.
             epsilon = getattr(model, "epsilon", None)
-            cells.append(RecallCell(name, epsilon, rows[0]["replaced"], *values.values()))
+            cells.append(Record(model=name, epsilon=epsilon, replaced=replaced[0], recalls=recalls, ndcgs=ndcgs))
     described = {name: [repr(model) for model in named_models] for name, named_models in models.items()}
-    return RecallTable(source, settings | {"seeds": n_seeds, "models": described}, tuple(cells))
+    return Report(STUDY, source, settings | {"seeds": n_seeds, "models": described}, cells=tuple(cells))
 
 
 def _models(epsilons: Sequence[float], item_features: dict[str, Any] | None, *, is_small: bool) -> dict[str, list[Any]]:
@@ -230,12 +210,3 @@ def _split(data: Interactions, seed: int) -> Split:
 def _generated(n_users: int, n_items: int, row_length: float, n_threads: int, seed: int) -> Split:
     key = Key.from_seed(seed)
     return _split(generate_implicit(n_users, n_items, key=key, mean_interactions=row_length, n_threads=n_threads), seed)
-
-
-def _genres_and_years(data: Interactions) -> dict[str, Any] | None:
-    """Return the public features of movies by item id, or None if the data have none."""
-    columns = data.item_features
-    if not {"genres", "title"} <= columns.keys():
-        return None
-    years = [release_year(title) for title in np.asarray(columns["title"]).tolist()]
-    return {"genres": columns["genres"], "year": years}

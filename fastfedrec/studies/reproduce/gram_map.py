@@ -7,8 +7,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting import ShuffledReports, calibrate_n_reports
@@ -16,13 +14,15 @@ from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.reproduce._trials import Accuracy, accuracy, generated_split, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, run_or_load
+from fastfedrec.studies.drawings import draw_panels
+from fastfedrec.studies.files import Case, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import Accuracy, accuracy, cache_last, generated_split
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, ShuffledSketchGram
 
-__all__ = ["GainMap", "MapCell", "gain_map"]
+__all__ = ["gain_map"]
 
 FIGURES = ("map", "order")
 DP_GRAM, SKETCH = "DPGram", "ShuffledSketchGram"
@@ -40,167 +40,106 @@ MAX_PAIRS = 2**30  # items squared; half of the pairs take two numbers of 8 byte
 MAX_SKETCH_CELLS = 2**28  # cells of one rotation; each takes 4 bytes per thread and 16 on the server
 MAX_REPORTS = 500_000_000  # users times reports
 TOTAL_SKETCH_CELLS = 2**26  # cells of all rotations, which limits their number to between 1 and 8
-LEGEND = (
-    "gain: HR@10 minus the HR@10 of exact popularity, leave one out among 99 unseen items; in brackets the same among "
-    "all unseen items.  signal: the public number n_users mu / sqrt(n_items) of DPGram, or the signal of the sketch.  "
-    "popularity: the model chose popularity by its own release.  epsilon of the whole run, for all of a user's data "
-    "against none, at delta 1e-6."
+
+
+def _gain(cell: Record) -> float:
+    """Return the difference of HR@10 among 99 items between the model and exact popularity."""
+    return cell.hit_ratio - cell.popularity
+
+
+def _margin(cell: Record) -> float:
+    """Return two standard errors of the hit ratio among 99 items, due to the draw of tested users."""
+    return 2 * math.sqrt(cell.popularity * (1 - cell.popularity) / cell.n_tested)
+
+
+def _count_gains(report: Report) -> str:
+    """Count for each model and choice the cells with a gain, a tie and a loss against exact popularity."""
+    sentences = []
+    for name in dict.fromkeys(cell.model for cell in report.cells):
+        for choice, is_personal in (("personal", True), ("popularity", False)):
+            cells = [cell for cell in report.cells if cell.model == name and cell.is_personal is is_personal]
+            n_better = sum(_gain(cell) > _margin(cell) for cell in cells)
+            n_worse = sum(_gain(cell) < -_margin(cell) for cell in cells)
+            sentences.append(
+                f"{name}, {choice} in {len(cells)} cells: better in {n_better}, about even in "
+                f"{len(cells) - n_better - n_worse}, worse in {n_worse} than exact popularity."
+            )
+    return "\n".join(sentences)
+
+
+def _draw(report: Report, figure: Any) -> None:
+    """Draw the gain over the signal, with a panel for each model and a colour for each number of items."""
+    names = dict.fromkeys(cell.model for cell in report.cells)
+    for panel, name in draw_panels(figure, names, 5.5, 4.5, sharey=True):
+        model_cells = [cell for cell in report.cells if cell.model == name]
+        for n_items, latest in sorted({(cell.n_items, cell.latest) for cell in model_cells}):
+            cells = [cell for cell in model_cells if (cell.n_items, cell.latest) == (n_items, latest)]
+            label = f"{n_items:,} items" + (", last drawn" if latest else "")
+            signals, gains = [c.signal for c in cells], [_gain(c) for c in cells]
+            (line,) = panel.plot(signals, gains, "x" if latest else "o", label=label)
+            popular = [c for c in cells if not c.is_personal]
+            signals, gains = [c.signal for c in popular], [_gain(c) for c in popular]
+            # Squares mark the cells with popularity chosen by the model.
+            panel.plot(signals, gains, "s", mfc="none", ms=10, color=line.get_color())
+        panel.plot([], [], "ks", mfc="none", ms=10, label="chose popularity")
+        panel.axhline(0.0, color="k", linewidth=0.5)
+        panel.set(title=name, xlabel="signal", ylabel="gain in HR@10", xscale="log")
+        panel.legend(fontsize="small")
+    figure.suptitle(report.source, fontsize="small")
+
+
+def _cells_by_row(report: Report) -> list[tuple[Record, dict[float, Record]]]:
+    """Return the first cell of each row, and the cells of the row by epsilon."""
+    rows: dict[tuple[Any, ...], dict[float, Record]] = {}
+    for cell in report.cells:
+        figures = cell.popularity, cell.popularity_all
+        row = (cell.model, cell.n_users, cell.n_items, cell.row_length, cell.latest, *(f"{f:.3f}" for f in figures))
+        rows.setdefault(row, {})[cell.epsilon] = cell
+    return [(next(iter(row.values())), row) for row in rows.values()]
+
+
+def _format_gain(epsilon: float, row: tuple[Record, dict[float, Record]]) -> str:
+    """Format the cell of a row at `epsilon`, or return "" if there is none."""
+    cell = row[1].get(epsilon)
+    if cell is None:
+        return ""
+    note = "" if cell.is_personal else ", popularity"
+    gain_all = cell.hit_ratio_all - cell.popularity_all
+    return f"{_gain(cell):+.3f} ({gain_all:+.3f}; {cell.signal:.3g}{note})"
+
+
+def _columns(report: Report) -> list[Any]:
+    gains = [
+        (f"gain at {epsilon:g} (among all; signal)", functools.partial(_format_gain, epsilon)) for epsilon in EPSILONS
+    ]
+    return [
+        ("model", "{0[0].model}"), ("users x items", "{0[0].n_users:,} x {0[0].n_items:,}"),
+        ("row", "{0[0].row_length:g}"), ("held out", lambda row: "last" if row[0].latest else "random"),
+        ("popularity", "{0[0].popularity:.3f} ({0[0].popularity_all:.3f})"), *gains,
+    ]  # fmt: skip
+
+
+STUDY = Study(
+    title=lambda report: (
+        "DPGram and ShuffledSketchGram: gain over popularity, and their choice"
+        if report.figure == "map"
+        else "DPGram and ShuffledSketchGram: a random item held out, and the last one drawn"
+    ),
+    legend=(
+        "gain: HR@10 minus the HR@10 of exact popularity, leave one out among 99 unseen items; in brackets the same "
+        "among all unseen items.  signal: the public number n_users mu / sqrt(n_items) of DPGram, or the signal of the "
+        "sketch.  popularity: the model chose popularity by its own release.  epsilon of the whole run, for all of a "
+        "user's data against none, at delta 1e-6."
+    ),
+    columns=_columns,
+    verdict=_count_gains,
+    draw=_draw,
+    records=_cells_by_row,
+    remarks=lambda report: report.skipped,
 )
 
 
-@dataclass(frozen=True)
-class MapCell:
-    """One model at one epsilon on one data set.
-
-    Parameters
-    ----------
-    model : str
-        Name of the model: "DPGram" or "ShuffledSketchGram".
-    n_users, n_items : int
-        Numbers of users and items of the data.
-    row_length : float
-        Mean number of items per user.
-    latest : bool
-        Whether each user's last drawn item was held out, instead of a random one.
-    epsilon : float
-        Epsilon of the whole run.
-    signal : float
-        Public signal of the model.
-    is_personal : bool
-        Whether the model is personalised.
-    popularity, hit_ratio : float
-        HR@10 among 99 unseen items, of exact popularity and of the model.
-    popularity_all, hit_ratio_all : float
-        HR@10 among all unseen items, of exact popularity and of the model.
-    popularity_ndcg_all, ndcg_all : float
-        nDCG@10 among all unseen items, of exact popularity and of the model.
-    n_tested : int
-        Number of tested users.
-    """
-
-    model: str
-    n_users: int
-    n_items: int
-    row_length: float
-    latest: bool
-    epsilon: float
-    signal: float
-    is_personal: bool
-    popularity: float
-    hit_ratio: float
-    popularity_all: float
-    hit_ratio_all: float
-    popularity_ndcg_all: float
-    ndcg_all: float
-    n_tested: int
-
-    @property
-    def gain(self) -> float:
-        """Difference of HR@10 among 99 items between the model and exact popularity."""
-        return self.hit_ratio - self.popularity
-
-    @property
-    def gain_all(self) -> float:
-        """Difference of HR@10 among all unseen items between the model and exact popularity."""
-        return self.hit_ratio_all - self.popularity_all
-
-    @property
-    def margin(self) -> float:
-        """Two standard errors of the hit ratio among 99 items, due to the draw of tested users."""
-        return 2 * math.sqrt(self.popularity * (1 - self.popularity) / self.n_tested)
-
-
-@dataclass(frozen=True)
-class GainMap(SideBySide):
-    """Gain over popularity by size and epsilon, with the model's own choice.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    figure : {"map", "order"}
-        Name of the figure.
-    cells : tuple of MapCell
-        Cells by size, split, model and epsilon.
-    skipped : tuple of str
-        Omitted cells, with a line for each rule.
-    """
-
-    figure: str
-    cells: tuple[MapCell, ...]
-    skipped: tuple[str, ...]
-
-    legend = LEGEND
-
-    @property
-    def title(self) -> str:
-        """Title of the figure."""
-        if self.figure == "map":
-            return "DPGram and ShuffledSketchGram: gain over popularity, and their choice"
-        return "DPGram and ShuffledSketchGram: a random item held out, and the last one drawn"
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Omitted cells, with a line for each rule."""
-        return self.skipped
-
-    def verdict(self) -> str:
-        """Count for each model and choice the cells with a gain, a tie and a loss against exact popularity.
-
-        Returns
-        -------
-        str
-            Two sentences for each model.
-        """
-        sentences = []
-        for name in dict.fromkeys(cell.model for cell in self.cells):
-            cells = [cell for cell in self.cells if cell.model == name]
-            personal = [cell for cell in cells if cell.is_personal]
-            popular = [cell for cell in cells if not cell.is_personal]
-            sentences += [
-                f"{name}, personal in {len(personal)} cells: {_count(personal)} than exact popularity.",
-                f"{name}, popularity in {len(popular)} cells: {_count(popular)} than exact popularity.",
-            ]
-        return "\n".join(sentences)
-
-    def _draw(self, figure: Any) -> None:
-        """Draw the gain over the signal, with a panel for each model and a colour for each number of items."""
-        names = list(dict.fromkeys(cell.model for cell in self.cells))
-        figure.set_size_inches(5.5 * len(names) + 1, 4.5)
-        for panel, name in zip(figure.subplots(1, len(names), sharey=True, squeeze=False)[0], names, strict=True):
-            model_cells = [cell for cell in self.cells if cell.model == name]
-            for n_items, latest in sorted({(cell.n_items, cell.latest) for cell in model_cells}):
-                cells = [cell for cell in model_cells if (cell.n_items, cell.latest) == (n_items, latest)]
-                label = f"{n_items:,} items" + (", last drawn" if latest else "")
-                (line,) = panel.plot(
-                    [c.signal for c in cells], [c.gain for c in cells], "x" if latest else "o", label=label
-                )
-                popular = [c for c in cells if not c.is_personal]
-                signals, gains = [c.signal for c in popular], [c.gain for c in popular]
-                # Squares mark the cells with popularity chosen by the model.
-                panel.plot(signals, gains, "s", mfc="none", ms=10, color=line.get_color())
-            panel.plot([], [], "ks", mfc="none", ms=10, label="chose popularity")
-            panel.axhline(0.0, color="k", linewidth=0.5)
-            panel.set(title=name, xlabel="signal", ylabel="gain in HR@10", xscale="log")
-            panel.legend(fontsize="small")
-        figure.suptitle(self.source, fontsize="small")
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        header = ["model", "users x items", "row", "held out", "popularity"]
-        header += [f"gain at {epsilon:g} (among all; signal)" for epsilon in EPSILONS]
-        rows: dict[tuple[Any, ...], dict[float, str]] = {}
-        for cell in self.cells:
-            size = f"{cell.n_users:,} x {cell.n_items:,}", f"{cell.row_length:g}", "last" if cell.latest else "random"
-            note = "" if cell.is_personal else ", popularity"
-            shown = f"{cell.gain:+.3f} ({cell.gain_all:+.3f}; {cell.signal:.3g}{note})"
-            popularity = f"{cell.popularity:.3f} ({cell.popularity_all:.3f})"
-            rows.setdefault((cell.model, *size, popularity), {})[cell.epsilon] = shown
-        return header, [
-            [*row, *(shown_gains.get(epsilon, "") for epsilon in EPSILONS)] for row, shown_gains in rows.items()
-        ]
-
-
-def gain_map(figure: str = "map", *, seed: int = 0, **options: Any) -> GainMap:
+def gain_map(figure: str = "map", *, seed: int = 0, **options: Any) -> Report:
     """Measure the gain over popularity of both systems over sizes, row lengths and epsilons.
 
     Parameters
@@ -215,8 +154,10 @@ def gain_map(figure: str = "map", *, seed: int = 0, **options: Any) -> GainMap:
 
     Returns
     -------
-    GainMap
-        The figure.  Cells above the limits of this module are omitted, and `skipped` lists them.
+    Report
+        The figure.  A cell of `cells` is one model at one epsilon on one data set: its size, signal and choice, HR@10
+        and nDCG@10 of popularity and of the model among 99 and among all unseen items, and the number of tested users.
+        Cells above the limits of this module are omitted, and `skipped` lists them.
     """
     check_choice("figure", figure, FIGURES)
     how = RunOptions(**options)
@@ -229,19 +170,13 @@ def gain_map(figure: str = "map", *, seed: int = 0, **options: Any) -> GainMap:
         "most_tested": MAX_TESTED,
     }
     skipped: dict[str, list[str]] = {}
-    plans = track_progress(_plans(figure, how.quick, skipped), how, figure, "data set")
-    model_cells = (cells for plan in plans for cells in _run_or_load_cells(plan, settings, how.folder, how.n_threads))
+    cases = _cases(_plans(figure, how.quick, skipped), settings, how.n_threads)
+    measured = measure_cases(cases, how, figure, "model")
     # `sorted` is stable, so the cells of a model keep the order of sizes and epsilons.
-    cells = sorted(
-        (MapCell(**cell) for cells_of_model in model_cells for cell in cells_of_model), key=lambda cell: cell.model
-    )
-    return GainMap(
-        "GENERATED DATA (generate_implicit, movielens-1m preset), not MovieLens",
-        settings,
-        figure,
-        tuple(cells),
-        tuple(f"left out, {rule}: {', '.join(dict.fromkeys(sizes))}" for rule, sizes in skipped.items()),
-    )
+    cells = sorted((Record(**cell) for cells in measured.values() for cell in cells), key=lambda cell: cell.model)
+    omitted = tuple(f"left out, {rule}: {', '.join(dict.fromkeys(sizes))}" for rule, sizes in skipped.items())
+    source = "GENERATED DATA (generate_implicit, movielens-1m preset), not MovieLens"
+    return Report(STUDY, source, settings, figure=figure, cells=tuple(cells), skipped=omitted)
 
 
 _Size = tuple[int, int, float]
@@ -315,18 +250,18 @@ def _model(name: str, epsilon: float, n_items: int) -> DPGram | ShuffledSketchGr
     return ShuffledSketchGram(epsilon, n_rotations=n_rotations)
 
 
-def _run_or_load_cells(
-    plan: _Plan, settings: dict[str, Any], folder: str | Path | None, n_threads: int
-) -> Iterator[list[dict[str, Any]]]:
-    """Yield the cells of each model on one data set."""
-    size, latest, epsilons_by_model = plan
-    n_users, n_items, length = size
-    # The cached function draws the data only if the cells of some model are not stored yet.
-    data: Callable[[], _Data] = functools.cache(functools.partial(_data, size, latest, settings["seed"], n_threads))
-    for name, epsilons in epsilons_by_model.items():
-        title = f"{name}-{n_users}x{n_items}x{length:g}-{'last' if latest else 'random'}-seed-{settings['seed']}"
-        fit = functools.partial(_run, plan, name, data, settings["seed"], n_threads)
-        yield run_or_load(folder, title, settings | {"epsilons": epsilons}, fit)
+def _cases(plans: Iterator[_Plan], settings: dict[str, Any], n_threads: int) -> dict[str, Case]:
+    """Return the case of each model on each data set."""
+    seed, cases = settings["seed"], {}
+    # Cases of one data set follow each other, and it is drawn only if the cells of some model are not stored yet.
+    draw: Callable[[_Size, bool], _Data] = cache_last(functools.partial(_data, seed=seed, n_threads=n_threads))
+    for size, latest, epsilons_by_model in plans:
+        n_users, n_items, length = size
+        for name, epsilons in epsilons_by_model.items():
+            title = f"{name}-{n_users}x{n_items}x{length:g}-{'last' if latest else 'random'}-seed-{seed}"
+            measure = functools.partial(_run, name, epsilons, size, latest, draw, seed, n_threads)
+            cases[title] = Case(title, settings | {"epsilons": epsilons}, measure)
+    return cases
 
 
 _Data = tuple[Interactions, Interactions, Accuracy]
@@ -339,26 +274,30 @@ def _data(size: _Size, latest: bool, seed: int, n_threads: int) -> _Data:
     return train, test, accuracy(Popularity().fit(train), train, test, key, n_threads)
 
 
-def _run(plan: _Plan, name: str, data: Callable[[], _Data], seed: int, n_threads: int) -> list[dict[str, Any]]:
+def _run(
+    name: str,
+    epsilons: list[float],
+    size: _Size,
+    latest: bool,
+    draw: Callable[[_Size, bool], _Data],
+    seed: int,
+    n_threads: int,
+) -> list[dict[str, Any]]:
     """Fit and evaluate one model at every epsilon on one data set and one split."""
     key = Key.from_seed(seed)
-    (n_users, n_items, length), latest, epsilons_by_model = plan
-    train, test, popular = data()
+    n_users, n_items, length = size
+    train, test, popular = draw(size, latest)
     cells = []
-    for epsilon in epsilons_by_model[name]:
+    for epsilon in epsilons:
         model = _model(name, epsilon, n_items).fit(train, key=key, n_threads=n_threads)
         figures = accuracy(model, train, test, key, n_threads)
-        cell = MapCell(
-            name, n_users, n_items, length, latest, epsilon, model.signal_, model.is_personal_, popular.hit_ratio,
-            figures.hit_ratio, popular.hit_ratio_all, figures.hit_ratio_all, popular.ndcg_all, figures.ndcg_all,
-            test.n_interactions,
+        cells.append(
+            {
+                "model": name, "n_users": n_users, "n_items": n_items, "row_length": length, "latest": latest,
+                "epsilon": epsilon, "signal": model.signal_, "is_personal": model.is_personal_,
+                "popularity": popular.hit_ratio, "hit_ratio": figures.hit_ratio,
+                "popularity_all": popular.hit_ratio_all, "hit_ratio_all": figures.hit_ratio_all,
+                "popularity_ndcg_all": popular.ndcg_all, "ndcg_all": figures.ndcg_all, "n_tested": test.n_interactions,
+            }
         )  # fmt: skip
-        cells.append(asdict(cell))
     return cells
-
-
-def _count(cells: list[MapCell]) -> str:
-    """Count the cells with a gain beyond chance, about none, and a loss."""
-    n_better = sum(cell.gain > cell.margin for cell in cells)
-    n_worse = sum(cell.gain < -cell.margin for cell in cells)
-    return f"better in {n_better}, about even in {len(cells) - n_better - n_worse}, worse in {n_worse}"

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,15 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.evaluation import LeaveOneOut, Split
-from fastfedrec.studies.reproduce._trials import evaluate_quietly, select_models, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
+from fastfedrec.studies.drawings import draw_bars
+from fastfedrec.studies.files import Case, checksum, file_name, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import evaluate_quietly, select_models
 from fastfedrec.systems.baselines.implicit_als import ImplicitALS
 from fastfedrec.systems.baselines.popularity import Baseline, Popularity
 from fastfedrec.systems.ncf.model import NCF
 
-__all__ = ["NCFRow", "NCFTable", "ncf_table"]
+__all__ = ["ncf_table"]
 
 TABLES = ("accuracy",)
 METRICS = ("hr@10", "ndcg@10")
@@ -45,100 +46,41 @@ MODELS: dict[str, Baseline] = {
 _QUICK = ("popularity", "GMF, 8 factors", "ImplicitALS")
 
 
-@dataclass(frozen=True)
-class NCFRow:
-    """Accuracy of one model.
-
-    Parameters
-    ----------
-    algorithm : str
-        Name of the model.
-    hr, ndcg : float
-        HR@10 and NDCG@10.
-    """
-
-    algorithm: str
-    hr: float
-    ndcg: float
+def _compare_network(table: Report) -> str:
+    """Compare the best network with the dot product."""
+    ours = [row for row in table.rows if row.algorithm not in PRINTED]
+    networks = [row for row in ours if isinstance(MODELS[row.algorithm], NCF)]
+    # ImplicitALS is the dot product.
+    dot_products = [row for row in ours if isinstance(MODELS[row.algorithm], ImplicitALS)]
+    if not networks or not dot_products:
+        return "No network and dot product were computed to compare."
+    best, dot = max(networks, key=lambda row: row.hr), dot_products[0]
+    relation = "ahead of" if best.hr > dot.hr else "behind" if best.hr < dot.hr else "level with"
+    return f"The best network, {best.algorithm}, is {relation} the dot product: HR@10 {best.hr:.3f} and {dot.hr:.3f}."
 
 
-@dataclass(frozen=True)
-class NCFTable(SideBySide):
-    """Hit ratios and NDCG of networks, a dot product and popularity.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    rows : tuple of NCFRow
-        Computed rows, then the printed ones, which are for MovieLens 1M.
-    """
-
-    rows: tuple[NCFRow, ...]
-
-    @property
-    def title(self) -> str:
-        """Title of the table."""
-        return "NCF: the newest item of each user among 99 others"
-
-    @property
-    def legend(self) -> str:
-        """Meaning of the columns."""
-        return (
-            "All interactions are positives.  The newest one of each user is held out and ranked among 99 items that\n"
-            "the user does not have; one seed.  An interaction without a timestamp counts as the oldest.  Tuned:\n"
-            f"{_TUNED['n_epochs']} epochs and {_TUNED['n_negatives']} negatives.  Printed: for MovieLens 1M."
-        )
-
-    def verdict(self) -> str:
-        """Compare the best network with the dot product.
-
-        Returns
-        -------
-        str
-            One sentence.
-        """
-        ours = [row for row in self.rows if row.algorithm not in PRINTED]
-        networks = [row for row in ours if isinstance(MODELS[row.algorithm], NCF)]
-        # ImplicitALS is the dot product.
-        dot_products = [row for row in ours if isinstance(MODELS[row.algorithm], ImplicitALS)]
-        if not networks or not dot_products:
-            return "No network and dot product were computed to compare."
-        best, dot = max(networks, key=lambda row: row.hr), dot_products[0]
-        relation = "ahead of" if best.hr > dot.hr else "behind" if best.hr < dot.hr else "level with"
-        return (
-            f"The best network, {best.algorithm}, is {relation} the dot product: HR@10 {best.hr:.3f} and {dot.hr:.3f}."
-        )
-
-    def _draw(self, figure: Any) -> None:
-        """Draw the hit ratio of each model as a bar."""
-        figure.set_size_inches(8, 5)
-        panel = figure.subplots()
-        rows = self.rows[::-1]
-        # Printed rows are grey.
-        colors = ["0.7" if row.algorithm in PRINTED else "C0" for row in rows]
-        panel.barh([row.algorithm for row in rows], [row.hr for row in rows], color=colors)
-        panel.set(xlabel="HR@10", title=self.title)
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        return ["model", "HR@10", "NDCG@10"], [[row.algorithm, f"{row.hr:.3f}", f"{row.ndcg:.3f}"] for row in self.rows]
+def _draw(table: Report, figure: Any) -> None:
+    # Printed rows are grey.
+    colors = ["0.7" if row.algorithm in PRINTED else "C0" for row in table.rows[::-1]]
+    bars = {row.algorithm: row.hr for row in table.rows}
+    draw_bars(figure, bars, (8, 5), "HR@10", title=table.title, label_size="medium", color=colors)
 
 
-def newest_split(data: Interactions, key: Key) -> Split:
-    """Hold out the newest item of each user; interactions without a timestamp count as the oldest.
+STUDY = Study(
+    title="NCF: the newest item of each user among 99 others",
+    legend=(
+        "All interactions are positives.  The newest one of each user is held out and ranked among 99 items that\n"
+        "the user does not have; one seed.  An interaction without a timestamp counts as the oldest.  Tuned:\n"
+        f"{_TUNED['n_epochs']} epochs and {_TUNED['n_negatives']} negatives.  Printed: for MovieLens 1M."
+    ),
+    columns=[("model", "{.algorithm}"), ("HR@10", "{.hr:.3f}"), ("NDCG@10", "{.ndcg:.3f}")],
+    verdict=_compare_network,
+    draw=_draw,
+)
 
-    Parameters
-    ----------
-    data : Interactions
-        Interactions with timestamps.
-    key : Key
-        Key for the choice among equal timestamps.
 
-    Returns
-    -------
-    Split
-        Train and test interactions.
-    """
+def _newest_split(data: Interactions, key: Key) -> Split:
+    """Hold out the newest item of each user; interactions without a timestamp count as the oldest."""
     if data.timestamps is None:
         raise ValueError("data must have timestamps; the newest item of each user is held out")
     # The smallest int64 marks a missing timestamp for `Interactions`, so missing ones get the next larger value.
@@ -148,7 +90,7 @@ def newest_split(data: Interactions, key: Key) -> Split:
     return next(LeaveOneOut(latest=True).split(dated, key=key))
 
 
-def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **options: Any) -> NCFTable:
+def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **options: Any) -> Report:
     """Compute the accuracy of NCF's networks by the published protocol.
 
     Parameters
@@ -163,8 +105,8 @@ def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **option
 
     Returns
     -------
-    NCFTable
-        Computed and printed figures.
+    Report
+        The field `rows` has `algorithm`, `hr` and `ndcg` of each model, then the printed ones for MovieLens 1M.
 
     References
     ----------
@@ -175,7 +117,7 @@ def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **option
     """
     check_instance("data", data, Interactions, "use datasets.load_movielens")
     how, key = RunOptions(**options), Key.from_seed(0)
-    split = newest_split(data, key)
+    split = _newest_split(data, key)
     settings = {
         "version": __version__,
         "n_interactions": data.n_interactions,
@@ -183,14 +125,14 @@ def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **option
         "n_negatives": N_NEGATIVES,
     }
     models = select_models(MODELS, only if only is not None or not how.quick else _QUICK)
-    rows = []
-    for name, model in track_progress(models.items(), how, "Table accuracy", "model"):
-        run = functools.partial(_accuracy, model, split, key, how)
-        part = "ncf-" + name.replace(",", "").replace(" ", "-")
-        rows.append(NCFRow(name, *run_or_load(how.folder, part, settings | {"model": repr(model)}, run)))
-    rows += [NCFRow(name, *figures) for name, figures in PRINTED.items()]
+    cases = {}
+    for name, model in models.items():
+        measure = functools.partial(_accuracy, model, split, key, how)
+        cases[name] = Case(f"ncf-{file_name(name)}", settings | {"model": repr(model)}, measure)
+    measured = measure_cases(cases, how, "Table accuracy", "model")
+    rows = tuple(Record(algorithm=name, hr=hr, ndcg=ndcg) for name, (hr, ndcg) in [*measured.items(), *PRINTED.items()])
     source = f"The data given: {data.n_users:,} users x {data.n_items:,} items, {data.n_interactions:,} interactions"
-    return NCFTable(source, settings, tuple(rows))
+    return Report(STUDY, source, settings, rows=rows)
 
 
 def _accuracy(model: Baseline, split: Split, key: Key, how: RunOptions) -> list[float]:

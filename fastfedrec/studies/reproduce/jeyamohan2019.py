@@ -9,19 +9,20 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
-from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, rating_errors, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
+from fastfedrec.studies.drawings import draw_panels
+from fastfedrec.studies.files import Case, checksum, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, rating_errors
 from fastfedrec.systems.rating_model import STARS
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 
-__all__ = ["Cell", "RatingFigure", "rating_figure"]
+__all__ = ["rating_figure"]
 
 FIGURES = ("2", "3", "equal-epsilon")
 EPSILONS = tuple(round(0.1 * j, 1) for j in range(1, 31))  # epsilons of each part
@@ -36,133 +37,79 @@ _TITLES = {
     "3": "RMSE over epsilon 1 and epsilon 2",
     "equal-epsilon": "RMSE at equal exact epsilon of one rating",
 }
-_LEGEND = (
-    "RMSE on the ratings' own scale, mean over splits (simulations).  exact epsilon: of one rating, as variant\n"
-    "'optimal' sends it, in nats, from the channel that ran; a user's n ratings cost n times as much, and which items\n"
-    "were rated is not hidden.  As published there is none: delta is at least e^epsilon 2 / (1 + e^epsilon 2)."
+
+
+def _mean(cell: Record, name: str) -> float:
+    """Return the mean RMSE of a model over splits."""
+    return statistics.fmean(cell.errors[name])
+
+
+def _count_cells(report: Report) -> str:
+    """Count the cells with the guaranteed model below the private item mean, and those with factors."""
+    cells_below_item_mean = [cell for cell in report.cells if _mean(cell, "optimal") < _mean(cell, ITEM_MEAN)]
+    cells_with_factors = [cell for cell in report.cells if any(cell.n_epochs["optimal"])]
+    # None is no guarantee, which counts as an infinite epsilon.
+    exact_epsilons = [cell.exact_epsilon["optimal"] or math.inf for cell in cells_with_factors]
+    threshold = f", from an exact epsilon of {min(exact_epsilons):.3g} on" if exact_epsilons else ""
+    return (
+        f"optimal: below the private item mean in {len(cells_below_item_mean)} of {len(report.cells)} cells.\n"
+        f"Its factors were used in {len(cells_with_factors)} of {len(report.cells)} cells{threshold}; the remaining "
+        "cells use biases alone."
+    )
+
+
+def _draw(report: Report, figure: Any) -> None:
+    """Draw lines over epsilon, or for Figure 3 a map of each model."""
+    cells, names = report.cells, list(report.cells[0].errors)
+    if report.figure != "3":
+        figure.set_size_inches(7, 5)
+        panel = figure.subplots()
+        for name in names:
+            panel.plot([c.epsilon_1 for c in cells], [_mean(c, name) for c in cells], ".-", label=name)
+        axis_label = "exact epsilon of one rating" if report.figure == "equal-epsilon" else "epsilon 1 = epsilon 2"
+        panel.set(xlabel=axis_label, ylabel="RMSE", title=_TITLES[report.figure])
+        panel.legend(fontsize="small")
+        return
+    first, second = (sorted({getattr(c, f"epsilon_{j}") for c in cells}) for j in (1, 2))
+    for panel, name in draw_panels(figure, names, 4, 4, margin=0):
+        means = {(c.epsilon_1, c.epsilon_2): _mean(c, name) for c in cells}
+        mesh = panel.pcolormesh(first, second, [[means[a, b] for a in first] for b in second], shading="nearest")
+        panel.set(title=name, xlabel="epsilon 1", ylabel="epsilon 2")
+        figure.colorbar(mesh, ax=panel)
+
+
+def _format_mean(name: str, cell: Record) -> str:
+    return f"{_mean(cell, name):.4f}"
+
+
+def _columns(report: Report) -> list[Any]:
+    parts = [("epsilon 1", "{.epsilon_1:g}"), ("epsilon 2", "{.epsilon_2:g}")]
+    errors = [(name, functools.partial(_format_mean, name)) for name in report.cells[0].errors]
+    exact = ("exact epsilon", lambda cell: format_epsilon(cell.exact_epsilon["optimal"] or math.inf))
+    return [*(parts if report.figure != "equal-epsilon" else []), exact, *errors]
+
+
+STUDY = Study(
+    title=lambda report: (
+        f"Laplace-RR-SVD, {f'Figure {report.figure}' if report.figure.isdigit() else 'equal exact epsilon'}: "
+        f"{_TITLES[report.figure]}"
+    ),
+    legend=(
+        "RMSE on the ratings' own scale, mean over splits (simulations).  exact epsilon: of one rating, as variant\n"
+        "'optimal' sends it, in nats, from the channel that ran; a user's n ratings cost n times as much, and which "
+        "items\nwere rated is not hidden.  As published there is none: delta is at least e^epsilon 2 / (1 + e^epsilon "
+        "2)."
+    ),
+    columns=_columns,
+    verdict=_count_cells,
+    draw=_draw,
+    records=lambda report: report.cells,
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One pair of parameters.
-
-    Parameters
-    ----------
-    epsilon_1, epsilon_2 : float
-        Epsilons of the Laplace noise and of the randomized response.
-    exact_epsilon : dict of str to float or None
-        Exact epsilon of one rating by model; None without a guarantee.
-    errors : dict of str to list of float
-        RMSE of each split by model.
-    n_epochs : dict of str to list of int
-        Numbers of epochs of the factors by model; 0 if the model uses biases alone.
-    """
-
-    epsilon_1: float
-    epsilon_2: float
-    exact_epsilon: dict[str, float | None]
-    errors: dict[str, list[float]]
-    n_epochs: dict[str, list[int]]
-
-    def mean(self, name: str) -> float:
-        """Return the mean RMSE of a model.
-
-        Parameters
-        ----------
-        name : str
-            Key of `errors`.
-
-        Returns
-        -------
-        float
-            Mean over splits.
-        """
-        return statistics.fmean(self.errors[name])
-
-
-@dataclass(frozen=True)
-class RatingFigure(SideBySide):
-    """A figure that compares all models.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    figure : {"2", "3", "equal-epsilon"}
-        Name of the figure.
-    cells : tuple of Cell
-        Cells by epsilon 1, then epsilon 2.
-    """
-
-    figure: str
-    cells: tuple[Cell, ...]
-
-    legend = _LEGEND
-
-    @property
-    def title(self) -> str:
-        """Name of the system, and number of the figure."""
-        name = f"Figure {self.figure}" if self.figure in ("2", "3") else "equal exact epsilon"
-        return f"Laplace-RR-SVD, {name}: {_TITLES[self.figure]}"
-
-    def verdict(self) -> str:
-        """Count the cells with the guaranteed model below the private item mean, and those with factors.
-
-        Returns
-        -------
-        str
-            Two sentences.
-        """
-        cells_below_item_mean = [cell for cell in self.cells if cell.mean("optimal") < cell.mean(ITEM_MEAN)]
-        cells_with_factors = [cell for cell in self.cells if any(cell.n_epochs["optimal"])]
-        # None is no guarantee, which counts as an infinite epsilon.
-        exact_epsilons = [cell.exact_epsilon["optimal"] or math.inf for cell in cells_with_factors]
-        threshold = f", from an exact epsilon of {min(exact_epsilons):.3g} on" if exact_epsilons else ""
-        return (
-            f"optimal: below the private item mean in {len(cells_below_item_mean)} of {len(self.cells)} cells.\n"
-            f"Its factors were used in {len(cells_with_factors)} of {len(self.cells)} cells{threshold}; the remaining "
-            "cells use biases alone."
-        )
-
-    def _draw(self, figure: Any) -> None:
-        """Draw lines over epsilon, or for Figure 3 a map of each model."""
-        names = list(self.cells[0].errors)
-        if self.figure != "3":
-            figure.set_size_inches(7, 5)
-            panel = figure.subplots()
-            for name in names:
-                panel.plot([c.epsilon_1 for c in self.cells], [c.mean(name) for c in self.cells], ".-", label=name)
-            axis_label = "exact epsilon of one rating" if self.figure == "equal-epsilon" else "epsilon 1 = epsilon 2"
-            panel.set(xlabel=axis_label, ylabel="RMSE", title=_TITLES[self.figure])
-            panel.legend(fontsize="small")
-        else:
-            first, second = (sorted({getattr(c, f"epsilon_{j}") for c in self.cells}) for j in (1, 2))
-            figure.set_size_inches(4 * len(names), 4)
-            for panel, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-                means = {(c.epsilon_1, c.epsilon_2): c.mean(name) for c in self.cells}
-                mesh = panel.pcolormesh(
-                    first, second, [[means[a, b] for a in first] for b in second], shading="nearest"
-                )
-                panel.set(title=name, xlabel="epsilon 1", ylabel="epsilon 2")
-                figure.colorbar(mesh, ax=panel)
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        names = list(self.cells[0].errors)
-        epsilon_columns = (
-            ["exact epsilon"] if self.figure == "equal-epsilon" else ["epsilon 1", "epsilon 2", "exact epsilon"]
-        )
-        rows = []
-        for cell in self.cells:
-            exact = format_epsilon(cell.exact_epsilon["optimal"] or math.inf)
-            parts = [] if self.figure == "equal-epsilon" else [f"{cell.epsilon_1:g}", f"{cell.epsilon_2:g}"]
-            rows.append([*parts, exact, *(f"{cell.mean(name):.4f}" for name in names)])
-        return [*epsilon_columns, *names], rows
 
 
 def rating_figure(
     folds: Folds, figure: str, *, epsilons: Sequence[float] | None = None, grid: Sequence[float] = STARS, **options: Any
-) -> RatingFigure:
+) -> Report:
     """Compute one of the paper's two figures, or the comparison at equal exact epsilon.
 
     Parameters
@@ -182,8 +129,9 @@ def rating_figure(
 
     Returns
     -------
-    RatingFigure
-        The figure, with the RMSE of each model in each split.
+    Report
+        The figure.  A cell of `cells` has `epsilon_1` and `epsilon_2`, and by model `exact_epsilon`, `errors` (RMSE of
+        each split) and `n_epochs` (epochs of the factors in each split; 0 if the model uses biases alone).
 
     References
     ----------
@@ -209,26 +157,21 @@ def rating_figure(
         "checksum": checksum(itertools.chain.from_iterable(folds)),
         "grid": list(grid),
     }
-    cells = []
-    for pair in track_progress(pairs, how, f"Figure {figure}", "cell"):
+    cases = {}
+    for pair in pairs:
         models = _models_at(pair, figure, grid)
         cell_settings = settings | {"models": {name: repr(model) for name, model in models.items()}}
-        name = f"{figure}-{pair[0]:g}-{pair[1]:g}"
-        cells.append(
-            Cell(
-                **run_or_load(
-                    how.folder, name, cell_settings, functools.partial(_run, pair, models, folds, how.n_threads)
-                )
-            )
-        )
-    return RatingFigure(describe_folds(folds), cell_settings, figure, tuple(cells))
+        measure = functools.partial(_run, pair, models, folds, how.n_threads)
+        cases[pair] = Case(f"{figure}-{pair[0]:g}-{pair[1]:g}", cell_settings, measure)
+    cells = tuple(Record(**cell) for cell in measure_cases(cases, how, f"Figure {figure}", "cell").values())
+    return Report(STUDY, describe_folds(folds), cell_settings, figure=figure, cells=cells)
 
 
 def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) -> dict[str, Any]:
     first, second = pair
     # All variants except "serial" cost the sum of both epsilons, so each part has half of the exact epsilon.
     if figure == "equal-epsilon":
-        serial = serial_epsilon(first, grid)
+        serial = _serial_epsilon(first, grid)
         return {
             **{name: LaplaceRRSVD(name, first / 2, first / 2, grid=grid) for name in ("optimal", "mixture", "laplace")},
             "serial": LaplaceRRSVD("serial", serial, serial, grid=grid),
@@ -272,21 +215,8 @@ def _run(pair: tuple[float, float], models: dict[str, Any], folds: Folds, n_thre
     }
 
 
-def serial_epsilon(exact: float, grid: Sequence[float] = STARS) -> float:
-    """Return the epsilon of both parts of the variant "serial" for a given exact epsilon of one rating.
-
-    Parameters
-    ----------
-    exact : float
-        Exact epsilon of one rating, in nats.
-    grid : sequence of float
-        Possible ratings.
-
-    Returns
-    -------
-    float
-        Largest epsilon of both parts with a cost of at most `exact`, with a relative error of 3e-6.
-    """
+def _serial_epsilon(exact: float, grid: Sequence[float] = STARS) -> float:
+    """Return the largest epsilon of both parts of "serial" with a cost of at most `exact`, within a share of 3e-6."""
     # Bisection: the cost grows with the epsilon of both parts, and `low` always has a cost of at most `exact`.
     low, high = exact, exact + 8.0
     while high - low > 3e-6 * low:

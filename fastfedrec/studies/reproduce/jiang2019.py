@@ -2,117 +2,84 @@
 
 import functools
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.reproduce._parties import PARTIES, PartyRow, SystemTable, attack_rows, membership_row
+from fastfedrec.studies.files import Case, file_name, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._parties import PARTIES, attack_rows, membership_row, party_study
 from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
+    errors,
+    errors_case,
     fold_settings,
-    mean_and_deviation,
-    run_or_load_errors,
-    track_progress,
+    mae_and_rmse,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, run_or_load
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.rating_svd.baselines import BiasedMF
 from fastfedrec.systems.sdcf.model import SDCF
 
-__all__ = ["PartyRow", "SDCFTable", "TemperatureRow", "sdcf_table"]
+__all__ = ["sdcf_table"]
 
-TABLES = ("temperature", PARTIES)
 TEMPERATURES = (0.01, 0.1, 1.0)
 N_ROUNDS, N_RECORDED = 100, 3  # rounds of a fit, and its last rounds with recorded messages
 _PLAIN, _DENOISED, _RATED_ONLY = "SDCF", "SDCF, denoised", "SDCF, rated items alone"
-_TITLES = {"temperature": "errors over the temperature, denoised and not", PARTIES: "attacks of the parties"}
-_LEGENDS = {
-    "temperature": "Mean and deviation over splits.  The paper was not available, so no printed figure is compared.",
-    PARTIES: (
+
+
+def _compare_denoised(table: Report) -> str:
+    figures = {(row.algorithm, row.temperature): (row.mae, row.rmse) for row in table.rows}
+    # Errors are compared bit for bit.
+    is_equal = all(figures[_DENOISED, temperature] == figures[_RATED_ONLY, temperature] for temperature in TEMPERATURES)
+    return (
+        f"Denoised, errors are {'' if is_equal else 'NOT '}equal to the errors of sending rated items alone, to "
+        "the last digit, in every split."
+    )
+
+
+def _draw_errors(table: Report, figure: Any) -> None:
+    figure.set_size_inches(9, 5)
+    panel = figure.subplots()
+    for algorithm in dict.fromkeys(row.algorithm for row in table.rows):
+        rows = [row for row in table.rows if row.algorithm == algorithm]
+        means = [statistics.fmean(row.rmse) for row in rows]
+        if rows[0].temperature is None:
+            panel.axhline(means[0], label=algorithm, linestyle="--")
+        else:
+            panel.plot([row.temperature for row in rows], means, "o-", label=algorithm)
+    panel.set(xscale="log", xlabel="temperature", ylabel="RMSE")
+    panel.legend(fontsize="small")
+    panel.set_title(table.title, fontsize="small")
+
+
+STUDIES = {
+    "temperature": Study(
+        title="SDCF: errors over the temperature, denoised and not",
+        legend="Mean and deviation over splits.  The paper was not available, so no printed figure is compared.",
+        columns=[
+            ("algorithm", "{.algorithm}"),
+            ("temperature", lambda row: "-" if row.temperature is None else f"{row.temperature:g}"),
+            ("MAE", errors("mae")),
+            ("RMSE", errors("rmse")),
+        ],
+        verdict=_compare_denoised,
+        draw=_draw_errors,
+    ),
+    PARTIES: party_study(
+        "SDCF: attacks of the parties",
         "First split only.  claimed: pairs of a user and an item that the attack claims are rated; true: share of\n"
         "them that are rated; base: the same share of all pairs that the server receives; recall: share of the rated\n"
         "pairs that are claimed; stars: share of these with the exact rating inferred.  The membership attack knows a\n"
-        "user's ratings and the released model; it has an AUC alone."
+        "user's ratings and the released model; it has an AUC alone.",
     ),
 }
 
 
-@dataclass(frozen=True)
-class TemperatureRow:
-    """One model at one temperature.
-
-    Parameters
-    ----------
-    algorithm : str
-        SDCF with denoisers, without denoisers, or with messages of rated items alone; or a baseline.
-    temperature : float or None
-        Temperature of the Langevin noise; None for a baseline.
-    mae, rmse : tuple of float
-        Errors of each split.
-    """
-
-    algorithm: str
-    temperature: float | None
-    mae: tuple[float, ...]
-    rmse: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class SDCFTable(SystemTable):
-    """A table of SDCF.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    table : {"temperature", "parties"}
-        Name of the table.
-    rows : tuple of TemperatureRow or of PartyRow
-        Rows by model.
-    """
-
-    _system, _titles, _legends = "SDCF", _TITLES, _LEGENDS
-
-    def _error_verdict(self) -> str:
-        errors = {(row.algorithm, row.temperature): (row.mae, row.rmse) for row in self.rows}
-        # Errors are compared bit for bit.
-        is_equal = all(
-            errors[_DENOISED, temperature] == errors[_RATED_ONLY, temperature] for temperature in TEMPERATURES
-        )
-        return (
-            f"Denoised, errors are {'' if is_equal else 'NOT '}equal to the errors of sending rated items alone, to "
-            "the last digit, in every split."
-        )
-
-    def _draw_errors(self, panel: Any) -> None:
-        for algorithm in dict.fromkeys(row.algorithm for row in self.rows):
-            rows = [row for row in self.rows if row.algorithm == algorithm]
-            means = [statistics.fmean(row.rmse) for row in rows]
-            if rows[0].temperature is None:
-                panel.axhline(means[0], label=algorithm, linestyle="--")
-            else:
-                panel.plot([row.temperature for row in rows], means, "o-", label=algorithm)
-        panel.set(xscale="log", xlabel="temperature", ylabel="RMSE")
-        panel.legend(fontsize="small")
-
-    def _error_rows(self) -> tuple[list[str], list[list[str]]]:
-        return ["algorithm", "temperature", "MAE", "RMSE"], [
-            [
-                row.algorithm,
-                "-" if row.temperature is None else f"{row.temperature:g}",
-                *(mean_and_deviation(values, "{:.4f}", " +- {:.4f}") for values in (row.mae, row.rmse)),
-            ]
-            for row in self.rows
-        ]
-
-
-def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
+def sdcf_table(folds: Folds, table: str, **options: Any) -> Report:
     """Compute errors of SDCF, its denoised form and FedRec, or attacks that infer ratings.
 
     Parameters
@@ -127,32 +94,39 @@ def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
 
     Returns
     -------
-    SDCFTable
-        The table, with the figures of every split.
+    Report
+        The table.  `rows` have `algorithm`, `temperature` (None for a baseline), and `mae` and `rmse` of each split; or
+        `algorithm`, `attack` and the figures of the attack.
 
     References
     ----------
     .. [1] Jiang, Li, Lin, "Towards a more reliable privacy-preserving recommender system", Information Sciences 482,
        2019.
     """
-    check_choice("table", table, TABLES)
+    check_choice("table", table, tuple(STUDIES))
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.KFold", quick=how.quick or table == PARTIES)
     settings = fold_settings(folds) | {"n_rounds": N_ROUNDS}
-    rows: list[Any] = []
     first, _ = folds[0]
-    cases = _attacked_runs() if table == PARTIES else _models()
-    for name, temperature, model in track_progress(cases, how, f"Table {table}", "model"):
+    cases = {}
+    for name, temperature, model in _attacked_runs() if table == PARTIES else _models():
         part_settings = settings | {"model": repr(model), "recorded": N_RECORDED}
         # The name of the stored file, which has the temperature of the model.
-        part = f"sdcf-{table}-{name}-{temperature}".replace(" ", "-").replace(",", "")
-        if table == PARTIES:
-            attack: Callable[[], Any] = functools.partial(_attack_run, name, model, first, how)
-            rows += [PartyRow(**row) for row in run_or_load(how.folder, part, part_settings, attack)]
-        else:
-            mae, rmse = run_or_load_errors(part, part_settings, model, folds, how)
-            rows.append(TemperatureRow(name, temperature, mae, rmse))
-    return SDCFTable(describe_folds(folds), settings, table, tuple(rows))
+        part = file_name(f"sdcf-{table}-{name}-{temperature}")
+        cases[name, temperature] = (
+            Case(part, part_settings, functools.partial(_attack_run, name, model, first, how))
+            if table == PARTIES
+            else errors_case(part, part_settings, model, folds, how)
+        )
+    measured = measure_cases(cases, how, f"Table {table}", "model")
+    if table == PARTIES:
+        rows = [Record(**row) for attacks in measured.values() for row in attacks]
+    else:
+        rows = [
+            Record(algorithm=name, temperature=temperature, **mae_and_rmse(figures))
+            for (name, temperature), figures in measured.items()
+        ]
+    return Report(STUDIES[table], describe_folds(folds), settings, table=table, rows=tuple(rows))
 
 
 def _models() -> list[tuple[str, float | None, Any]]:

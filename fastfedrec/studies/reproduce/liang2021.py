@@ -2,44 +2,29 @@
 
 import itertools
 import statistics
-from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
+from fastfedrec.studies.files import measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
 from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
+    errors,
+    errors_case,
     fold_settings,
-    mean_and_deviation,
-    run_or_load_errors,
-    track_progress,
+    mae_and_rmse,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
 from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
 
-__all__ = ["ErrorRow", "FedRecTable", "VectorRow", "fedrec_table"]
+__all__ = ["fedrec_table"]
 
-TABLES = ("2", "communication", "client-share")
 SHARES = (0.2, 0.6, 1.0)
 N_DRAWS = 10  # draws of denoisers in each split
-_TITLES = {
-    "2": "errors of FedRec and FedRec++",
-    "communication": "latent vectors in a round, by number of denoisers (rho 1)",
-    "client-share": "errors over the share of clients in a round",
-}
-_LEGEND = {
-    "2": "Mean and deviation over splits; FedRec++ has one denoiser and sharing as published.",
-    "communication": (
-        "A denoiser: received and sent; an ordinary client: sent; means over splits and draws of denoisers.  client: "
-        "the mean\nof the two over all users, as we define it; the paper's third column is no mean of its other two."
-    ),
-    "client-share": "Mean and deviation over splits; the paper draws these and prints no number.",
-}
-
 # Data set by number of ratings: name, learning rate, and the paper's (T_predict, T_local) for each rho.
 _DATASETS: dict[int, tuple[str, float, dict[int, tuple[int, int]]]] = {
     100_000: ("MovieLens 100K", 0.8, {1: (10, 10), 2: (5, 15), 3: (5, 15)}),
@@ -49,6 +34,7 @@ _DATASETS: dict[int, tuple[str, float, dict[int, tuple[int, int]]]] = {
 # Rounds between the switch of equation (1) and the one here.  With 1, rho 2 and 3 on MovieLens 100K are within .0005 of
 # the paper instead of .005, and all remaining figures move by at most .0003.
 _SWITCH_DELAY = 1
+_NOT_PRINTED = "The paper prints no number for these data."
 # Settings for data that the paper does not use.
 _OTHER_DATASET = ("these data", 0.8, dict.fromkeys((1, 2, 3), (10, 15)))
 _PAPER_ERRORS = {
@@ -71,159 +57,107 @@ _PAPER_VECTORS = {
 }
 
 
-@dataclass(frozen=True)
-class ErrorRow:
-    """One model in one setting.
-
-    Parameters
-    ----------
-    algorithm : str
-        "FedRec", "FedRec++" or a baseline.
-    rho : int or None
-        Number of virtual items for each rated one; None for a baseline.
-    client_share : float
-        Share of the users that are clients of a round.
-    mae, rmse : tuple of float
-        Errors of each split.
-    paper : tuple of float or None
-        MAE and RMSE as printed.
-    """
-
-    algorithm: str
-    rho: int | None
-    client_share: float
-    mae: tuple[float, ...]
-    rmse: tuple[float, ...]
-    paper: tuple[float, float] | None
+def _mean_errors(row: Record) -> tuple[float, float]:
+    return statistics.fmean(row.mae), statistics.fmean(row.rmse)
 
 
-@dataclass(frozen=True)
-class VectorRow:
-    """Communication with one number of denoisers.
-
-    Parameters
-    ----------
-    n_denoisers : str
-        Number of denoisers: "0", "1", "n/4" or "n/2".
-    denoiser, ordinary, client : float
-        Latent vectors of a denoiser, of an ordinary client, and of the mean client in a round.
-    paper : tuple of int or None
-        Printed numbers of latent vectors.
-    """
-
-    n_denoisers: str
-    denoiser: float
-    ordinary: float
-    client: float
-    paper: tuple[int, int, int] | None
+def _compare_errors(table: Report) -> str:
+    """State the largest difference from the printed figures."""
+    gaps = [
+        [abs(mean - paper) for mean, paper in zip(_mean_errors(row), row.paper, strict=True)]
+        for row in table.rows
+        if row.paper
+    ]
+    if not gaps:
+        return _NOT_PRINTED
+    mae, rmse = map(max, zip(*gaps, strict=True))
+    return f"Largest difference from the paper: {mae:.4f} in MAE, {rmse:.4f} in RMSE."
 
 
-@dataclass(frozen=True)
-class FedRecTable(SideBySide):
-    """A table with computed figures and the paper's.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    table : {"2", "communication", "client-share"}
-        Name of the table.
-    rows : tuple of ErrorRow or of VectorRow
-        Rows in the paper's order.
-    """
-
-    table: str
-    rows: tuple[Any, ...]
-
-    @property
-    def title(self) -> str:
-        """Name of the data, and title of the table."""
-        return f"FedRec++ on {self.settings['data']}: {_TITLES[self.table]}"
-
-    @property
-    def legend(self) -> str:
-        """Meaning of the columns."""
-        return _LEGEND[self.table]
-
-    def verdict(self) -> str:
-        """State the largest difference from the printed figures.
-
-        Returns
-        -------
-        str
-            One sentence.
-        """
-        printed = [row for row in self.rows if row.paper]
-        if not printed:
-            return "The paper prints no number for these data."
-        if self.table == "communication":
-            # The third column is left out, because the paper's figures in it are not the mean of the first two.
-            gaps = [
-                abs(vectors - paper) / paper
-                for row in printed
-                for vectors, paper in zip((row.denoiser, row.ordinary), row.paper, strict=False)
-                if paper
-            ]
-            return f"Denoisers and ordinary clients: within {max(gaps):.2%} of the paper."
-        mae, rmse = (
-            max(abs(statistics.fmean(getattr(row, name)) - row.paper[j]) for row in printed)
-            for j, name in enumerate(("mae", "rmse"))
-        )
-        return f"Largest difference from the paper: {mae:.4f} in MAE, {rmse:.4f} in RMSE."
-
-    def _draw(self, figure: Any) -> None:
-        """Draw the computed figures and the paper's."""
-        figure.set_size_inches(9, 5)
-        panel = figure.subplots()
-        if self.table == "communication":
-            labels = [row.n_denoisers for row in self.rows]
-            for j, name in enumerate(("denoiser", "ordinary", "client")):
-                (line,) = panel.plot(labels, [getattr(row, name) for row in self.rows], "o-", label=name)
-                if all(row.paper for row in self.rows):
-                    panel.plot(labels, [row.paper[j] for row in self.rows], "x--", color=line.get_color())
-            panel.set(xlabel="denoisers", ylabel="latent vectors in a round (crosses: the paper)", yscale="symlog")
-        else:
-            labels = [f"{r.algorithm} {'' if r.rho is None else r.rho} {r.client_share:g}" for r in self.rows]
-            for j, name in enumerate(("mae", "rmse")):
-                means = [statistics.fmean(getattr(row, name)) for row in self.rows]
-                (line,) = panel.plot(labels, means, "o", label=name.upper())
-                known = [(label, row.paper[j]) for label, row in zip(labels, self.rows, strict=True) if row.paper]
-                if known:
-                    panel.plot(
-                        *zip(*known, strict=True), "x", color=line.get_color(), label=f"{name.upper()}, the paper"
-                    )
-            panel.tick_params(axis="x", rotation=90)
-        panel.legend(fontsize="small")
-        panel.set_title(self.title, fontsize="small")
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        if self.table == "communication":
-            names = ["denoiser", "ordinary", "client"]
-            return ["denoisers", *itertools.chain.from_iterable((n, "paper") for n in names)], [
-                [
-                    row.n_denoisers,
-                    *itertools.chain.from_iterable(
-                        (f"{getattr(row, name):,.0f}", f"{row.paper[j]:,}" if row.paper else "-")
-                        for j, name in enumerate(names)
-                    ),
-                ]
-                for row in self.rows
-            ]
-        return ["algorithm", "rho", "share", "MAE", "paper", "RMSE", "paper"], [
-            [
-                row.algorithm,
-                "-" if row.rho is None else str(row.rho),
-                f"{row.client_share:g}",
-                *itertools.chain.from_iterable(
-                    (mean_and_deviation(values, "{:.4f}", " +- {:.4f}"), f"{row.paper[j]:.4f}" if row.paper else "-")
-                    for j, values in enumerate((row.mae, row.rmse))
-                ),
-            ]
-            for row in self.rows
-        ]
+def _compare_vectors(table: Report) -> str:
+    """State the largest relative difference from the printed numbers."""
+    # The third column is left out, because the paper's figures in it are not the mean of the first two.
+    gaps = [
+        abs(vectors - paper) / paper
+        for row in table.rows
+        if row.paper
+        for vectors, paper in zip((row.denoiser, row.ordinary), row.paper, strict=False)
+        if paper
+    ]
+    return f"Denoisers and ordinary clients: within {max(gaps):.2%} of the paper." if gaps else _NOT_PRINTED
 
 
-def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
+def _draw_errors(table: Report, figure: Any) -> None:
+    figure.set_size_inches(9, 5)
+    panel = figure.subplots()
+    labels = [f"{r.algorithm} {'' if r.rho is None else r.rho} {r.client_share:g}" for r in table.rows]
+    for j, name in enumerate(("MAE", "RMSE")):
+        (line,) = panel.plot(labels, [_mean_errors(row)[j] for row in table.rows], "o", label=name)
+        known = [(label, row.paper[j]) for label, row in zip(labels, table.rows, strict=True) if row.paper]
+        if known:
+            panel.plot(*zip(*known, strict=True), "x", color=line.get_color(), label=f"{name}, the paper")
+    panel.tick_params(axis="x", rotation=90)
+    panel.legend(fontsize="small")
+    panel.set_title(table.title, fontsize="small")
+
+
+def _draw_vectors(table: Report, figure: Any) -> None:
+    figure.set_size_inches(9, 5)
+    panel = figure.subplots()
+    labels = [row.n_denoisers for row in table.rows]
+    for j, name in enumerate(("denoiser", "ordinary", "client")):
+        (line,) = panel.plot(labels, [getattr(row, name) for row in table.rows], "o-", label=name)
+        if all(row.paper for row in table.rows):
+            panel.plot(labels, [row.paper[j] for row in table.rows], "x--", color=line.get_color())
+    panel.set(xlabel="denoisers", ylabel="latent vectors in a round (crosses: the paper)", yscale="symlog")
+    panel.legend(fontsize="small")
+    panel.set_title(table.title, fontsize="small")
+
+
+def _paper(position: int, spec: str) -> tuple[str, Any]:
+    """Return the column of a printed figure."""
+    return "paper", lambda row: format(row.paper[position], spec) if row.paper else "-"
+
+
+_ERROR_COLUMNS = [
+    ("algorithm", "{.algorithm}"), ("rho", lambda row: "-" if row.rho is None else str(row.rho)),
+    ("share", "{.client_share:g}"), ("MAE", errors("mae")), _paper(0, ".4f"), ("RMSE", errors("rmse")),
+    _paper(1, ".4f"),
+]  # fmt: skip
+_VECTOR_COLUMNS = [
+    ("denoisers", "{.n_denoisers}"), ("denoiser", "{.denoiser:,.0f}"), _paper(0, ","),
+    ("ordinary", "{.ordinary:,.0f}"), _paper(1, ","), ("client", "{.client:,.0f}"), _paper(2, ","),
+]  # fmt: skip
+STUDIES = {
+    "2": Study(
+        title="FedRec++ on {0.settings[data]}: errors of FedRec and FedRec++".format,
+        legend="Mean and deviation over splits; FedRec++ has one denoiser and sharing as published.",
+        columns=_ERROR_COLUMNS,
+        verdict=_compare_errors,
+        draw=_draw_errors,
+    ),
+    "communication": Study(
+        title="FedRec++ on {0.settings[data]}: latent vectors in a round, by number of denoisers (rho 1)".format,
+        legend=(
+            "A denoiser: received and sent; an ordinary client: sent; means over splits and draws of denoisers.  "
+            "client: the mean\nof the two over all users, as we define it; the paper's third column is no mean of its "
+            "other two."
+        ),
+        columns=_VECTOR_COLUMNS,
+        verdict=_compare_vectors,
+        draw=_draw_vectors,
+    ),
+    "client-share": Study(
+        title="FedRec++ on {0.settings[data]}: errors over the share of clients in a round".format,
+        legend="Mean and deviation over splits; the paper draws these and prints no number.",
+        columns=_ERROR_COLUMNS,
+        verdict=_compare_errors,
+        draw=_draw_errors,
+    ),
+}
+
+
+def fedrec_table(folds: Folds, table: str, **options: Any) -> Report:
     """Compute one of the paper's tables, or the numbers behind its figure over shares of clients.
 
     Parameters
@@ -238,14 +172,16 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
 
     Returns
     -------
-    FedRecTable
-        The table, with the figures of every split.
+    Report
+        The table.  `rows` have `algorithm`, `rho` (None for a baseline), `client_share`, `mae` and `rmse` of each split
+        and the `paper`'s (None if not printed); or `n_denoisers`, latent vectors of a `denoiser`, of an `ordinary` and
+        of the mean `client`, and the `paper`'s.
 
     References
     ----------
     .. [1] Liang, Pan, Ming, "FedRec++: lossless federated recommendation with explicit feedback", AAAI 2021.
     """
-    check_choice("table", table, TABLES)
+    check_choice("table", table, tuple(STUDIES))
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.KFold", quick=how.quick)
     data_settings = fold_settings(folds)
@@ -260,16 +196,21 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     source = describe_folds(folds)
     if table == "communication":
         settings["n_draws"] = N_DRAWS
-        return FedRecTable(source, settings, table, _vector_rows(folds, name, how.n_threads))
+        vector_rows = _vector_rows(folds, name, how.n_threads)
+        return Report(STUDIES[table], source, settings, table=table, rows=vector_rows)
+    cases = {
+        (algorithm, rho, share): errors_case(
+            f"{algorithm}-{'' if rho is None else rho}-{share:g}", settings | {"model": repr(model)}, model, folds, how
+        )
+        for algorithm, rho, share, model in _cases(table, learning_rate, steps)
+    }
     rows = []
-    cases = _cases(table, learning_rate, steps)
-    for algorithm, rho, share, model in track_progress(cases, how, f"Table {table}", "model"):
-        row = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
-        mae, rmse = run_or_load_errors(row, settings | {"model": repr(model)}, model, folds, how)
+    for (algorithm, rho, share), figures in measure_cases(cases, how, f"Table {table}", "model").items():
         # The paper prints errors for runs with all clients in each round.
         printed = _PAPER_ERRORS.get((name, algorithm)) if share == 1 and rho is not None else None
-        rows.append(ErrorRow(algorithm, rho, share, mae, rmse, printed[rho or 0] if printed else None))
-    return FedRecTable(source, settings, table, tuple(rows))
+        paper = printed[rho or 0] if printed else None
+        rows.append(Record(algorithm=algorithm, rho=rho, client_share=share, **mae_and_rmse(figures), paper=paper))
+    return Report(STUDIES[table], source, settings, table=table, rows=tuple(rows))
 
 
 def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) -> list[tuple[Any, ...]]:
@@ -295,7 +236,7 @@ def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) 
     return cases
 
 
-def _vector_rows(folds: Folds, name: str, n_threads: int) -> tuple[VectorRow, ...]:
+def _vector_rows(folds: Folds, name: str, n_threads: int) -> tuple[Record, ...]:
     rows = []
     for label, share in (("0", None), ("1", 0.0), ("n/4", 0.25), ("n/2", 0.5)):
         counts = []
@@ -308,8 +249,8 @@ def _vector_rows(folds: Folds, name: str, n_threads: int) -> tuple[VectorRow, ..
             n_denoisers = max(1, int((share or 0) * train.n_users))
             model = FedRec(**options) if share is None else FedRecPlusPlus(n_denoisers, "published", **options)
             counts.append(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads).vectors_)
-        denoiser, ordinary, client = (
-            statistics.fmean(getattr(v, kind) for v in counts) for kind in ("denoiser", "ordinary", "client")
-        )
-        rows.append(VectorRow(label, denoiser, ordinary, client, _PAPER_VECTORS.get(name, {}).get(label)))
+        vectors = {
+            kind: statistics.fmean(getattr(v, kind) for v in counts) for kind in ("denoiser", "ordinary", "client")
+        }
+        rows.append(Record(n_denoisers=label, **vectors, paper=_PAPER_VECTORS.get(name, {}).get(label)))
     return tuple(rows)

@@ -16,8 +16,17 @@ from fastfedrec.core.check import check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.datasets.movielens import release_year
-from fastfedrec.studies.reproduce._trials import accuracy, generated_split, mean_and_deviation, track_progress
+from fastfedrec.studies.drawings import draw_bars
+from fastfedrec.studies.files import Case, checksum, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import (
+    accuracy,
+    brief_table,
+    format_cost,
+    generated_split,
+    means,
+    movie_features,
+)
 from fastfedrec.studies.reproduce.movielens_users import (
     HALF,
     HELD_OUT_FIRST,
@@ -28,13 +37,12 @@ from fastfedrec.studies.reproduce.movielens_users import (
     TestedUsers,
     users_of_the_thousand,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.subspace.model import DPSubspace
 
-__all__ = ["HitRatioCell", "HitRatioTable", "movielens_table", "subspace_table"]
+__all__ = ["brief", "movielens_table", "subspace_table"]
 
 SIZES, MOVIELENS = "sizes", "movielens"  # names of the tables
 # Numbers of users and items of generated data.  With 20,000 and 10,000 users of 10,000 items DPSubspace releases
@@ -55,177 +63,103 @@ _WITH_FEATURES = "DPGram, genres and years"
 _PROTOCOL = "an item of each user held out"
 
 
-@dataclass(frozen=True)
-class HitRatioCell:
-    """One model at one epsilon on one kind of data.
+def _choice(cell: Record) -> str:
+    """Describe the choice of the model over the seeds: "personal", "popularity", or the numbers of both."""
+    n_personal, n_seeds = sum(cell.is_personal), len(cell.is_personal)
+    return {n_seeds: "personal", 0: "popularity"}.get(n_personal, f"personal in {n_personal} of {n_seeds}")
+
+
+def _compare_popularity(table: Report) -> str:
+    """Count the rows above exact popularity, by the model's choice."""
+    private = [cell for cell in table.cells if cell.epsilon is not None]
+    lines = []
+    # A cell counts as personal if at least one of its seeds is.
+    for name, is_personal in (("Personal", True), ("Popularity", False)):
+        cells = [cell for cell in private if any(cell.is_personal) is is_personal]
+        # Mean differences of HR@10 among 99 items between the model and exact popularity.
+        if gains := [statistics.fmean(cell.hit_ratios) - statistics.fmean(cell.popularity) for cell in cells]:
+            n_above = sum(gain > 0 for gain in gains)
+            lines.append(
+                f"{name}: above exact popularity in {n_above} of {len(gains)} rows, {min(gains):+.3f} at least."
+            )
+    return "\n".join(lines)
+
+
+def _draw(table: Report, figure: Any) -> None:
+    bars, popularity = {}, {}
+    for cell in table.cells:
+        name = f"{cell.model}, {cell.data}, {cell.protocol}, {cell.epsilon or 'no privacy'}"
+        bars[name], popularity[name] = statistics.fmean(cell.hit_ratios), statistics.fmean(cell.popularity)
+    size = 9, 1 + 0.35 * len(bars)
+    panel = draw_bars(figure, bars, size, "HR@10", title=table.title, label="the model")
+    panel.plot(list(popularity.values())[::-1], list(popularity)[::-1], "k|", label="popularity")
+    panel.legend(fontsize="small")
+
+
+_COLUMNS = [
+    ("model", "{.model}"), ("data", "{.data}"), ("protocol", "{.protocol}"), ("epsilon", format_cost),
+    ("signal", lambda cell: "" if cell.signal is None else f"{cell.signal:.3g}"),
+    ("choice", lambda cell: "" if cell.epsilon is None else _choice(cell)),
+    ("popularity", means("popularity", deviation="")), ("HR@10", means("hit_ratios")),
+    ("popularity, all", means("popularity_all", deviation="")), ("HR@10, all", means("hit_ratios_all")),
+    ("nDCG@10, all", means("ndcgs_all")), ("seeds", lambda cell: str(len(cell.hit_ratios))),
+]  # fmt: skip
+_LEGEND = (
+    "HR@10, leave one out, ranked among 99 items that the user does not have; the mean over seeds, and the standard "
+    "deviation if there are several.  epsilon: of the whole run, for all data of one user against none, the user still "
+    "counted (zero_out), the number of users public, at delta 1e-6; in brackets the same run's for replacing one user."
+    "  signal: n_users mu over the number of items, of DPGram over its root.  all: the same among all unseen items.  "
+    "choice: whether the model released personal lists or popularity."
+)
+_PEOPLE = (
+    "  People are the original users.  held out, then resampled: an item of each of the people is held out, and then "
+    "users are drawn, each with 70% of a person's remaining row, so that no train row has the test item of the same "
+    "person.  resampled, then held out: an item of each drawn user is held out, which further draws of the same person "
+    "may have.  half of the people: the same, with half of the people.  disjoint people: train users are drawn from "
+    "half of the people, and tested users from the other half.  the people themselves: no resampling."
+)
+STUDIES = {
+    name: Study(title, legend, _COLUMNS, _compare_popularity, _draw, records=lambda table: table.cells)
+    for name, title, legend in (
+        (SIZES, "DPSubspace: many items", _LEGEND),
+        (MOVIELENS, "DPGram: MovieLens 1M's 1,000 most rated items", _LEGEND + _PEOPLE),
+    )
+}
+
+
+def brief(table: Report) -> str:
+    """Return the table of means with a column for each epsilon, as on the system's page.
 
     Parameters
     ----------
-    model : str
-        Name of the model.
-    data : str
-        Description of users, items and rows.
-    protocol : str
-        Name of the function that makes train and tested users from the original ones.
-    epsilon : float or None
-        Epsilon of the whole run, for all data of one user against none; None without a guarantee.
-    replaced : float or None
-        Epsilon of the same run for replacing one user.
-    signal : float or None
-        Public signal of the model.
-    is_personal : tuple of bool
-        Whether the model is personalised, for each seed.
-    popularity, hit_ratios : tuple of float
-        HR@10 among 99 unseen items, of exact popularity and of the model, for each seed.
-    popularity_all, hit_ratios_all, ndcgs_all : tuple of float
-        HR@10 of both and nDCG@10 of the model among all unseen items.
+    table : Report
+        Table of this module.
+
+    Returns
+    -------
+    str
+        Markdown table of HR@10 among 99 items, and in brackets among all unseen items.  A star marks cells with
+        popularity chosen under at least one seed.  A model without a guarantee has the last column, in the row of the
+        first model on the same data.
     """
-
-    model: str
-    data: str
-    protocol: str
-    epsilon: float | None
-    replaced: float | None
-    signal: float | None
-    is_personal: tuple[bool, ...]
-    popularity: tuple[float, ...]
-    hit_ratios: tuple[float, ...]
-    popularity_all: tuple[float, ...]
-    hit_ratios_all: tuple[float, ...]
-    ndcgs_all: tuple[float, ...]
-
-    @property
-    def choice(self) -> str:
-        """Choice of the model over the seeds: "personal", "popularity", or the numbers of both."""
-        n_personal, n_seeds = sum(self.is_personal), len(self.is_personal)
-        return {n_seeds: "personal", 0: "popularity"}.get(n_personal, f"personal in {n_personal} of {n_seeds}")
-
-    @property
-    def gain(self) -> float:
-        """Mean difference of HR@10 among 99 items between the model and exact popularity."""
-        return statistics.fmean(self.hit_ratios) - statistics.fmean(self.popularity)
+    labels = {SIZES: ["data", "signal"], MOVIELENS: ["protocol", "model"]}[table.name]
+    # Epsilons in ascending order with the cost of replacing a user; None, without privacy, is last.
+    bounds = {cell.epsilon: cell.replaced for cell in sorted(table.cells, key=lambda cell: cell.epsilon or math.inf)}
+    rows: dict[tuple[str, ...], dict[float | None, str]] = {}
+    for cell in table.cells:
+        # A model without a guarantee is shown in the row of the first model of its protocol.
+        reference_cell = cell if cell.epsilon else next(c for c in table.cells if c.protocol == cell.protocol)
+        label_values = {label: getattr(reference_cell, label) for label in labels}
+        start = [f"{value:.3g}" if label == "signal" else value for label, value in label_values.items()]
+        row = rows.setdefault((*start, _both(cell.popularity, cell.popularity_all)), {})
+        star = "" if cell.epsilon is None or all(cell.is_personal) else " *"
+        row[cell.epsilon] = _both(cell.hit_ratios, cell.hit_ratios_all) + star
+    names = ["no privacy" if e is None else f"{e:g} ({r:.2f})" for e, r in bounds.items()]
+    cells = ([*start, *(row.get(epsilon, "") for epsilon in bounds)] for start, row in rows.items())
+    return brief_table([*labels, "popularity", *names], cells)
 
 
-@dataclass(frozen=True)
-class HitRatioTable(SideBySide):
-    """A table with a row for each cell.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    name : {"sizes", "movielens"}
-        Name of the table.
-    cells : tuple of HitRatioCell
-        Cells in the order of the table.
-    """
-
-    name: str
-    cells: tuple[HitRatioCell, ...]
-
-    @property
-    def title(self) -> str:
-        """Title of the table."""
-        return {SIZES: "DPSubspace: many items", MOVIELENS: "DPGram: MovieLens 1M's 1,000 most rated items"}[self.name]
-
-    @property
-    def legend(self) -> str:
-        """Meaning of the columns."""
-        ranking = "leave one out, ranked among 99 items that the user does not have"
-        text = (
-            f"HR@10, {ranking}; the mean over seeds, and the standard deviation if there are several.  epsilon: of the "
-            "whole run, for all data of one user against none, the user still counted (zero_out), the number of users "
-            "public, at delta 1e-6; in brackets the same run's for replacing one user.  signal: n_users mu over the "
-            "number of items, of DPGram over its root.  all: the same among all unseen items.  choice: whether the "
-            "model released personal lists or popularity."
-        )
-        if self.name == SIZES:
-            return text
-        return text + (
-            "  People are the original users.  held out, then resampled: an item of each of the people is held out, "
-            "and then users are drawn, each with 70% of a person's remaining row, so that no train row has the test "
-            "item of the same person.  resampled, then held out: an item of each drawn user is held out, which "
-            "further draws of the same person may have.  half of the people: the same, with half of the people.  "
-            "disjoint people: train users are drawn from half of the people, and tested users from the other half.  "
-            "the people themselves: no resampling."
-        )
-
-    def verdict(self) -> str:
-        """Count the rows above exact popularity, by the model's choice.
-
-        Returns
-        -------
-        str
-            One sentence for each choice that occurs.
-        """
-        private = [cell for cell in self.cells if cell.epsilon is not None]
-        lines = []
-        # A cell counts as personal if at least one of its seeds is.
-        for name, is_personal in (("Personal", True), ("Popularity", False)):
-            if gains := [cell.gain for cell in private if any(cell.is_personal) is is_personal]:
-                n_above = sum(gain > 0 for gain in gains)
-                lines.append(
-                    f"{name}: above exact popularity in {n_above} of {len(gains)} rows, {min(gains):+.3f} at least."
-                )
-        return "\n".join(lines)
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        header = ["model", "data", "protocol", "epsilon", "signal", "choice", "popularity", "HR@10"]
-        header += ["popularity, all", "HR@10, all", "nDCG@10, all", "seeds"]
-        return header, [
-            [
-                cell.model, cell.data, cell.protocol,
-                "none" if cell.epsilon is None else f"{cell.epsilon:g} ({cell.replaced:.2f})",
-                "" if cell.signal is None else f"{cell.signal:.3g}",
-                cell.choice if cell.epsilon is not None else "",
-                mean_and_deviation(cell.popularity, deviation=""), mean_and_deviation(cell.hit_ratios),
-                mean_and_deviation(cell.popularity_all, deviation=""), mean_and_deviation(cell.hit_ratios_all),
-                mean_and_deviation(cell.ndcgs_all), str(len(cell.hit_ratios)),
-            ]
-            for cell in self.cells
-        ]  # fmt: skip
-
-    def brief(self) -> str:
-        """Return the table of means with a column for each epsilon, as on the system's page.
-
-        Returns
-        -------
-        str
-            Markdown table of HR@10 among 99 items, and in brackets among all unseen items.  A star marks cells with
-            popularity chosen under at least one seed.  A model without a guarantee has the last column, in the row of
-            the first model on the same data.
-        """
-        labels = {SIZES: ["data", "signal"], MOVIELENS: ["protocol", "model"]}[self.name]
-        # Epsilons in ascending order with the cost of replacing a user; None, without privacy, is last.
-        bounds = {cell.epsilon: cell.replaced for cell in sorted(self.cells, key=lambda cell: cell.epsilon or math.inf)}
-        rows: dict[tuple[str, ...], dict[float | None, str]] = {}
-        for cell in self.cells:
-            # A model without a guarantee is shown in the row of the first model of its protocol.
-            reference_cell = cell if cell.epsilon else next(c for c in self.cells if c.protocol == cell.protocol)
-            label_values = {label: getattr(reference_cell, label) for label in labels}
-            start = [f"{value:.3g}" if label == "signal" else value for label, value in label_values.items()]
-            row = rows.setdefault((*start, _both(cell.popularity, cell.popularity_all)), {})
-            star = "" if cell.epsilon is None or all(cell.is_personal) else " *"
-            row[cell.epsilon] = _both(cell.hit_ratios, cell.hit_ratios_all) + star
-        names = ["no privacy" if e is None else f"{e:g} ({r:.2f})" for e, r in bounds.items()]
-        header = [*labels, "popularity", *names]
-        cells = [[*start, *(row.get(epsilon, "") for epsilon in bounds)] for start, row in rows.items()]
-        lines = ["| " + " | ".join(row) + " |" for row in (header, *cells)]
-        return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
-
-    def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(9, 1 + 0.35 * len(self.cells))
-        panel = figure.subplots()
-        cells = self.cells[::-1]
-        names = [f"{cell.model}, {cell.data}, {cell.protocol}, {cell.epsilon or 'no privacy'}" for cell in cells]
-        panel.barh(names, [statistics.fmean(cell.hit_ratios) for cell in cells], label="the model")
-        panel.plot([statistics.fmean(cell.popularity) for cell in cells], names, "k|", label="popularity")
-        panel.set(xlabel="HR@10", title=self.title)
-        panel.tick_params(axis="y", labelsize="x-small")
-        panel.legend(fontsize="small")
-
-
-def subspace_table(*, n_seeds: int = 3, **options: Any) -> HitRatioTable:
+def subspace_table(*, n_seeds: int = 3, **options: Any) -> Report:
     """Measure DPSubspace over numbers of items and users, at epsilon 1.
 
     Parameters
@@ -237,8 +171,9 @@ def subspace_table(*, n_seeds: int = 3, **options: Any) -> HitRatioTable:
 
     Returns
     -------
-    HitRatioTable
-        Table of generated data.
+    Report
+        Table of generated data.  A cell has `model`, `data`, `protocol`, `epsilon`, `replaced` (epsilon for replacing
+        one user), `signal`, and of each seed `is_personal` and the hit ratios.
     """
     how = RunOptions(**options)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
@@ -247,12 +182,12 @@ def subspace_table(*, n_seeds: int = 3, **options: Any) -> HitRatioTable:
         data = functools.partial(_generated, n_users, n_items, how.n_threads)
         models = [("DPSubspace", DPSubspace(1.0, n_users=n_users))]
         label = f"{n_items:,} items x {n_users:,} users, rows of {ROW_LENGTH:g}"
-        cases.append(_Case(label, _PROTOCOL, data, models))
+        cases.append(_Population(label, _PROTOCOL, data, models))
     source = "GENERATED DATA (generate_implicit, movielens-1m preset), not MovieLens"
     return _table(source, SIZES, cases, {}, n_seeds, how)
 
 
-def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> HitRatioTable:
+def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> Report:
     """Measure DPGram on the original users of MovieLens 1M, and on users resampled from them.
 
     Parameters
@@ -266,13 +201,13 @@ def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> 
 
     Returns
     -------
-    HitRatioTable
-        Table of the given data.
+    Report
+        Table of the given data, with the cells of `subspace_table`.
     """
     how = RunOptions(**options)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     people = users_of_the_thousand(data)
-    item_features, cases = _genres_and_years(people), []
+    item_features, cases = movie_features(people), []
     for protocol, draw in PROTOCOLS.items():
         n_users = people.n_users if protocol == THEMSELVES else QUICK_DRAWN if how.quick else DRAWN
         epsilons = (1.0,) if how.quick else EPSILONS[protocol]
@@ -286,13 +221,13 @@ def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> 
                 (_WITH_FEATURES, DPGram(epsilon, n_users=n_users, item_features=item_features)) for epsilon in epsilons
             ]
         label = f"{people.n_users:,} people" + ("" if protocol == THEMSELVES else f", {n_users:,} users drawn")
-        cases.append(_Case(label, protocol, functools.partial(_drawn, draw, people, n_users), models))
+        cases.append(_Population(label, protocol, functools.partial(_drawn, draw, people, n_users), models))
     source = f"The data given: {people.n_users:,} users x {people.n_items:,} items, {people.n_interactions:,} ratings"
     return _table(source, MOVIELENS, cases, {"data": checksum([data])}, n_seeds, how)
 
 
 @dataclass(frozen=True)
-class _Case:
+class _Population:
     """One kind of data with the models that are fitted to it."""
 
     data: str
@@ -322,35 +257,42 @@ class _Case:
 
 
 def _table(
-    source: str, name: str, cases: Sequence[_Case], data_settings: dict[str, Any], n_seeds: int, how: RunOptions
-) -> HitRatioTable:
+    source: str, name: str, cases: Sequence[_Population], data_settings: dict[str, Any], n_seeds: int, how: RunOptions
+) -> Report:
     settings = data_settings | {"version": __version__, "quick": how.quick}
-    # A part is one case with one seed, and it has its own file.
-    parts = list(itertools.product(range(len(cases)), range(n_seeds)))
-    runs: list[list[list[dict[str, Any]]]] = [[] for _ in cases]
-    for case_index, seed in track_progress(parts, how, name, "part"):
-        case = cases[case_index]
+    # A part is one kind of data with one seed, and it has its own file.
+    parts = {}
+    for (number, case), seed in itertools.product(enumerate(cases), range(n_seeds)):
         models = [repr(model) for _, model in case.models]
         part_settings = settings | {"data": case.data, "protocol": case.protocol, "models": models, "seed": seed}
-        run = functools.partial(case.run, seed, how.n_threads)
-        runs[case_index].append(run_or_load(how.folder, f"{name}-{case_index}-seed-{seed}", part_settings, run))
-    cells = [cell for case, case_runs in zip(cases, runs, strict=True) for cell in _cells(case, case_runs)]
+        parts[number, seed] = Case(
+            f"{name}-{number}-seed-{seed}", part_settings, functools.partial(case.run, seed, how.n_threads)
+        )
+    runs = measure_cases(parts, how, name, "part")
+    cells = tuple(
+        cell
+        for number, case in enumerate(cases)
+        for cell in _cells(case, [runs[number, seed] for seed in range(n_seeds)])
+    )
     described = {f"{case.data}; {case.protocol}": [repr(model) for _, model in case.models] for case in cases}
-    return HitRatioTable(source, settings | {"seeds": n_seeds, "models": described}, name, tuple(cells))
+    return Report(STUDIES[name], source, settings | {"seeds": n_seeds, "models": described}, name=name, cells=cells)
 
 
-def _cells(case: _Case, runs: list[list[dict[str, Any]]]) -> Iterator[HitRatioCell]:
+def _cells(case: _Population, runs: list[list[dict[str, Any]]]) -> Iterator[Record]:
     """Join the runs of all seeds into one cell for each model."""
     for (label, model), *rows in zip(case.models, *runs, strict=True):
-        # The default argument binds the rows of this model, not those of the last one.
-        def collect(role: str, figure: str, rows: list[dict[str, Any]] = rows) -> tuple[float, ...]:
-            return tuple(row[role][figure] for row in rows)
-
-        yield HitRatioCell(
-            label, case.data, case.protocol, getattr(model, "epsilon", None), rows[0].get("replaced"),
-            rows[0].get("signal"), tuple(row["is_personal"] for row in rows), collect("popularity", "hit_ratio"),
-            collect("model", "hit_ratio"), collect("popularity", "hit_ratio_all"), collect("model", "hit_ratio_all"),
-            collect("model", "ndcg_all"),
+        # HR@10 among 99 unseen items, and HR@10 and nDCG@10 among all unseen items, of each seed.
+        figures = {
+            (role, figure): tuple(row[role][figure] for row in rows)
+            for role in ("popularity", "model")
+            for figure in ("hit_ratio", "hit_ratio_all", "ndcg_all")
+        }
+        yield Record(
+            model=label, data=case.data, protocol=case.protocol, epsilon=getattr(model, "epsilon", None),
+            replaced=rows[0].get("replaced"), signal=rows[0].get("signal"),
+            is_personal=tuple(row["is_personal"] for row in rows), popularity=figures["popularity", "hit_ratio"],
+            hit_ratios=figures["model", "hit_ratio"], popularity_all=figures["popularity", "hit_ratio_all"],
+            hit_ratios_all=figures["model", "hit_ratio_all"], ndcgs_all=figures["model", "ndcg_all"],
         )  # fmt: skip
 
 
@@ -362,14 +304,6 @@ def _both(sampled: Sequence[float], unseen: Sequence[float]) -> str:
 def _generated(n_users: int, n_items: int, n_threads: int, key: Key) -> TestedUsers:
     train, test = generated_split(n_users, n_items, ROW_LENGTH, key, MAX_TESTED, n_threads=n_threads)
     return TestedUsers(train, train, test)
-
-
-def _genres_and_years(people: Interactions) -> dict[str, Any] | None:
-    """Return the public features of the items, or None if the data have none."""
-    columns = people.item_features
-    if not {"genres", "title"} <= columns.keys():
-        return None
-    return {"genres": columns["genres"], "year": [release_year(title) for title in columns["title"].tolist()]}
 
 
 def _drawn(draw: Callable[..., TestedUsers], people: Interactions, n_users: int, key: Key) -> TestedUsers:

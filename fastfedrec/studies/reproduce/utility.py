@@ -7,7 +7,6 @@ import functools
 import itertools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,16 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut
-from fastfedrec.studies.reproduce._trials import Accuracy, accuracy, mean_and_deviation, track_progress
+from fastfedrec.studies.files import Case, checksum, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import accuracy, means, over_seeds
 from fastfedrec.studies.reproduce.movielens_users import users_of_the_thousand
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.implicit_als import ImplicitALS
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.private_recommender.model import PrivateRecommender
 
-__all__ = ["TABLE", "UtilityCell", "UtilityTable", "utility_table"]
+__all__ = ["TABLE", "utility_table"]
 
 TABLE = "utility"
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -42,85 +42,66 @@ MAX_TESTED = 10_000  # maximum number of tested users
 MAX_EASE_ITEMS = 10_000  # maximum number of items for EASE, which inverts a dense matrix of all pairs
 
 
-@dataclass(frozen=True)
-class UtilityCell:
-    """One model on one kind of data, with a value for each seed."""
+def _compare_popularity(table: Report) -> str:
+    """Compare each private run with exact popularity, in one sentence for each trust model."""
+    # Each kind of data has its own popularity baseline.
+    popular = {cell.data: statistics.fmean(cell.hit_ratios) for cell in table.cells if cell.model == "popularity"}
+    lines = []
+    for trust in TRUSTS:
+        gains = [statistics.fmean(cell.hit_ratios) - popular[cell.data] for cell in table.cells if cell.model == trust]
+        if gains:
+            n_above = sum(gain > 0 for gain in gains)
+            lines.append(
+                f"{trust}: above exact popularity in {n_above} of {len(gains)} rows, from {min(gains):+.3f} to "
+                f"{max(gains):+.3f}."
+            )
+    return "\n".join(lines)
 
-    data: str
-    model: str  # "popularity", a model without privacy, or a trust model of PrivateRecommender
-    epsilon: float | None  # of the whole run in nats, for replacing a user; None without a guarantee
-    systems: tuple[str, ...]  # fitted system, with ", popularity" if it is not personalised
-    hit_ratios: tuple[float, ...]  # HR@10 among 99 sampled items
-    hit_ratios_all: tuple[float, ...]  # HR@10 and nDCG@10 among all unseen items
-    ndcgs_all: tuple[float, ...]
+
+def _draw(table: Report, figure: Any) -> None:
+    """Draw a panel for each kind of data and each set of candidates."""
+    kinds = list(dict.fromkeys(cell.data for cell in table.cells))
+    figure.set_size_inches(4 * len(kinds), 7)
+    panels = figure.subplots(2, len(kinds), squeeze=False)
+    for (row, ratios), (column, kind) in itertools.product(
+        enumerate(("hit_ratios", "hit_ratios_all")), enumerate(kinds)
+    ):
+        panel, kind_cells = panels[row][column], [cell for cell in table.cells if cell.data == kind]
+        for model in dict.fromkeys(cell.model for cell in kind_cells):
+            cells = [cell for cell in kind_cells if cell.model == model]
+            values = [statistics.fmean(getattr(cell, ratios)) for cell in cells]
+            if cells[0].epsilon is None:
+                panel.axhline(values[0], linestyle="--", color="k" if model == "popularity" else "0.6", label=model)
+            else:
+                panel.plot([cell.epsilon for cell in cells], values, "o-", label=model)
+        candidates = "99 sampled" if row == 0 else "all unseen"
+        panel.set(title=kind, xlabel="epsilon", ylabel=f"HR@10 among {candidates} items", xscale="log", ylim=(0, None))
+        panel.legend(fontsize="small")
 
 
-@dataclass(frozen=True)
-class UtilityTable(SideBySide):
-    """A table with a row for each model and epsilon."""
-
-    cells: tuple[UtilityCell, ...]
-
-    title = "PrivateRecommender: utility over epsilon on four kinds of data"
-    legend = (
+_COLUMNS = [
+    ("data", "{.data}"), ("model", "{.model}"),
+    ("epsilon", lambda cell: "none" if cell.epsilon is None else f"{cell.epsilon:g}"),
+    ("system", lambda cell: " / ".join(dict.fromkeys(cell.systems))),
+    ("HR@10", means("hit_ratios")), ("HR@10, all", means("hit_ratios_all")), ("nDCG@10, all", means("ndcgs_all")),
+    ("seeds", lambda cell: str(len(cell.hit_ratios))),
+]  # fmt: skip
+STUDY = Study(
+    title="PrivateRecommender: utility over epsilon on four kinds of data",
+    legend=(
         "Leave one out; the mean over seeds, and the standard deviation where there are several.  HR@10: among 99 "
         "sampled items that the user does not have.  all: among all unseen items.  epsilon: of the whole run, for "
         "replacing all data of one user, at delta 1e-6, the number of users public.  central, shuffle, local: the "
         "trust model.  system: the system that PrivateRecommender fitted, and whether it is personalised."
-    )
-
-    def verdict(self) -> str:
-        """Compare each private run with exact popularity, in one sentence for each trust model."""
-        # Each kind of data has its own popularity baseline.
-        popular = {cell.data: statistics.fmean(cell.hit_ratios) for cell in self.cells if cell.model == "popularity"}
-        lines = []
-        for trust in TRUSTS:
-            gains = [
-                statistics.fmean(cell.hit_ratios) - popular[cell.data] for cell in self.cells if cell.model == trust
-            ]
-            if gains:
-                n_above = sum(gain > 0 for gain in gains)
-                lines.append(
-                    f"{trust}: above exact popularity in {n_above} of {len(gains)} rows, from {min(gains):+.3f} to "
-                    f"{max(gains):+.3f}."
-                )
-        return "\n".join(lines)
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        header = ["data", "model", "epsilon", "system", "HR@10", "HR@10, all", "nDCG@10, all", "seeds"]
-        return header, [
-            [
-                cell.data, cell.model, "none" if cell.epsilon is None else f"{cell.epsilon:g}",
-                " / ".join(dict.fromkeys(cell.systems)), mean_and_deviation(cell.hit_ratios),
-                mean_and_deviation(cell.hit_ratios_all), mean_and_deviation(cell.ndcgs_all), str(len(cell.hit_ratios)),
-            ]
-            for cell in self.cells
-        ]  # fmt: skip
-
-    def _draw(self, figure: Any) -> None:
-        """Draw a panel for each kind of data and each set of candidates."""
-        kinds = list(dict.fromkeys(cell.data for cell in self.cells))
-        figure.set_size_inches(4 * len(kinds), 7)
-        panels = figure.subplots(2, len(kinds), squeeze=False)
-        for (row, ratios), (column, kind) in itertools.product(
-            enumerate(("hit_ratios", "hit_ratios_all")), enumerate(kinds)
-        ):
-            panel, kind_cells = panels[row][column], [cell for cell in self.cells if cell.data == kind]
-            for model in dict.fromkeys(cell.model for cell in kind_cells):
-                cells = [cell for cell in kind_cells if cell.model == model]
-                values = [statistics.fmean(getattr(cell, ratios)) for cell in cells]
-                if cells[0].epsilon is None:
-                    panel.axhline(values[0], linestyle="--", color="k" if model == "popularity" else "0.6", label=model)
-                else:
-                    panel.plot([cell.epsilon for cell in cells], values, "o-", label=model)
-            candidates = "99 sampled" if row == 0 else "all unseen"
-            panel.set(
-                title=kind, xlabel="epsilon", ylabel=f"HR@10 among {candidates} items", xscale="log", ylim=(0, None)
-            )
-            panel.legend(fontsize="small")
+    ),
+    columns=_COLUMNS,
+    verdict=_compare_popularity,
+    draw=_draw,
+    records=lambda table: table.cells,
+)
 
 
-def utility_table(movies: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> UtilityTable:
+def utility_table(movies: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> Report:
     """Measure PrivateRecommender with each trust model over epsilons, on movies, check-ins, purchases and a catalogue.
 
     Without `movies` (MovieLens 1M), similar data are generated.  `options` are the ones of `RunOptions`; no hit ratio
@@ -132,19 +113,18 @@ def utility_table(movies: Interactions | None = None, *, n_seeds: int = 3, **opt
     settings: dict[str, Any] = {"version": __version__, "quick": how.quick, "epsilons": list(EPSILONS)}
     if people is not None:
         settings["movies"] = checksum([people])
-    runs: dict[str, list[list[dict[str, Any]]]] = {}
-    for (kind, draw), seed in track_progress(
-        list(itertools.product(_kinds(people, how), range(n_seeds))), how, TABLE, "part"
-    ):
-        run = functools.partial(_run, draw, seed, how.n_threads)
-        part_settings = settings | {"kind": kind, "seed": seed}
-        runs.setdefault(kind, []).append(run_or_load(how.folder, f"{TABLE}-{kind}-seed-{seed}", part_settings, run))
+    kinds = _kinds(people, how)
+    cases = {}
+    for (kind, draw), seed in itertools.product(kinds.items(), range(n_seeds)):
+        measure = functools.partial(_run, draw, seed, how.n_threads)
+        cases[kind, seed] = Case(f"{TABLE}-{kind}-seed-{seed}", settings | {"kind": kind, "seed": seed}, measure)
+    runs = measure_cases(cases, how, TABLE, "part")
     source = "GENERATED DATA (generate_implicit)" + ("" if people is None else f", except for {MOVIES}: the data given")
-    cells = tuple(cell for kind, kind_runs in runs.items() for cell in _cells(kind, kind_runs))
-    return UtilityTable(source, settings | {"seeds": n_seeds}, cells)
+    cells = tuple(cell for kind in kinds for cell in _cells(kind, [runs[kind, seed] for seed in range(n_seeds)]))
+    return Report(STUDY, source, settings | {"seeds": n_seeds}, cells=cells)
 
 
-def _kinds(people: Interactions | None, how: RunOptions) -> list[tuple[str, Callable[[Key], Interactions]]]:
+def _kinds(people: Interactions | None, how: RunOptions) -> dict[str, Callable[[Key], Interactions]]:
     """Return the kinds of data, each with a function that draws a data set with a key."""
     draws: dict[str, Callable[[Key], Interactions]] = {}
     for kind, (preset, *size) in SIZES.items():
@@ -153,7 +133,7 @@ def _kinds(people: Interactions | None, how: RunOptions) -> list[tuple[str, Call
     if people is not None:
         # Given data are the same for all seeds, with different splits and noise.
         draws[MOVIES] = lambda _: people
-    return list(draws.items())
+    return draws
 
 
 def _generated(preset: str, n_users: int | None, n_items: int | None, n_threads: int, key: Key) -> Interactions:
@@ -188,11 +168,11 @@ def _run(draw: Callable[[Key], Interactions], seed: int, n_threads: int) -> list
     return rows
 
 
-def _cells(kind: str, runs: Sequence[list[dict[str, Any]]]) -> Iterator[UtilityCell]:
+def _cells(kind: str, runs: Sequence[list[dict[str, Any]]]) -> Iterator[Record]:
     """Join the rows of all seeds into one cell for each model."""
     for rows in zip(*runs, strict=True):
-        values = {name: tuple(row[name] for row in rows) for name in ("system", *Accuracy._fields)}
-        yield UtilityCell(
-            kind, rows[0]["model"], rows[0]["epsilon"], values["system"], values["hit_ratio"], values["hit_ratio_all"],
-            values["ndcg_all"],
+        figures = over_seeds(rows)
+        yield Record(
+            data=kind, model=rows[0]["model"], epsilon=rows[0]["epsilon"], systems=figures["system"],
+            hit_ratios=figures["hit_ratio"], hit_ratios_all=figures["hit_ratio_all"], ndcgs_all=figures["ndcg_all"],
         )  # fmt: skip

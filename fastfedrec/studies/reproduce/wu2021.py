@@ -2,119 +2,88 @@
 
 import functools
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.reproduce._parties import PARTIES, PartyRow, SystemTable, attack_rows, membership_row
+from fastfedrec.studies.files import Case, file_name, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._parties import PARTIES, attack_rows, membership_row, party_study
 from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
+    errors,
+    errors_case,
     fold_settings,
-    mean_and_deviation,
-    run_or_load_errors,
-    track_progress,
+    mae_and_rmse,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, run_or_load
 from fastfedrec.systems.fedgnn.attacks import pseudo_item_intersection, pseudo_item_values
 from fastfedrec.systems.fedgnn.model import FedGNN
 from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean
 
-__all__ = ["FedGNNTable", "PartRow", "fedgnn_table"]
+__all__ = ["fedgnn_table"]
 
-TABLES = ("parts", PARTIES)
 PUBLISHED = 0.920  # RMSE on MovieLens 100K
 COHORT_SIZE = 128  # clients of a round
 N_MORE_ROUNDS, N_FULL_ROUNDS = 200, 100  # rounds of cohorts, and rounds of all clients
 N_RECORDED = 8  # first rounds with recorded messages
 _EPOCHS = 3
 _AS_PRINTED = "as printed"
-_TITLES = {"parts": "cost of each part in errors", PARTIES: "attacks of the parties"}
-_LEGENDS = {
-    "parts": (
-        "A row that begins with 'and' has all changes of the rows above it, up to the one as printed.  As printed:\n"
-        "noise of scale .2, numbers clipped to .1, 1,000 pseudo items, 10 neighbours, 128 clients a round, 3 epochs;\n"
-        "but 32 factors instead of 256, and Adam.  Mean and deviation over splits."
+
+
+def _compare_parts(table: Report) -> str:
+    steps = [(row.model, sum(row.rmse) / len(row.rmse)) for row in table.rows if _is_step(row.model)]
+    # Changes are cumulative, so each difference of consecutive rows is the gain of one change.
+    gains = {name: before - after for (_, before), (name, after) in itertools.pairwise(steps)}
+    largest = max(gains, key=lambda name: gains[name])
+    best = min(steps, key=lambda step: step[1])
+    return (
+        f"The change to the printed settings with the largest gain is '{largest}', {gains[largest]:.3f} of RMSE.  "
+        f"The smallest error is {best[1]:.3f} ('{best[0]}'); printed for MovieLens 100K is {PUBLISHED:.3f}."
+    )
+
+
+def _draw_errors(table: Report, figure: Any) -> None:
+    figure.set_size_inches(9, 5)
+    panel = figure.subplots()
+    panel.plot([sum(row.rmse) / len(row.rmse) for row in table.rows], [row.model for row in table.rows], "o")
+    panel.axvline(PUBLISHED, color="black", linestyle="--", linewidth=1)
+    panel.set(xlabel="RMSE (line: as printed for MovieLens 100K)")
+    panel.invert_yaxis()
+    panel.set_title(table.title, fontsize="small")
+
+
+STUDIES = {
+    "parts": Study(
+        title="FedGNN: cost of each part in errors",
+        legend=(
+            "A row that begins with 'and' has all changes of the rows above it, up to the one as printed.  As "
+            "printed:\nnoise of scale .2, numbers clipped to .1, 1,000 pseudo items, 10 neighbours, 128 clients a "
+            "round, 3 epochs;\nbut 32 factors instead of 256, and Adam.  Mean and deviation over splits."
+        ),
+        columns=[
+            ("model", "{.model}"),
+            ("rounds", lambda row: "-" if row.n_rounds is None else str(row.n_rounds)),
+            ("MAE", errors("mae")),
+            ("RMSE", errors("rmse")),
+        ],
+        verdict=_compare_parts,
+        draw=_draw_errors,
     ),
-    PARTIES: (
+    PARTIES: party_study(
+        "FedGNN: attacks of the parties",
         "First split only, as printed: 128 clients a round; values of the first round, and intersection of the first\n"
         "eight rounds, for clients sampled at least twice.  claimed: pairs of a user and an item that the attack\n"
         "claims are rated; true: share of them that are rated; base: the same share of all pairs that the server\n"
         "receives; recall: share of the rated pairs that are claimed.  The membership attack knows a user's ratings\n"
-        "and the released model; it has an AUC alone."
+        "and the released model; it has an AUC alone.",
     ),
 }
 
 
-@dataclass(frozen=True)
-class PartRow:
-    """Errors of one model.
-
-    Parameters
-    ----------
-    model : str
-        Change to the printed settings, or name of a baseline.
-    n_rounds : int or None
-        Number of rounds; None for a baseline.
-    mae, rmse : tuple of float
-        Errors of each split.
-    """
-
-    model: str
-    n_rounds: int | None
-    mae: tuple[float, ...]
-    rmse: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class FedGNNTable(SystemTable):
-    """A table of FedGNN.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    table : {"parts", "parties"}
-        Name of the table.
-    rows : tuple of PartRow or of PartyRow
-        Rows by model.
-    """
-
-    _system, _titles, _legends = "FedGNN", _TITLES, _LEGENDS
-
-    def _error_verdict(self) -> str:
-        steps = [(row.model, sum(row.rmse) / len(row.rmse)) for row in self.rows if _is_step(row.model)]
-        # Changes are cumulative, so each difference of consecutive rows is the gain of one change.
-        gains = {name: before - after for (_, before), (name, after) in itertools.pairwise(steps)}
-        largest = max(gains, key=lambda name: gains[name])
-        best = min(steps, key=lambda step: step[1])
-        return (
-            f"The change to the printed settings with the largest gain is '{largest}', {gains[largest]:.3f} of RMSE.  "
-            f"The smallest error is {best[1]:.3f} ('{best[0]}'); printed for MovieLens 100K is {PUBLISHED:.3f}."
-        )
-
-    def _draw_errors(self, panel: Any) -> None:
-        panel.plot([sum(row.rmse) / len(row.rmse) for row in self.rows], [row.model for row in self.rows], "o")
-        panel.axvline(PUBLISHED, color="black", linestyle="--", linewidth=1)
-        panel.set(xlabel="RMSE (line: as printed for MovieLens 100K)")
-        panel.invert_yaxis()
-
-    def _error_rows(self) -> tuple[list[str], list[list[str]]]:
-        return ["model", "rounds", "MAE", "RMSE"], [
-            [
-                row.model,
-                "-" if row.n_rounds is None else str(row.n_rounds),
-                *(mean_and_deviation(values, "{:.4f}", " +- {:.4f}") for values in (row.mae, row.rmse)),
-            ]
-            for row in self.rows
-        ]
-
-
-def fedgnn_table(folds: Folds, table: str, **options: Any) -> FedGNNTable:
+def fedgnn_table(folds: Folds, table: str, **options: Any) -> Report:
     """Compute errors of FedGNN with its parts removed successively, or attacks that infer ratings.
 
     Parameters
@@ -129,31 +98,41 @@ def fedgnn_table(folds: Folds, table: str, **options: Any) -> FedGNNTable:
 
     Returns
     -------
-    FedGNNTable
-        The table, with the figures of every split.
+    Report
+        The table.  `rows` have `model`, `n_rounds` (None for a baseline), and `mae` and `rmse` of each split; or
+        `algorithm`, `attack` and the figures of the attack.
 
     References
     ----------
     .. [1] Wu, Wu, Cao, Huang, Xie, "FedGNN: federated graph neural network for privacy-preserving recommendation",
        arXiv:2102.04925, 2021, Table 3.
     """
-    check_choice("table", table, TABLES)
+    check_choice("table", table, tuple(STUDIES))
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.PublishedFolds", quick=how.quick or table == PARTIES)
     first, _ = folds[0]
     settings = fold_settings(folds)
-    rows: list[Any] = []
-    cases = _attacked_runs(first.n_users) if table == PARTIES else _models(first.n_users)
-    for name, model in track_progress(cases.items(), how, f"Table {table}", "model"):
-        part_settings = settings | {"model": repr(model), "recorded": N_RECORDED}
-        part = f"fedgnn-{table}-{name}".replace(" ", "-").replace(",", "")
-        if table == PARTIES:
-            attack: Callable[[], Any] = functools.partial(_attack_run, name, model, first, how)
-            rows += [PartyRow(**row) for row in run_or_load(how.folder, part, part_settings, attack)]
-        else:
-            mae, rmse = run_or_load_errors(part, part_settings, model, folds, how)
-            rows.append(PartRow(name, getattr(model, "n_rounds", None), mae, rmse))
-    return FedGNNTable(describe_folds(folds), settings, table, tuple(rows))
+    models = _attacked_runs(first.n_users) if table == PARTIES else _models(first.n_users)
+    cases = {}
+    for name, model in models.items():
+        part, part_settings = (
+            file_name(f"fedgnn-{table}-{name}"),
+            settings | {"model": repr(model), "recorded": N_RECORDED},
+        )
+        cases[name] = (
+            Case(part, part_settings, functools.partial(_attack_run, name, model, first, how))
+            if table == PARTIES
+            else errors_case(part, part_settings, model, folds, how)
+        )
+    measured = measure_cases(cases, how, f"Table {table}", "model")
+    if table == PARTIES:
+        rows = [Record(**row) for attacks in measured.values() for row in attacks]
+    else:
+        rows = [
+            Record(model=name, n_rounds=getattr(models[name], "n_rounds", None), **mae_and_rmse(figures))
+            for name, figures in measured.items()
+        ]
+    return Report(STUDIES[table], describe_folds(folds), settings, table=table, rows=tuple(rows))
 
 
 def _printed(n_users: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate
-from fastfedrec.studies.reproduce.side_by_side import checksum, run_or_load
+from fastfedrec.studies.files import checksum, run_or_load
 from fastfedrec.systems.registry import make_system
 
 __all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "run_all"]
@@ -34,8 +34,8 @@ __all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "run_a
 _TESTED = "sweep.tested"
 # Folders and files of the package that no figure depends on: commands, and computations from finished figures.
 _NOT_HASHED = (
-    "cli", "core/doctor.py", "systems/private_recommender", "studies/advise", "studies/reproduce",
-    "studies/sweep/cells.py", "studies/sweep/sweeps.py", "studies/sweep/table.py",
+    "cli", "core/doctor.py", "systems/private_recommender", "studies/advise", "studies/files.py", "studies/report.py",
+    "studies/reproduce",    "studies/sweep/cells.py", "studies/sweep/sweeps.py", "studies/sweep/table.py",
 )  # fmt: skip
 # A process that the system kills for lack of memory leaves no error message.
 DIED = "the process ended without an error message, for example because memory ran out; try fewer jobs"

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,9 @@ from support.reproduce_case import check_result, written
 
 from fastfedrec import DPALS, DPGram, Key, datasets
 from fastfedrec.evaluation import UserHoldout, evaluate
+from fastfedrec.studies.report import Record, Report
 from fastfedrec.studies.reproduce import chien2021 as module
-from fastfedrec.studies.reproduce.chien2021 import RecallCell, RecallTable, recall_table
+from fastfedrec.studies.reproduce.chien2021 import STUDY, brief, recall_table
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 METRICS = ["recall@20", "ndcg@100"]
@@ -100,7 +100,12 @@ def test_finished_parts_are_kept_and_read_again(movielens, tmp_path, monkeypatch
 
 
 def cell_of(model, recall, epsilon=1.0):
-    return RecallCell(model, epsilon, None if epsilon is None else 2.12, (recall, recall + 0.02), (0.2, 0.2))
+    recalls, replaced = (recall, recall + 0.02), None if epsilon is None else 2.12
+    return Record(model=model, epsilon=epsilon, replaced=replaced, recalls=recalls, ndcgs=(0.2, 0.2))
+
+
+def table_of(*cells):
+    return Report(STUDY, "data", {}, cells=cells)
 
 
 def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
@@ -108,12 +113,12 @@ def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
         cell_of("DPALS", 0.1), cell_of("DPALS, adaptive", 0.12), cell_of("DPGram", 0.2),
         cell_of("DPALS", 0.3, 5.0), cell_of("DPGram", 0.2, 5.0), cell_of("EASE", 0.4, None),
     )  # fmt: skip
-    table = RecallTable("data", {}, cells)
+    table = table_of(*cells)
     assert table.verdict().splitlines() == [
         "Epsilon 1: DPGram has the largest Recall@20, 0.210; DPALS has 0.130 (DPALS, adaptive).",
         "Epsilon 5: DPALS has the largest Recall@20, 0.310.",
     ]
-    assert RecallTable("data", {}, cells[-1:]).verdict() == "No private model was run."
+    assert table_of(cells[-1]).verdict() == "No private model was run."
     text, page = check_result(table, tmp_path)
     assert "| DPGram | 1 (2.12) | 0.210 ± 0.014 | 0.200 ± 0.000 | 2 |" in page
     assert "| EASE | none |" in page
@@ -124,24 +129,25 @@ def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
 
 def test_the_brief_form_has_a_column_for_each_epsilon():
     cells = (cell_of("DPALS", 0.1), cell_of("DPALS", 0.3, 5.0), cell_of("EASE", 0.4, None))
-    assert RecallTable("data", {}, cells).brief().splitlines() == [
+    assert brief(table_of(*cells)).splitlines() == [
         "| model | 1 (2.12) | 5 (2.12) | no privacy |",
         "|---|---|---|---|",
         "| DPALS | 0.110/0.200 | 0.310/0.200 |  |",
         "| EASE |  |  | 0.410/0.200 |",
     ]
-    dearer = replace(cell_of("DPGram", 0.2), replaced=2.5)
-    assert RecallTable("data", {}, (*cells, dearer)).brief().startswith("| model | 1 (2.12 to 2.50) | 5 (2.12) |")
+    dearer = cell_of("DPGram", 0.2)
+    dearer.replaced = 2.5
+    assert brief(table_of(*cells, dearer)).startswith("| model | 1 (2.12 to 2.50) | 5 (2.12) |")
 
 
 def test_the_page_shows_what_the_program_wrote():
     """The page has the table of the stored document, and its verdict and format are up to date."""
     document = json.loads((DOCS / "reproductions" / "dp-als-recall.json").read_text())
-    cells = [RecallCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]]
-    table = RecallTable(document["source"], document["settings"], tuple(cells))
+    cells = tuple(Record(**cell) for cell in document["cells"])
+    table = Report(STUDY, document["source"], document["settings"], cells=cells)
     assert table.verdict() == document["verdict"]
     assert document["settings"]["seeds"] == 3
-    assert table.brief() in (DOCS / "explanation/systems/dp_als/dp-als.md").read_text()
+    assert brief(table) in (DOCS / "explanation/systems/dp_als/dp-als.md").read_text()
 
 
 def test_the_command_writes_the_table(tmp_path, monkeypatch, capsys):

@@ -6,8 +6,9 @@ from support.reproduce_case import written
 
 from fastfedrec import DPGram, Key, Popularity, ShuffledSketchGram, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.studies.report import Record, Report
 from fastfedrec.studies.reproduce import gram_map as module
-from fastfedrec.studies.reproduce.gram_map import DP_GRAM, SKETCH, GainMap, MapCell, gain_map
+from fastfedrec.studies.reproduce.gram_map import DP_GRAM, SKETCH, STUDY, _gain, _margin, gain_map
 
 PAPERS = Sampled(99, per="interaction")
 
@@ -80,14 +81,21 @@ def test_what_is_too_large_is_left_out_and_named(monkeypatch):
 
 
 def cell_of(gain, *, is_personal, model=DP_GRAM):
-    figures = (0.5, 0.5 + gain, 0.2, 0.2 + gain / 2, 0.1, 0.1 + gain / 3)
-    return MapCell(model, 1_000, 300, 30.0, False, 1.0, 40.0, is_personal, *figures, 20_000)
+    return Record(
+        model=model, n_users=1_000, n_items=300, row_length=30.0, latest=False, epsilon=1.0, signal=40.0,
+        is_personal=is_personal, popularity=0.5, hit_ratio=0.5 + gain, popularity_all=0.2,
+        hit_ratio_all=0.2 + gain / 2, popularity_ndcg_all=0.1, ndcg_all=0.1 + gain / 3, n_tested=20_000,
+    )  # fmt: skip
+
+
+def map_of(*cells):
+    return Report(STUDY, "", {}, figure="map", cells=cells, skipped=())
 
 
 def test_the_verdict_counts_both_ways():
     personal = [cell_of(gain, is_personal=True) for gain in (0.002, -0.1, 0.2)]
     popular = [cell_of(gain, is_personal=False) for gain in (-0.2, 0.001)]
-    table = GainMap("", {}, "map", (*personal, *popular), ())
+    table = map_of(*personal, *popular)
     assert table.verdict().splitlines() == [
         "DPGram, personal in 3 cells: better in 1, about even in 1, worse in 1 than exact popularity.",
         "DPGram, popularity in 2 cells: better in 0, about even in 1, worse in 1 than exact popularity.",
@@ -95,9 +103,9 @@ def test_the_verdict_counts_both_ways():
 
 
 def test_the_table_shows_both_gains_and_the_choice():
-    (row,) = GainMap("", {}, "map", (cell_of(0.1, is_personal=True),), ())._rows()[1]
+    (row,) = map_of(cell_of(0.1, is_personal=True))._rows()[1]
     assert row[4:] == ["0.500 (0.200)", "", "+0.100 (+0.050; 40)", ""]
-    (row,) = GainMap("", {}, "map", (cell_of(-0.1, is_personal=False),), ())._rows()[1]
+    (row,) = map_of(cell_of(-0.1, is_personal=False))._rows()[1]
     assert row[6] == "-0.100 (-0.050; 40, popularity)"
 
 
@@ -137,7 +145,7 @@ def test_threads_change_no_hit_ratio(small):
 def test_the_choice_on_generated_data():
     """Check that a personal model is chosen if it is not worse than popularity, and always with a strong signal."""
     cells = [cell for cell in gain_map(quick=True).cells if cell.model == DP_GRAM]
-    assert all(cell.gain > -max(cell.margin, 0.01) for cell in cells if cell.is_personal)
-    assert all(cell.gain > cell.margin for cell in cells if cell.signal > 100)
+    assert all(_gain(cell) > -max(_margin(cell), 0.01) for cell in cells if cell.is_personal)
+    assert all(_gain(cell) > _margin(cell) for cell in cells if cell.signal > 100)
     # Popularity must be chosen in some cells; otherwise this would test pairs alone.
     assert not all(cell.is_personal for cell in cells)

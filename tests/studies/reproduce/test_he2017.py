@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import check_result, written
+from support.reproduce_case import check_result, read_instead, written
 
 from fastfedrec import NCF, Interactions, Key, Popularity, datasets
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
 from fastfedrec.evaluation import Sampled, evaluate
+from fastfedrec.studies.report import Record, Report
 from fastfedrec.studies.reproduce import he2017
-from fastfedrec.studies.reproduce.he2017 import ncf_table, newest_split
+from fastfedrec.studies.reproduce.he2017 import _newest_split, ncf_table
 
 KEY = Key.from_seed(0)
 SMALL = {
@@ -34,7 +35,7 @@ def _small_models(monkeypatch):
 def test_rows_equal_the_models_figures(data):
     table = ncf_table(data)
     assert [row.algorithm for row in table.rows] == [*SMALL, *he2017.PRINTED]
-    train, test = newest_split(data, KEY)
+    train, test = _newest_split(data, KEY)
     for row, model in zip(table.rows, SMALL.values(), strict=False):
         fitted = type(model)(**model.get_params()).fit(train, key=KEY)
         expected = evaluate(
@@ -46,7 +47,7 @@ def test_rows_equal_the_models_figures(data):
 def test_an_undated_item_is_held_out_only_if_no_item_has_a_date():
     times = [5, 9, MISSING_TIMESTAMP, MISSING_TIMESTAMP, MISSING_TIMESTAMP, -3]
     data = Interactions.from_arrays([1, 1, 1, 2, 2, 3], [10, 20, 30, 10, 20, 10], timestamps=times)
-    _, test = newest_split(data, KEY)
+    _, test = _newest_split(data, KEY)
     assert test.to_scipy().toarray()[0].tolist() == [0, 1, 0]
     assert test.interactions_per_user().tolist() == [1, 1, 0]  # users with one item have no test item
 
@@ -61,15 +62,15 @@ def test_models_can_be_named_and_quick_has_three(data):
 
 @pytest.mark.parametrize(("hr", "word"), [(0.9, "ahead of"), (0.1, "behind"), (0.5, "level with")])
 def test_the_verdict_compares_the_best_network_with_the_dot_product(data, hr, word):
-    rows = (he2017.NCFRow("GMF, 8 factors", hr, 0.2), he2017.NCFRow("ImplicitALS", 0.5, 0.3))
-    assert f"is {word} the dot product" in he2017.NCFTable("", {}, rows).verdict()
-    assert "No network" in he2017.NCFTable("", {}, rows[1:]).verdict()
+    rows = Record(algorithm="GMF, 8 factors", hr=hr, ndcg=0.2), Record(algorithm="ImplicitALS", hr=0.5, ndcg=0.3)
+    assert f"is {word} the dot product" in Report(he2017.STUDY, "", {}, rows=rows).verdict()
+    assert "No network" in Report(he2017.STUDY, "", {}, rows=rows[1:]).verdict()
 
 
 def test_tables_are_shown_in_every_form(data, tmp_path, monkeypatch, capsys):
     text, _ = check_result(ncf_table(data, folder=tmp_path / "parts"), tmp_path)
     assert "NeuMF, 64 factors, printed" in text
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: data)
+    read_instead(monkeypatch, data)
     document = written(f"ncf --table accuracy --data {tmp_path} --quick", tmp_path / "out", "accuracy", capsys)
     assert document["rows"][0]["algorithm"] == "popularity"
 

@@ -67,7 +67,9 @@ def test_attacks_depend_on_the_way_of_sharing(folds):
 
 
 def test_tables_are_shown_in_every_form(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: random_ratings(40, 20, 2, density=0.5))
+    monkeypatch.setattr(
+        "fastfedrec.studies.reproduce.catalogue.load_movielens", lambda path: random_ratings(40, 20, 2, density=0.5)
+    )
     for table in ("temperature", "parties"):
         document = written(f"sdcf --table {table} --data {tmp_path} --quick", tmp_path / "out", table, capsys)
         assert document["settings"]["n_rounds"] == 20

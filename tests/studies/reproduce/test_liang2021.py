@@ -63,7 +63,9 @@ def _spoken(train):
 
 
 def test_tables_are_told_in_every_form(folds, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: random_ratings(40, 20, 2, density=0.5))
+    monkeypatch.setattr(
+        "fastfedrec.studies.reproduce.catalogue.load_movielens", lambda path: random_ratings(40, 20, 2, density=0.5)
+    )
     monkeypatch.setattr("fastfedrec.studies.reproduce.liang2021.N_DRAWS", 1)
     monkeypatch.setitem(liang2021._DATASETS, _count(), ("MovieLens 100K", 0.8, {}))
     for table, name in (("2", "table-2"), ("communication", "communication")):

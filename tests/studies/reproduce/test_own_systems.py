@@ -1,7 +1,6 @@
 """Tables of this package's systems: each figure equals a separate run, and the pages show the stored results."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,10 @@ from support.reproduce_case import check_result, written
 
 from fastfedrec import EASE, DPGram, DPSubspace, Key, Popularity, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.studies.report import Record, Report
 from fastfedrec.studies.reproduce import own_systems as module
 from fastfedrec.studies.reproduce.movielens_users import PROTOCOLS, THEMSELVES, users_of_the_thousand
-from fastfedrec.studies.reproduce.own_systems import HitRatioCell, HitRatioTable, movielens_table, subspace_table
+from fastfedrec.studies.reproduce.own_systems import STUDIES, brief, movielens_table, subspace_table
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGES = {
@@ -58,7 +58,7 @@ def test_sizes_by_hand(small):
             assert (cell.popularity[seed], cell.popularity_all[seed]) == exact[:2]
             assert (cell.signal, cell.replaced) == (model.signal_, model.ledger_.epsilon("public"))
             assert cell.is_personal[seed] is model.is_personal_
-        assert (cell.choice == "personal") is all(cell.is_personal)
+        assert (module._choice(cell) == "personal") is all(cell.is_personal)
 
 
 def test_movielens_by_hand(movielens, monkeypatch):
@@ -99,16 +99,22 @@ def test_movielens_by_hand(movielens, monkeypatch):
 def test_finished_parts_are_kept_and_read_again(small, tmp_path, monkeypatch):
     first = subspace_table(n_seeds=1, folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr(module._Case, "run", lambda *_: pytest.fail("a finished part was computed again"))
+    monkeypatch.setattr(module._Population, "run", lambda *_: pytest.fail("a finished part was computed again"))
     assert subspace_table(n_seeds=1, folder=tmp_path) == first
 
 
 def cell_of(gain, personal=(True, True), epsilon=1.0):
     ratios = tuple(0.1 + part + gain for part in (0.3, 0.4))
     all_ratios = tuple(ratio / 2 for ratio in ratios)
-    return HitRatioCell(
-        "A", "data", "one way", epsilon, 2.12, 0.5, personal, (0.4, 0.5), ratios, (0.2, 0.25), all_ratios, all_ratios
+    return Record(
+        model="A", data="data", protocol="one way", epsilon=epsilon, replaced=2.12, signal=0.5, is_personal=personal,
+        popularity=(0.4, 0.5), hit_ratios=ratios, popularity_all=(0.2, 0.25), hit_ratios_all=all_ratios,
+        ndcgs_all=all_ratios,
     )  # fmt: skip
+
+
+def table_with(name, *cells):
+    return Report(STUDIES[name], "data", {}, name=name, cells=cells)
 
 
 def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
@@ -116,7 +122,7 @@ def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
         cell_of(0.1), cell_of(-0.1), cell_of(0.2, (True, False)), cell_of(0.0, (False, False)),
         cell_of(0.2, epsilon=None),
     )  # fmt: skip
-    table = HitRatioTable("data", {}, "sizes", cells)
+    table = table_with("sizes", *cells)
     assert table.verdict().splitlines() == [
         "Personal: above exact popularity in 2 of 3 rows, -0.100 at least.",
         "Popularity: above exact popularity in 0 of 1 rows, +0.000 at least.",
@@ -133,14 +139,15 @@ def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
 
 
 def test_the_brief_form_has_a_column_for_each_epsilon():
-    exact = replace(cell_of(0.2, epsilon=None), model="not private")
+    exact = cell_of(0.2, epsilon=None)
+    exact.model = "not private"
     cells = (cell_of(0.1), cell_of(0.0, (False, True), 0.5), exact)
-    assert HitRatioTable("data", {}, "movielens", cells).brief().splitlines() == [
+    assert brief(table_with("movielens", *cells)).splitlines() == [
         "| protocol | model | popularity | 0.5 (2.12) | 1 (2.12) | no privacy |",
         "|---|---|---|---|---|---|",
         "| one way | A | 0.450 (0.225) | 0.450 (0.225) * | 0.550 (0.275) | 0.650 (0.325) |",  # in the first model's row
     ]
-    assert HitRatioTable("data", {}, "sizes", cells[:1]).brief().splitlines() == [
+    assert brief(table_with("sizes", cells[0])).splitlines() == [
         "| data | signal | popularity | 1 (2.12) |",
         "|---|---|---|---|",
         "| data | 0.5 | 0.450 (0.225) | 0.550 (0.275) |",
@@ -148,7 +155,7 @@ def test_the_brief_form_has_a_column_for_each_epsilon():
 
 
 def test_protocols_are_explained_where_there_are_several():
-    legend = HitRatioTable("data", {}, "movielens", ()).legend
+    legend = table_with("movielens").legend
     for protocol in PROTOCOLS:
         assert f"{protocol}: " in legend
 
@@ -162,10 +169,8 @@ def test_the_command_writes_sizes(small, tmp_path, monkeypatch, capsys):
 
 def table_of(document):
     """Return the table of a stored document."""
-    cells = [
-        HitRatioCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]
-    ]
-    return HitRatioTable(document["source"], document["settings"], document["name"], tuple(cells))
+    name, cells = document["name"], tuple(Record(**cell) for cell in document["cells"])
+    return Report(STUDIES[name], document["source"], document["settings"], name=name, cells=cells)
 
 
 @pytest.mark.parametrize(("name", "header"), PAGES.items())
@@ -181,7 +186,7 @@ def test_pages_show_what_the_program_wrote_or_no_figures(name, header):
     table = table_of(document)
     assert table.verdict() == document["verdict"]
     assert not document["settings"]["quick"]
-    assert table.brief() in text
+    assert brief(table) in text
 
 
 def test_another_page_quotes_no_figures_that_were_not_measured_for_this_version():

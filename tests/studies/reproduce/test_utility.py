@@ -9,9 +9,10 @@ from support.reproduce_case import check_result, written
 
 from fastfedrec import EASE, Key, Popularity, PrivateRecommender, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.studies.report import Record, Report
 from fastfedrec.studies.reproduce import utility as module
 from fastfedrec.studies.reproduce.movielens_users import users_of_the_thousand
-from fastfedrec.studies.reproduce.utility import UtilityCell, UtilityTable, utility_table
+from fastfedrec.studies.reproduce.utility import STUDY, utility_table
 
 REPRODUCTIONS = Path(__file__).resolve().parents[3] / "docs" / "reproductions"
 
@@ -75,7 +76,10 @@ def test_finished_parts_are_kept_and_read_again(small, tmp_path, monkeypatch):
 
 
 def cell_of(model, epsilon, ratio, systems=("DPGram",)):
-    return UtilityCell("movies", model, epsilon, systems, (ratio, ratio + 0.2), (ratio / 2,) * 2, (ratio / 4,) * 2)
+    return Record(
+        data="movies", model=model, epsilon=epsilon, systems=systems, hit_ratios=(ratio, ratio + 0.2),
+        hit_ratios_all=(ratio / 2,) * 2, ndcgs_all=(ratio / 4,) * 2,
+    )  # fmt: skip
 
 
 def test_every_form_states_relation_protocol_and_choice(tmp_path):
@@ -83,7 +87,7 @@ def test_every_form_states_relation_protocol_and_choice(tmp_path):
         cell_of("popularity", None, 0.3, ("Popularity",)), cell_of("central", 0.5, 0.25, ("DPGram, popularity",)),
         cell_of("central", 2.0, 0.45, ("DPGram", "DPGram, popularity")),
     )  # fmt: skip
-    table = UtilityTable("data", {}, cells)
+    table = Report(STUDY, "data", {}, cells=cells)
     assert table.verdict() == "central: above exact popularity in 1 of 2 rows, from -0.050 to +0.150."
     text, page = check_result(table, tmp_path)
     figures = "0.550 ± 0.141 | 0.225 ± 0.000 | 0.113 ± 0.000 | 2 |"
@@ -103,10 +107,8 @@ def test_the_command_writes_it(small, tmp_path, capsys):
 def test_the_page_plots_what_the_program_wrote():
     """The stored document has a whole run, with every kind of data and trust model."""
     document = json.loads((REPRODUCTIONS / "private-recommender-utility.json").read_text())
-    cells = [
-        UtilityCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]
-    ]
-    table = UtilityTable(document["source"], document["settings"], tuple(cells))
+    cells = tuple(Record(**cell) for cell in document["cells"])
+    table = Report(STUDY, document["source"], document["settings"], cells=cells)
     assert table.verdict() == document["verdict"]
     assert not document["settings"]["quick"]
     page = (REPRODUCTIONS / "private-recommender.md").read_text()

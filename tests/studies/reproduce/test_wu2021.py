@@ -85,7 +85,9 @@ def test_attacks_depend_on_noise_and_pseudo_items(folds):
 
 
 def test_tables_are_shown_in_every_form(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: random_ratings(40, 60, 2, density=0.3))
+    monkeypatch.setattr(
+        "fastfedrec.studies.reproduce.catalogue.load_movielens", lambda path: random_ratings(40, 60, 2, density=0.3)
+    )
     for table in ("parts", "parties"):
         document = written(f"fedgnn --table {table} --data {tmp_path} --quick", tmp_path / "out", table, capsys)
         assert document["settings"]["n_splits"] == 1

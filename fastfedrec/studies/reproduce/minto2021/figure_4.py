@@ -1,11 +1,11 @@
 """Minto et al. 2021 (FMF-LDP): Figure 4, the hit ratio over numbers of users and items."""
 
 import functools
+import itertools
 import statistics
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,14 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut
-from fastfedrec.studies.reproduce._trials import evaluate_quietly, mean_and_deviation, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, run_or_load
+from fastfedrec.studies.drawings import draw_panels
+from fastfedrec.studies.files import Case, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import evaluate_quietly, mean_and_deviation
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 
-__all__ = ["Cell", "Figure4", "figure_4"]
+__all__ = ["figure_4"]
 
 # HR@10 by (users, items), from the table under Figure 4; its "10K" items are the 9,781 of section 4.1.
 PUBLISHED = {
@@ -44,12 +46,6 @@ DP_POPULARITY = "DP popularity, epsilon 1"
 GENERATED = (
     f"GENERATED DATA of the paper's shape (movielens-20m preset, {N_USERS:,} users x {N_ITEMS:,} items), not MovieLens"
 )
-LEGEND = (
-    "HR@10 by leave one out among 99 unseen items; mean and standard deviation over seeds, each with a subset, a split "
-    "and noise of its own (simulations).\n"
-    "epsilon: of a user in the whole run of FMF-LDP, in nats: against a server that links reports to users, and the "
-    "same behind a shuffler."
-)
 
 
 def _models() -> dict[str, Any]:
@@ -63,105 +59,68 @@ def _models() -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One number of users and of items.
-
-    Parameters
-    ----------
-    n_users, n_items : int
-        Numbers of users and items of the runs.
-    published : float
-        The paper's HR@10.
-    hit_ratios, fit_seconds : dict of str to list of float
-        HR@10 and duration of the fit by model, for each seed.
-    epsilon : dict of str to (float or "infinite")
-        Cost of one run of FMF-LDP for a user, in nats, by view as in `Ledger.epsilon`; "infinite" is no guarantee.
-    """
-
-    n_users: int
-    n_items: int
-    published: float
-    hit_ratios: dict[str, list[float]]
-    fit_seconds: dict[str, list[float]]
-    epsilon: dict[str, float | str]
+def _mean(cell: Record, name: str) -> float:
+    return statistics.fmean(cell.hit_ratios[name])
 
 
-@dataclass(frozen=True)
-class Figure4(SideBySide):
-    """The published figure and the computed one.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    cells : tuple of Cell
-        Cells by users, then items.
-    skipped : tuple of str
-        Cells that the data are too small for.
-    """
-
-    cells: tuple[Cell, ...]
-    skipped: tuple[str, ...]
-
-    title = "FMF-LDP, Figure 4: the paper beside ours"
-    legend = LEGEND
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Cells that the data are too small for."""
-        return self.skipped
-
-    def verdict(self) -> str:
-        """Count the cells with FMF-LDP above popularity, by the means.
-
-        Returns
-        -------
-        str
-            One sentence for each variant.
-        """
-        sentences = []
-        for name in (OURS, AS_PUBLISHED):
-            n_above = sum(_mean(cell, name) > _mean(cell, POPULARITY) for cell in self.cells)
-            sentences.append(f"{name}: above popularity in {n_above} of {len(self.cells)} cells.")
-        return "\n".join(sentences)
-
-    def _draw(self, figure: Any) -> None:
-        """Draw a panel for each number of users."""
-        users = sorted({cell.n_users for cell in self.cells})
-        figure.set_size_inches(4 * len(users) + 1, 4.5)
-        panels = figure.subplots(1, len(users), sharey=True, squeeze=False)[0]
-        for panel, n_users in zip(panels, users, strict=True):
-            cells = [cell for cell in self.cells if cell.n_users == n_users]
-            x = [cell.n_items for cell in cells]
-            panel.plot(x, [cell.published for cell in cells], "k--o", label="the paper")
-            for name in cells[0].hit_ratios:
-                ratios = [cell.hit_ratios[name] for cell in cells]
-                spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in ratios]
-                panel.errorbar(x, [_mean(cell, name) for cell in cells], spread, marker=".", label=name)
-            panel.set(title=f"{n_users:,} users", xlabel="items", ylim=(0, 1))
-        panels[0].set_ylabel(METRIC.upper())
-        panels[0].legend(fontsize="small")
-        figure.suptitle(self.source, fontsize="small")
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        names = list(self.cells[0].hit_ratios)
-        views: tuple[View, ...] = ("server", "shuffled_server")
-        header = ["users x items", "the paper", *names, *(f"epsilon, {SHORT_NAMES[view]}" for view in views)]
-        rows = [
-            [
-                f"{cell.n_users:,} x {cell.n_items:,}",
-                f"{cell.published:.4f}",
-                *(mean_and_deviation(cell.hit_ratios[name]) for name in names),
-                *(format_epsilon(epsilon_from_json(cell.epsilon[view])) for view in views),
-                f"{max(cell.fit_seconds[OURS]):.2f}",
-            ]
-            for cell in self.cells
-        ]
-        return [*header, "seconds of training"], rows
+def _count_cells(report: Report) -> str:
+    """Count the cells with each variant of FMF-LDP above popularity, by the means."""
+    sentences = []
+    for name in (OURS, AS_PUBLISHED):
+        n_above = sum(_mean(cell, name) > _mean(cell, POPULARITY) for cell in report.cells)
+        sentences.append(f"{name}: above popularity in {n_above} of {len(report.cells)} cells.")
+    return "\n".join(sentences)
 
 
-def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> Figure4:
+def _draw(report: Report, figure: Any) -> None:
+    """Draw a panel for each number of users."""
+    users = sorted({cell.n_users for cell in report.cells})
+    for panel, n_users in draw_panels(figure, users, 4, 4.5, sharey=True):
+        cells = [cell for cell in report.cells if cell.n_users == n_users]
+        x = [cell.n_items for cell in cells]
+        panel.plot(x, [cell.published for cell in cells], "k--o", label="the paper")
+        for name in cells[0].hit_ratios:
+            ratios = [cell.hit_ratios[name] for cell in cells]
+            spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in ratios]
+            panel.errorbar(x, [_mean(cell, name) for cell in cells], spread, marker=".", label=name)
+        panel.set(title=f"{n_users:,} users", xlabel="items", ylim=(0, 1))
+        if n_users == users[0]:
+            panel.set_ylabel(METRIC.upper())
+            panel.legend(fontsize="small")
+    figure.suptitle(report.source, fontsize="small")
+
+
+def _columns(report: Report) -> list[Any]:
+    def ratios(name: str) -> Any:
+        return name, lambda cell: mean_and_deviation(cell.hit_ratios[name])
+
+    def cost(view: View) -> Any:
+        return f"epsilon, {SHORT_NAMES[view]}", lambda cell: format_epsilon(epsilon_from_json(cell.epsilon[view]))
+
+    return [
+        ("users x items", "{0.n_users:,} x {0.n_items:,}"), ("the paper", "{.published:.4f}"),
+        *map(ratios, report.cells[0].hit_ratios), cost("server"), cost("shuffled_server"),
+        ("seconds of training", lambda cell: f"{max(cell.fit_seconds[OURS]):.2f}"),
+    ]  # fmt: skip
+
+
+STUDY = Study(
+    title="FMF-LDP, Figure 4: the paper beside ours",
+    legend=(
+        "HR@10 by leave one out among 99 unseen items; mean and standard deviation over seeds, each with a subset, a "
+        "split and noise of its own (simulations).\n"
+        "epsilon: of a user in the whole run of FMF-LDP, in nats: against a server that links reports to users, and "
+        "the same behind a shuffler."
+    ),
+    columns=_columns,
+    verdict=_count_cells,
+    draw=_draw,
+    records=lambda report: report.cells,
+    remarks=lambda report: report.skipped,
+)
+
+
+def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> Report:
     """Compute Figure 4 of the FMF-LDP paper: HR@10 over numbers of users and items.
 
     The paper samples its subsets from the users and items of MovieLens 20M with at least 60 interactions.  Here each
@@ -179,8 +138,10 @@ def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: A
 
     Returns
     -------
-    Figure4
-        The figure.  Cells that the data are too small for are omitted, and `skipped` lists them.
+    Report
+        The figure.  A cell of `cells` has `n_users`, `n_items`, the `published` HR@10, by model `hit_ratios` and
+        `fit_seconds` of each seed, and by view of the ledger the `epsilon` of a user in one run of FMF-LDP.  Cells that
+        the data are too small for are omitted, and `skipped` lists them.
 
     Raises
     ------
@@ -206,34 +167,17 @@ def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: A
         "n_negatives": N_NEGATIVES,
         "n_threads": how.n_threads,
     }
-    runs = [(size, seed) for size in sizes for seed in range(n_seeds)]
-    results: dict[tuple[int, int], list[dict[str, Any]]] = {size: [] for size in sizes}
-    for size, seed in track_progress(runs, how, "Figure 4", "run"):
-        name, run = f"cell-{size[0]}x{size[1]}-seed-{seed}", functools.partial(_run, data, size, seed, how.n_threads)
-        results[size].append(run_or_load(how.folder, name, settings, run))
-    cells = tuple(_join(size, results[size]) for size in sorted(sizes))
-    return Figure4(source, settings | {"n_seeds": n_seeds}, cells, tuple(skipped))
+    cases = {}
+    for size, seed in itertools.product(sizes, range(n_seeds)):
+        measure = functools.partial(_run, data, size, seed, how.n_threads)
+        cases[size, seed] = Case(f"cell-{size[0]}x{size[1]}-seed-{seed}", settings, measure)
+    runs = measure_cases(cases, how, "Figure 4", "run")
+    cells = tuple(_join(size, [runs[size, seed] for seed in range(n_seeds)]) for size in sorted(sizes))
+    return Report(STUDY, source, settings | {"n_seeds": n_seeds}, cells=cells, skipped=tuple(skipped))
 
 
 def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = False) -> tuple[Interactions, str]:
-    """Return the paper's data, or generated data of their shape, and a description.
-
-    Parameters
-    ----------
-    data : Interactions or None
-        Data that are binarized and filtered as in the paper; None generates data of its shape.
-    n_threads : int
-        Number of threads, at least 1.
-    timestamps : bool
-        Whether generated data have the order of each user's draws as timestamps.
-
-    Returns
-    -------
-    data : Interactions
-        Filtered or generated data.
-    source : str
-        Description, which is the first line of a page.
-    """
+    """Return the data, filtered as in the paper or generated in its shape, and their description."""
     if data is None:
         # Generated data are the same for all seeds; each seed draws its own subset of them.
         options: dict[str, Any] = {"preset": "movielens-20m", "timestamps": timestamps, "n_threads": n_threads}
@@ -249,22 +193,7 @@ def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = 
 
 
 def subset_of(data: Interactions, size: tuple[int, int], key: Key) -> Interactions:
-    """Draw a subset of users and items uniformly.
-
-    Parameters
-    ----------
-    data : Interactions
-        The whole data set.
-    size : tuple of int
-        Numbers of users and of items; all of them if there are fewer.
-    key : Key
-        Key of the draw.
-
-    Returns
-    -------
-    Interactions
-        The subset, in the order of `data`.
-    """
+    """Draw a subset of users and items uniformly, all of them if there are fewer, and keep their order."""
     users = key.permutation("reproduce.minto2021.users", size=data.n_users)[: size[0]]
     items = key.permutation("reproduce.minto2021.items", size=data.n_items)[: size[1]]
     # Sorted rows keep the order of `data`.
@@ -313,14 +242,12 @@ def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -
     }
 
 
-def _join(size: tuple[int, int], runs: Sequence[dict[str, Any]]) -> Cell:
+def _join(size: tuple[int, int], runs: Sequence[dict[str, Any]]) -> Record:
     def by_model(field: str) -> dict[str, list[float]]:
         return {name: [run[field][name] for run in runs] for name in runs[0][field]}
 
     # Sizes and cost are equal for all seeds.
-    users, items, epsilon = (runs[0][name] for name in ("n_users", "n_items", "epsilon"))
-    return Cell(users, items, PUBLISHED[size], by_model("hit_ratios"), by_model("fit_seconds"), epsilon)
-
-
-def _mean(cell: Cell, name: str) -> float:
-    return statistics.fmean(cell.hit_ratios[name])
+    return Record(
+        n_users=runs[0]["n_users"], n_items=runs[0]["n_items"], published=PUBLISHED[size],
+        hit_ratios=by_model("hit_ratios"), fit_seconds=by_model("fit_seconds"), epsilon=runs[0]["epsilon"],
+    )  # fmt: skip

@@ -4,7 +4,6 @@ import functools
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.accounting.views import SHORT_NAMES
@@ -14,7 +13,10 @@ from fastfedrec.core.text import epsilon_from_json, format_epsilon
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import LeaveOneOut, Split
-from fastfedrec.studies.reproduce._trials import evaluate_quietly, mean_and_deviation, track_progress
+from fastfedrec.studies.drawings import draw_panels
+from fastfedrec.studies.files import Case, checksum, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import cache_last, evaluate_quietly, mean_and_deviation
 from fastfedrec.studies.reproduce.minto2021.figure_4 import (
     AS_PUBLISHED,
     DP_POPULARITY,
@@ -25,12 +27,11 @@ from fastfedrec.studies.reproduce.minto2021.figure_4 import (
     paper_data,
     subset_of,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 
-__all__ = ["HitRatioFigure", "Line", "hit_ratio_figure"]
+__all__ = ["FIGURES", "hit_ratio_figure"]
 
 FIGURES = ("2", "3", "5")
 EPSILONS = (0.5, 1.0, 2.5, 5.0)
@@ -55,193 +56,122 @@ _EPSILON, _N_ROUNDS = 2.5, 20  # values for figures that do not vary them
 _QUICK_SIZE = (1_000, 1_000)
 _VARIANTS = {OURS: "guaranteed", AS_PUBLISHED: "published"}
 
+_OVER = {"2": "epsilon of a report", "3": "rounds", "5": "K"}
+
 _Point = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Line:
-    """One model in one panel.
-
-    Parameters
-    ----------
-    panel, model : str
-        Names of the panel and of the model.
-    x : tuple of float
-        Epsilon of a report in Figure 2, rounds in Figure 3, K in Figure 5.
-    hit_ratios : tuple of list of float
-        Hit ratios of all seeds at each x.
-    epsilon : tuple of dict of str to (float or "infinite")
-        Cost of the run up to each x for a user, in nats, by view as in `Ledger.epsilon`; "infinite" is no guarantee.
-    published : tuple of float or None
-        The paper's hit ratios; None if it does not print them.
-    """
-
-    panel: str
-    model: str
-    x: tuple[float, ...]
-    hit_ratios: tuple[list[float], ...]
-    epsilon: tuple[dict[str, float | str], ...]
-    published: tuple[float, ...] | None
-
-    @property
-    def means(self) -> list[float]:
-        """Means over seeds at each x."""
-        return [statistics.fmean(values) for values in self.hit_ratios]
+def _measured(report: Report) -> str:
+    return "HR@K" if report.figure == "5" else "HR@10"
 
 
-@dataclass(frozen=True)
-class HitRatioFigure(SideBySide):
-    """One of the figures.
+def _means(line: Record) -> list[float]:
+    """Return the means over seeds at each x."""
+    return [statistics.fmean(values) for values in line.hit_ratios]
 
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    figure : str
-        Name of the figure, one of `FIGURES`.
-    lines : tuple of Line
-        Lines by panel.
-    """
 
-    figure: str
-    lines: tuple[Line, ...]
+def _line_of(report: Report, panel: str, model: str) -> dict[float, float]:
+    """Return the mean of one model in one panel at each x."""
+    (match,) = (line for line in report.lines if (line.panel, line.model) == (panel, model))
+    return dict(zip(match.x, _means(match), strict=True))
 
-    @property
-    def title(self) -> str:
-        """Name of the system, and number of the figure."""
-        return f"FMF-LDP, Figure {self.figure}: {self._measured} over {self._over}"
 
-    @property
-    def legend(self) -> str:
-        """Meaning of the columns."""
-        held_out = "the last item drawn or rated" if self.figure == "5" else "an item at random"
-        return (
-            f"{self._measured} by {self._over}, among {N_NEGATIVES} unseen items, {held_out} held out; mean over seeds "
-            "(simulations); the paper's in square brackets.\n"
-            "In brackets: the proven cost of the run up to that point, for replacing all data of one user, in nats, "
-            "against\nadversaries who see the model and no message.  Last columns: cost of the whole run against a "
-            "server that links\nreports to users, and behind a shuffler."
-        )
+def _summarise(report: Report) -> str:
+    """Summarise the figures that the paper makes a claim about, in one sentence for each variant and panel."""
+    summarise_panel = {"2": _over_epsilons, "3": _over_rounds, "5": _over_cutoffs}[report.figure]
+    sentences = []
+    for panel, variant in itertools.product(dict.fromkeys(line.panel for line in report.lines), _VARIANTS):
+        ours = {k: _line_of(report, panel, f"{variant}, k = {k}") for k in report.settings["n_reports"]}
+        sentences.append(f"{panel}, {variant}: {summarise_panel(ours, _line_of(report, panel, POPULARITY))}.")
+    return "\n".join(sentences)
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Claims of the paper."""
-        return (PAPER_CLAIMS[self.figure],)
 
-    @property
-    def _measured(self) -> str:
-        return "HR@K" if self.figure == "5" else "HR@10"
+def _over_epsilons(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
+    points = [(value, k, x) for k, line in ours.items() for x, value in line.items()]
+    best, k, x = max(points)
+    best_at_min_k = max(ours[min(ours)].values())
+    n_above = sum(value > other[x] for value, _, x in points)
+    return (
+        f"at most {best:.3f} (k = {k}, epsilon {x:g}), {best_at_min_k:.3f} with k = {min(ours)}; above popularity "
+        f"at {n_above} of {len(points)} points"
+    )
 
-    @property
-    def _over(self) -> str:
-        return {"2": "epsilon of a report", "3": "rounds", "5": "K"}[self.figure]
 
-    def line(self, panel: str, model: str) -> dict[float, float]:
-        """Return the means of one line.
+def _over_rounds(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
+    parts = []
+    for k, line in ours.items():
+        reached = [x for x, value in line.items() if value > 0.5]
+        crossing = f"above .5 after {min(reached):g} rounds" if reached else "never above .5"
+        parts.append(f"k = {k} {crossing}, {line[max(line)]:.3f} at the end")
+    return "; ".join(parts) + f"; popularity {other[max(other)]:.3f}"
 
-        Parameters
-        ----------
-        panel, model : str
-            Names of the panel and of the model, as in `lines`.
 
-        Returns
-        -------
-        dict of float to float
-            Mean at each x.
-        """
-        (match,) = (line for line in self.lines if (line.panel, line.model) == (panel, model))
-        return dict(zip(match.x, match.means, strict=True))
+def _over_cutoffs(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
+    parts = [f"k = {k} {line[max(line)]:.3f} at K = {max(line):g}" for k, line in ours.items()]
+    return "; ".join(parts) + f"; popularity {other[max(other)]:.3f}"
 
-    @property
-    def _panels(self) -> list[str]:
-        return list(dict.fromkeys(line.panel for line in self.lines))
 
-    def verdict(self) -> str:
-        """Summarise the figures that the paper makes a claim about.
+def _format_point(n: int, line: Record) -> str:
+    values, cost = line.hit_ratios[n], line.epsilon[n]["public"]
+    # Square brackets hold the paper's figure, and round brackets hold the cost.
+    paper = f" [{line.published[n]:.4f}]" if line.published else ""
+    return f"{mean_and_deviation(values)}{paper}" + ("" if cost is None else f" ({_show(cost)})")
 
-        Returns
-        -------
-        str
-            One sentence for each variant and panel.
-        """
-        sentences = []
-        for panel, variant in itertools.product(self._panels, _VARIANTS):
-            ours = {k: self.line(panel, f"{variant}, k = {k}") for k in self.settings["n_reports"]}
-            popularity = self.line(panel, POPULARITY)
-            summary = {"2": self._over_epsilons, "3": self._over_rounds, "5": self._over_cutoffs}[self.figure](
-                ours, popularity
-            )
-            sentences.append(f"{panel}, {variant}: {summary}.")
-        return "\n".join(sentences)
 
-    @staticmethod
-    def _over_epsilons(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
-        points = [(value, k, x) for k, line in ours.items() for x, value in line.items()]
-        best, k, x = max(points)
-        best_at_min_k = max(ours[min(ours)].values())
-        n_above = sum(value > other[x] for value, _, x in points)
-        return (
-            f"at most {best:.3f} (k = {k}, epsilon {x:g}), {best_at_min_k:.3f} with k = {min(ours)}; above popularity "
-            f"at {n_above} of {len(points)} points"
-        )
+def _format_cost(view: str, line: Record) -> str:
+    return _show(line.epsilon[-1][view])
 
-    @staticmethod
-    def _over_rounds(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
-        parts = []
-        for k, line in ours.items():
-            reached = [x for x, value in line.items() if value > 0.5]
-            crossing = f"above .5 after {min(reached):g} rounds" if reached else "never above .5"
-            parts.append(f"k = {k} {crossing}, {line[max(line)]:.3f} at the end")
-        return "; ".join(parts) + f"; popularity {other[max(other)]:.3f}"
 
-    @staticmethod
-    def _over_cutoffs(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
-        parts = [f"k = {k} {line[max(line)]:.3f} at K = {max(line):g}" for k, line in ours.items()]
-        return "; ".join(parts) + f"; popularity {other[max(other)]:.3f}"
+def _columns(report: Report) -> list[Any]:
+    return [
+        ("users", lambda line: line.panel.removesuffix(" users")), ("model", "{.model}"),
+        *((f"{x:g}", functools.partial(_format_point, n)) for n, x in enumerate(report.lines[0].x)),
+        *((f"epsilon, {SHORT_NAMES[v]}", functools.partial(_format_cost, v)) for v in ("server", "shuffled_server")),
+    ]  # fmt: skip
 
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        x_values = self.lines[0].x
-        header = ["users", "model", *(f"{x:g}" for x in x_values)]
-        header += [f"epsilon, {SHORT_NAMES[view]}" for view in ("server", "shuffled_server")]
-        return header, [
-            [
-                line.panel.removesuffix(" users"),
-                line.model,
-                *(self._cell(line, n) for n in range(len(x_values))),
-                *(_show(line.epsilon[-1][view]) for view in ("server", "shuffled_server")),
-            ]
-            for line in self.lines
-        ]
 
-    def _cell(self, line: Line, n: int) -> str:
-        values, cost = line.hit_ratios[n], line.epsilon[n]["public"]
-        # Square brackets hold the paper's figure, and round brackets hold the cost.
-        paper = f" [{line.published[n]:.4f}]" if line.published else ""
-        return f"{mean_and_deviation(values)}{paper}" + ("" if cost is None else f" ({_show(cost)})")
+def _draw(report: Report, figure: Any) -> None:
+    """Draw the lines, with the paper's variant dashed and its printed figures as black crosses."""
+    names = dict.fromkeys(line.panel for line in report.lines)
+    for axes, panel in draw_panels(figure, names, 4, 4.5, sharey=True):
+        for line in (line for line in report.lines if line.panel == panel):
+            axes.plot(line.x, _means(line), "--" if AS_PUBLISHED in line.model else "-", marker=".", label=line.model)
+            if line.published:
+                axes.plot(line.x, line.published[: len(line.x)], "kx")
+        axes.set(title=panel, xlabel=_OVER[report.figure], ylim=(0, 1))
+        axes.set_xscale("log" if report.figure == "2" else "linear")
+        axes.legend(fontsize="x-small")
+    figure.supylabel(_measured(report))
+    figure.suptitle(report.source, fontsize="small")
 
-    def _draw(self, figure: Any) -> None:
-        """Draw the lines, with the paper's variant dashed and its printed figures as black crosses."""
-        panels = self._panels
-        figure.set_size_inches(4 * len(panels) + 1, 4.5)
-        for axes, panel in zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
-            for line in (line for line in self.lines if line.panel == panel):
-                axes.plot(line.x, line.means, "--" if AS_PUBLISHED in line.model else "-", marker=".", label=line.model)
-                if line.published:
-                    axes.plot(line.x, line.published[: len(line.x)], "kx")
-            axes.set(title=panel, xlabel=self._over, ylim=(0, 1))
-            axes.set_xscale("log" if self.figure == "2" else "linear")
-            axes.legend(fontsize="x-small")
-        figure.supylabel(self._measured)
-        figure.suptitle(self.source, fontsize="small")
+
+def _legend(report: Report) -> str:
+    held_out = "the last item drawn or rated" if report.figure == "5" else "an item at random"
+    return (
+        f"{_measured(report)} by {_OVER[report.figure]}, among {N_NEGATIVES} unseen items, {held_out} held out; mean "
+        "over seeds (simulations); the paper's in square brackets.\n"
+        "In brackets: the proven cost of the run up to that point, for replacing all data of one user, in nats, "
+        "against\nadversaries who see the model and no message.  Last columns: cost of the whole run against a "
+        "server that links\nreports to users, and behind a shuffler."
+    )
+
+
+STUDY = Study(
+    title=lambda report: f"FMF-LDP, Figure {report.figure}: {_measured(report)} over {_OVER[report.figure]}",
+    legend=_legend,
+    columns=_columns,
+    verdict=_summarise,
+    draw=_draw,
+    records=lambda report: report.lines,
+    remarks=lambda report: [PAPER_CLAIMS[report.figure]],
+)
 
 
 def _show(epsilon: float | str) -> str:
     return format_epsilon(epsilon_from_json(epsilon))
 
 
-def hit_ratio_figure(
-    figure: str, data: Interactions | None = None, *, n_seeds: int = 1, **options: Any
-) -> HitRatioFigure:
+def hit_ratio_figure(figure: str, data: Interactions | None = None, *, n_seeds: int = 1, **options: Any) -> Report:
     """Compute Figure 2, 3 or 5 of the FMF-LDP paper.
 
     Parameters
@@ -259,8 +189,10 @@ def hit_ratio_figure(
 
     Returns
     -------
-    HitRatioFigure
-        The figure, with all lines.
+    Report
+        The figure.  A line of `lines` is one model in one panel: `panel`, `model`, `x` (epsilon of a report, rounds or
+        K), at each x the `hit_ratios` of all seeds and the `epsilon` of a user by view of the ledger, and the
+        `published` hit ratios, None if they are not printed.
 
     Raises
     ------
@@ -282,28 +214,26 @@ def hit_ratio_figure(
     n_reports = N_REPORTS[figure][-1:] if how.quick else N_REPORTS[figure]
 
     # Tasks are ordered by seed and size, so one cached split serves all models.
-    @functools.lru_cache(maxsize=1)
     def split(size: tuple[int, int], seed: int) -> Split:
         key = Key.from_seed(seed)
         return next(LeaveOneOut(latest=figure == "5").split(subset_of(data, size, key), key=key))
 
-    tasks = itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, how.quick))
-    lines: dict[tuple[str, str], dict[float, list[_Point]]] = {}
-    for seed, size, plan in track_progress(tasks, how, f"Figure {figure}", "run"):
-        name, model, x_values = plan
+    split_cached = cache_last(split)
+    plans = _plans(figure, n_reports, how.quick)
+    cases = {}
+    for seed, size, (name, model, x_values) in itertools.product(range(n_seeds), sizes, plans):
         # The first x value distinguishes the runs of Figure 2, which have one point each.
         title = f"figure-{figure}-{size[0]}x{size[1]}-{name}-{x_values[0]:g}-seed-{seed}".replace(" ", "-")
-        run = functools.partial(_run, figure, model, x_values, split, size, seed, how.n_threads)
-        line = lines.setdefault((f"{size[0]:,} users", name), {})
-        for point in run_or_load(how.folder, title, settings | {"model": repr(model), "where": list(x_values)}, run):
-            line.setdefault(point["x"], []).append(point)
+        part_settings = settings | {"model": repr(model), "where": list(x_values)}
+        measure = functools.partial(_run, figure, model, x_values, split_cached, size, seed, how.n_threads)
+        cases[f"{size[0]:,} users", name, x_values[0], seed] = Case(title, part_settings, measure)
+    lines: dict[tuple[str, str], dict[float, list[_Point]]] = {}
+    for (panel, name, *_), points in measure_cases(cases, how, f"Figure {figure}", "run").items():
+        for point in points:
+            lines.setdefault((panel, name), {}).setdefault(point["x"], []).append(point)
     described = settings | {"n_seeds": n_seeds, "n_reports": list(n_reports)}
-    return HitRatioFigure(
-        source,
-        described,
-        figure,
-        tuple(_line(figure, *panel_and_model, line) for panel_and_model, line in lines.items()),
-    )
+    records = tuple(_line(figure, *panel_and_model, line) for panel_and_model, line in lines.items())
+    return Report(STUDY, source, described, figure=figure, lines=records)
 
 
 def _plans(figure: str, n_reports: Sequence[int], quick: bool) -> list[tuple[str, Any, tuple[float, ...]]]:
@@ -358,13 +288,13 @@ def _run(
     return [{"x": x, "hit_ratio": ratios[metric], "epsilon": cost} for x, metric in metric_at.items()]
 
 
-def _line(figure: str, panel: str, name: str, points: dict[float, list[_Point]]) -> Line:
-    return Line(
-        panel,
-        name,
-        tuple(points),
-        tuple([point["hit_ratio"] for point in seed_points] for seed_points in points.values()),
+def _line(figure: str, panel: str, name: str, points: dict[float, list[_Point]]) -> Record:
+    return Record(
+        panel=panel,
+        model=name,
+        x=tuple(points),
+        hit_ratios=tuple([point["hit_ratio"] for point in seed_points] for seed_points in points.values()),
         # The cost does not depend on the seed.
-        tuple(seed_points[0]["epsilon"] for seed_points in points.values()),
-        PUBLISHED.get(name) if figure == "5" else None,
+        epsilon=tuple(seed_points[0]["epsilon"] for seed_points in points.values()),
+        published=PUBLISHED.get(name) if figure == "5" else None,
     )

@@ -7,7 +7,6 @@ The paper draws its figures without printing numbers.  The published variant her
 import functools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,9 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import PoissonCounts, generate_counts, zip_regions
 from fastfedrec.evaluation import RandomHoldout, evaluate_ratings, mean_percentile_rank
-from fastfedrec.studies.reproduce._trials import track_progress
+from fastfedrec.studies.drawings import draw_panels
+from fastfedrec.studies.files import Case, checksum, measure_cases
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
 from fastfedrec.studies.reproduce.ribero2020.models import (
     AS_PUBLISHED,
     AXES,
@@ -39,11 +40,10 @@ from fastfedrec.studies.reproduce.ribero2020.models import (
     Line,
     lines_at,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 from fastfedrec.systems.private_prototypes.server import make_prototypes
 
-__all__ = ["Cell", "PrototypeFigure", "entity_prototypes", "prototype_figure"]
+__all__ = ["entity_prototypes", "prototype_figure"]
 
 SHAPE, QUICK_SHAPE = (100_000, 500), (5_000, 100)
 OBJECTIVE_SHAPE = (10_000, 100)  # users and items of the one entity of Figures 3 and 4; the paper's sizes are unknown
@@ -51,114 +51,68 @@ TO_COUNTS, TO_MEANS = "RMSE, training matrix", "RMSE, Poisson means"
 TRAIN, TEST, RANK = "RMSE, train", "RMSE, test", "rank, test"
 OBJECTIVE = "squared distance"
 _FULL_EICU = 100_000  # lower bound on the number of rows in the paper's data
-_LEGEND = (
-    "Means over seeds.  Guarantee: the epsilon and delta of adding or removing a user.  As published: the paper's own\n"
-    "algorithm at that epsilon, which is nominal, not a guarantee; the paper draws its figures and prints no number.\n"
-    "MF sees all data; individual MF each entity's own; both, exact means and random rows have no privacy.\n"
-    "rank: mean percentile rank, 0 best, 0.5 random.  Poisson means: predictions of a perfect model.\n"
-    "Squared distance: the mean, of a row to the nearest prototype."
+
+
+def _mean(cell: Record, metric: str, name: str) -> float:
+    """Return the mean of a model's metric over seeds."""
+    return statistics.fmean(cell.errors[metric][name])
+
+
+def _compare_models(report: Report) -> str:
+    """Name the best models by each metric, and compare the guaranteed ones with their baselines."""
+    cells, lines = report.cells, []
+    for metric, by_model in cells[0].errors.items():
+        best = [min(by_model, key=functools.partial(_mean, cell, metric)) for cell in cells]
+        lines.append(f"{metric}: lowest are {', '.join(dict.fromkeys(best))}.")
+    # Each claim names a metric, a model, and the model that it should be below.
+    claims = [(TEST, ONE, INDIVIDUAL), (TEST, MANY, ONE), (TO_COUNTS, ROWS, MEANS), (TO_MEANS, ROWS, MEANS)]
+    claims += [(RANK, ONE, INDIVIDUAL), (OBJECTIVE, MANY, ONE), (OBJECTIVE, MANY, AS_PUBLISHED)]
+    for metric, name, baseline in claims:
+        if name in cells[0].errors.get(metric, ()):
+            n_below = sum(_mean(cell, metric, name) < _mean(cell, metric, baseline) for cell in cells)
+            lines.append(f"{metric}: {name} is below {baseline} in {n_below} of {len(cells)} cells.")
+    return "\n".join(lines)
+
+
+def _draw(report: Report, figure: Any) -> None:
+    metrics = report.cells[0].errors
+    for panel, metric in draw_panels(figure, metrics, 5, 4, margin=0):
+        for name in metrics[metric]:
+            means = [_mean(cell, metric, name) for cell in report.cells]
+            panel.plot([cell.x for cell in report.cells], means, ".-", label=name)
+        panel.set(xlabel=AXES[report.figure], ylabel=metric)
+    panel.legend(fontsize="small")
+
+
+def _columns(report: Report) -> list[Any]:
+    def error(metric: str) -> Any:
+        return metric, lambda row: f"{_mean(row[0], metric, row[1]):.4f}"
+
+    columns = [
+        (AXES[report.figure], "{0[0].x:g}"),
+        ("model", "{[1]}"),
+        ("guarantee", lambda row: row[0].guarantees[row[1]]),
+    ]
+    return [*columns, *map(error, report.cells[0].errors)]
+
+
+STUDY = Study(
+    title=lambda report: (
+        f"Private prototypes, {f'Figure {report.figure}: ' if report.figure.isdigit() else ''}{TITLES[report.figure]}"
+    ),
+    legend=(
+        "Means over seeds.  Guarantee: the epsilon and delta of adding or removing a user.  As published: the paper's "
+        "own\nalgorithm at that epsilon, which is nominal, not a guarantee; the paper draws its figures and prints no "
+        "number.\nMF sees all data; individual MF each entity's own; both, exact means and random rows have no privacy."
+        "\nrank: mean percentile rank, 0 best, 0.5 random.  Poisson means: predictions of a perfect model.\n"
+        "Squared distance: the mean, of a row to the nearest prototype."
+    ),
+    columns=_columns,
+    verdict=_compare_models,
+    draw=_draw,
+    # Pairs of a cell and the name of a model.
+    records=lambda report: [(cell, name) for cell in report.cells for name in cell.guarantees],
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of the horizontal axis.
-
-    Parameters
-    ----------
-    x : float
-        Total number of prototypes, number of factors, or epsilon.
-    errors : dict of str to dict of str to list of float
-        Errors of each seed by metric and model.
-    guarantees : dict of str to str
-        Guarantee of a user by model.
-    """
-
-    x: float
-    errors: dict[str, dict[str, list[float]]]
-    guarantees: dict[str, str]
-
-    def mean(self, metric: str, name: str) -> float:
-        """Return the mean of a model's metric.
-
-        Parameters
-        ----------
-        metric, name : str
-            Keys of `errors`.
-
-        Returns
-        -------
-        float
-            Mean over seeds.
-        """
-        return statistics.fmean(self.errors[metric][name])
-
-
-@dataclass(frozen=True)
-class PrototypeFigure(SideBySide):
-    """A figure that compares all models.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    figure : str
-        Name of the figure, one of `FIGURES`.
-    cells : tuple of Cell
-        Cells along the horizontal axis.
-    """
-
-    figure: str
-    cells: tuple[Cell, ...]
-
-    legend = _LEGEND
-
-    @property
-    def title(self) -> str:
-        """Name of the system, and number of the figure."""
-        name = f"Figure {self.figure}: " if self.figure.isdigit() else ""
-        return f"Private prototypes, {name}{TITLES[self.figure]}"
-
-    def verdict(self) -> str:
-        """Name the best models by each metric, and compare the guaranteed ones with their baselines.
-
-        Returns
-        -------
-        str
-            One sentence for each metric and comparison.
-        """
-        lines = []
-        for metric, by_model in self.cells[0].errors.items():
-            best = [min(by_model, key=functools.partial(cell.mean, metric)) for cell in self.cells]
-            lines.append(f"{metric}: lowest are {', '.join(dict.fromkeys(best))}.")
-        # Each claim names a metric, a model, and the model that it should be below.
-        claims = [(TEST, ONE, INDIVIDUAL), (TEST, MANY, ONE), (TO_COUNTS, ROWS, MEANS), (TO_MEANS, ROWS, MEANS)]
-        claims += [(RANK, ONE, INDIVIDUAL), (OBJECTIVE, MANY, ONE), (OBJECTIVE, MANY, AS_PUBLISHED)]
-        for metric, name, baseline in claims:
-            if name in self.cells[0].errors.get(metric, ()):
-                n_below = sum(cell.mean(metric, name) < cell.mean(metric, baseline) for cell in self.cells)
-                lines.append(f"{metric}: {name} is below {baseline} in {n_below} of {len(self.cells)} cells.")
-        return "\n".join(lines)
-
-    def _draw(self, figure: Any) -> None:
-        metrics = self.cells[0].errors
-        figure.set_size_inches(5 * len(metrics), 4)
-        for panel, (metric, by_model) in zip(
-            figure.subplots(1, len(metrics), squeeze=False)[0], metrics.items(), strict=True
-        ):
-            for name in by_model:
-                panel.plot([c.x for c in self.cells], [c.mean(metric, name) for c in self.cells], ".-", label=name)
-            panel.set(xlabel=AXES[self.figure], ylabel=metric)
-        panel.legend(fontsize="small")
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        metrics = list(self.cells[0].errors)
-        rows = [
-            [f"{cell.x:g}", name, cell.guarantees[name], *(f"{cell.mean(metric, name):.4f}" for metric in metrics)]
-            for cell in self.cells
-            for name in cell.errors[metrics[0]]
-        ]
-        return [AXES[self.figure], "model", "guarantee", *metrics], rows
 
 
 class _Split(NamedTuple):
@@ -179,7 +133,7 @@ def prototype_figure(
     points: Sequence[float] | None = None,
     n_seeds: int = 1,
     **options: Any,
-) -> PrototypeFigure:
+) -> Report:
     """Compute one of the paper's figures, or figures that it lacks on structured counts and on entity sizes.
 
     Parameters
@@ -204,8 +158,9 @@ def prototype_figure(
 
     Returns
     -------
-    PrototypeFigure
-        The figure, with all models at each point.
+    Report
+        The figure.  A cell of `cells` is a point `x` of the horizontal axis, with the `errors` of each seed by metric
+        and model, and the `guarantees` of a user by model.
 
     References
     ----------
@@ -234,19 +189,21 @@ def prototype_figure(
     }
     # Splits depend on the seed alone, so all points share them.
     splits = functools.cache(functools.partial(_split, figure, data, (n_users, n_items)))
-    cells = []
-    for x in track_progress(xs, how, f"Figure {figure}", "point"):
+    cases = {}
+    for x in xs:
         lines = lines_at(x, figure)
         cell_settings = settings | {"models": {name: repr(line) for name, line in lines.items()}}
         # The horizontal axis of "entity-size" is the number of drawn users.
         n_drawn = int(x) if figure == "entity-size" else None
-        run = functools.partial(_run, x, lines, splits, n_seeds, n_drawn, how.n_threads)
-        cells.append(Cell(**run_or_load(how.folder, f"{figure}-{x:g}", cell_settings, run)))
+        measure = functools.partial(_run, x, lines, splits, n_seeds, n_drawn, how.n_threads)
+        cases[x] = Case(f"{figure}-{x:g}", cell_settings, measure)
+    cells = tuple(Record(**cell) for cell in measure_cases(cases, how, f"Figure {figure}", "point").values())
     kind = "Generated data" if generated else "The data given"
     if figure == "2" and n_users < _FULL_EICU:
         kind = "The demo or another part of eICU, not the paper's full data"
     source = f"{kind}: {n_users:,} users x {n_items:,} items"
-    return PrototypeFigure(f"{source}, {n_seeds} seed{'s' if n_seeds > 1 else ''}", cell_settings, figure, tuple(cells))
+    source += f", {n_seeds} seed{'s' if n_seeds > 1 else ''}"
+    return Report(STUDY, source, cell_settings, figure=figure, cells=cells)
 
 
 def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed: int) -> _Split:

@@ -17,7 +17,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import METRICS, PersonalizationSplit, evaluate_personalized
 from fastfedrec.rounds.system import DivergenceError
-from fastfedrec.studies.reproduce.side_by_side import run_or_load
+from fastfedrec.studies.files import run_or_load
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.privrec.model import PrivRec
 

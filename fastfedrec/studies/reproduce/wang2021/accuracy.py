@@ -6,7 +6,6 @@ Table 1 is notation.  Table 6 (membership inference) is in `attacks`, and the fi
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import METRICS, PersonalizationSplit, evaluate_personalized, personalization_split
-from fastfedrec.studies.reproduce._trials import select_models, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, run_or_load
+from fastfedrec.studies.files import Case, measure_cases
+from fastfedrec.studies.report import Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import select_models
 from fastfedrec.studies.reproduce.wang2021._runs import describe_split, first_test_users, fit_devices
 from fastfedrec.systems.baselines.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
@@ -28,9 +28,8 @@ from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.systems.privrec.model import PrivRec
 
-__all__ = ["AccuracyTable", "EpsilonTable", "accuracy_table", "epsilon_table"]
+__all__ = ["PUBLISHED", "accuracy_table", "epsilon_table"]
 
-TABLES = ("2", "3", "4", "5")
 # Hits@5, 10, 20 and 30, then nDCG at the same cutoffs, from Tables 2 and 3.
 PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
     "2": {
@@ -59,140 +58,95 @@ _DATA = {"2": "MovieLens 1M", "3": "Frappe"}
 _QUICK_ROUNDS, _QUICK_TEST_USERS = 5, 60
 
 
-@dataclass(frozen=True)
-class AccuracyTable(SideBySide):
-    """Table 2 or 3, with all models and baselines.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    table : {"2", "3"}
-        Number of the table.
-    rows : dict of str to dict
-        Rows by model: "published" and "ours" (each a dict by metric, or None), and "new" for items new to the user.
-    """
-
-    table: str
-    rows: dict[str, dict[str, dict[str, float] | None]]
-
-    legend = (
-        "HR and nDCG, averaged over each test user's held-out positives, then over users; all unvisited items are\n"
-        "ranked (a simulation).  ours, new: positives with an item that is not in the user's known half."
+def _compare_baselines(table: Report) -> str:
+    """Compare PrivRec with popularity and with the best baseline without a network; "" if one was omitted."""
+    ours = {name: row["ours"]["hr@10"] for name, row in table.rows.items() if row["ours"] is not None}
+    baselines = {name: ours[name] for name in ("popularity", "own history", "item-kNN", "EASE") if name in ours}
+    if "PrivRec" not in ours or "popularity" not in ours:
+        return ""
+    best = max(baselines, key=lambda name: baselines[name])
+    return (
+        f"PrivRec: HR@10 {ours['PrivRec'] - ours['popularity']:+.3f} compared with popularity, "
+        f"{ours['PrivRec'] - baselines[best]:+.3f} compared with the best baseline ({best})."
     )
 
-    @property
-    def title(self) -> str:
-        """Name of the system, and number of the table."""
-        return f"PrivRec, Table {self.table}: {_DATA[self.table]}"
 
-    def verdict(self) -> str:
-        """Compare PrivRec with popularity and with the best baseline without a network.
-
-        Returns
-        -------
-        str
-            One sentence; empty if PrivRec or popularity was omitted.
-        """
-        ours = {name: row["ours"]["hr@10"] for name, row in self.rows.items() if row["ours"] is not None}
-        baselines = {name: ours[name] for name in ("popularity", "own history", "item-kNN", "EASE") if name in ours}
-        if "PrivRec" not in ours or "popularity" not in ours:
-            return ""
-        best = max(baselines, key=lambda name: baselines[name])
-        return (
-            f"PrivRec: HR@10 {ours['PrivRec'] - ours['popularity']:+.3f} compared with popularity, "
-            f"{ours['PrivRec'] - baselines[best]:+.3f} compared with the best baseline ({best})."
-        )
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        body = []
-        for name, row in self.rows.items():
-            for kind in ("published", "ours", "new"):
-                figures = row[kind]
-                if figures is not None:
-                    label = "ours, new" if kind == "new" else kind
-                    body.append([name, label, *(f"{figures[metric]:.3f}" for metric in METRICS)])
-        return ["model", "", *(metric.upper() for metric in METRICS)], body
-
-    def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(9, 5.5)
-        panel = figure.subplots()
-        cutoffs = [5, 10, 20, 30]
-        # Each model has a colour and a marker; the published lines are dashed.
-        for number, (name, row) in enumerate(self.rows.items()):
-            mark = "os^"[number // 10 % 3]
-            for kind, style in (("published", "--"), ("ours", f"-{mark}")):
-                figures = row[kind]
-                if figures is not None:
-                    hits = [figures[f"hr@{k}"] for k in cutoffs]
-                    panel.plot(cutoffs, hits, style, color=f"C{number % 10}", markersize=4, label=f"{name}, {kind}")
-        panel.set(xlabel="k", ylabel="HR@k", title=self.title)
-        panel.legend(fontsize="x-small", ncols=2, handlelength=3, bbox_to_anchor=(1.01, 1), loc="upper left")
+def _draw_accuracy(table: Report, figure: Any) -> None:
+    figure.set_size_inches(9, 5.5)
+    panel = figure.subplots()
+    cutoffs = [5, 10, 20, 30]
+    # Each model has a colour and a marker; the published lines are dashed.
+    for number, (name, row) in enumerate(table.rows.items()):
+        mark = "os^"[number // 10 % 3]
+        for kind, style in (("published", "--"), ("ours", f"-{mark}")):
+            figures = row[kind]
+            if figures is not None:
+                hits = [figures[f"hr@{k}"] for k in cutoffs]
+                panel.plot(cutoffs, hits, style, color=f"C{number % 10}", markersize=4, label=f"{name}, {kind}")
+    panel.set(xlabel="k", ylabel="HR@k", title=table.title)
+    panel.legend(fontsize="x-small", ncols=2, handlelength=3, bbox_to_anchor=(1.01, 1), loc="upper left")
 
 
-@dataclass(frozen=True)
-class EpsilonTable(SideBySide):
-    """Table 4 or 5: the printed epsilons, and the proven cost of the same runs.
+ACCURACY = Study(
+    title=lambda table: f"PrivRec, Table {table.table}: {_DATA[table.table]}",
+    legend=(
+        "HR and nDCG, averaged over each test user's held-out positives, then over users; all unvisited items are\n"
+        "ranked (a simulation).  ours, new: positives with an item that is not in the user's known half."
+    ),
+    columns=[
+        ("model", "{[model]}"),
+        ("", lambda row: "ours, new" if row["kind"] == "new" else row["kind"]),
+        *((metric.upper(), f"{{[{metric}]:.3f}}") for metric in METRICS),
+    ],
+    verdict=_compare_baselines,
+    draw=_draw_accuracy,
+    records=lambda table: [
+        {"model": name, "kind": kind, **row[kind]}
+        for name, row in table.rows.items()
+        for kind in ("published", "ours", "new")
+        if row[kind] is not None
+    ],
+)
 
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    table : {"4", "5"}
-        Number of the table.
-    cells : tuple of dict
-        Cells by cohort, then delta: "cohort_size", "delta", "published", "rdp", "upper_bound".
-    """
 
-    table: str
-    cells: tuple[dict[str, float], ...]
+def _compare_bounds(table: Report) -> str:
+    """Compare the printed epsilons with the upper bounds."""
+    ratios = [cell["published"] / cell["upper_bound"] for cell in table.cells]
+    return f"As published is {min(ratios):.1f} to {max(ratios):.1f} times the upper bound; at delta 0 none is finite."
 
-    legend = (
+
+def _draw_epsilons(table: Report, figure: Any) -> None:
+    figure.set_size_inches(7, 5)
+    panel = figure.subplots()
+    for name, style in (("published", "--"), ("upper_bound", "-")):
+        for delta in _DELTAS:
+            cells = [cell for cell in table.cells if cell["delta"] == delta]
+            x = [cell["cohort_size"] for cell in cells]
+            panel.semilogy(x, [cell[name] for cell in cells], style, marker=".", label=f"{name}, delta {delta:g}")
+    panel.set(xlabel="users of a round", ylabel="epsilon", title=table.title)
+    panel.legend(fontsize="small")
+
+
+_EPSILON_COLUMNS = [
+    ("cohort", "{[cohort_size]:.0f}"), ("delta", "{[delta]:g}"), ("as published", "{[published]:.4f}"),
+    ("Renyi, 1000 rounds", "{[rdp]:.4f}"), ("upper bound", "{[upper_bound]:.4f}"),
+]  # fmt: skip
+EPSILON = Study(
+    title="DP-PrivRec, Table {0.table}: epsilon over cohort and delta".format,
+    legend=(
         "epsilon in nats, noise multiplier 1, 1000 rounds, for replacing all data of one user; exactly M users (the\n"
         "cohort) a round, without replacement, in secret.  as published: a Renyi bound of 1000 M rounds.\n"
         "Renyi: by the Renyi accountant at 1000 rounds.  upper bound: by privacy loss distributions; proven, and\n"
         "possibly not tight."
-    )
-
-    @property
-    def title(self) -> str:
-        """Name of the system, and number of the table."""
-        return f"DP-PrivRec, Table {self.table}: epsilon over cohort and delta"
-
-    def verdict(self) -> str:
-        """Compare the printed epsilons with the upper bounds.
-
-        Returns
-        -------
-        str
-            One sentence.
-        """
-        ratios = [cell["published"] / cell["upper_bound"] for cell in self.cells]
-        return (
-            f"As published is {min(ratios):.1f} to {max(ratios):.1f} times the upper bound; at delta 0 none is finite."
-        )
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        names = ("published", "rdp", "upper_bound")
-        body = [
-            [f"{cell['cohort_size']:.0f}", f"{cell['delta']:g}", *(f"{cell[name]:.4f}" for name in names)]
-            for cell in self.cells
-        ]
-        return ["cohort", "delta", "as published", "Renyi, 1000 rounds", "upper bound"], body
-
-    def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(7, 5)
-        panel = figure.subplots()
-        for name, style in (("published", "--"), ("upper_bound", "-")):
-            for delta in _DELTAS:
-                cells = [cell for cell in self.cells if cell["delta"] == delta]
-                x = [cell["cohort_size"] for cell in cells]
-                panel.semilogy(x, [cell[name] for cell in cells], style, marker=".", label=f"{name}, delta {delta:g}")
-        panel.set(xlabel="users of a round", ylabel="epsilon", title=self.title)
-        panel.legend(fontsize="small")
+    ),
+    columns=_EPSILON_COLUMNS,
+    verdict=_compare_bounds,
+    draw=_draw_epsilons,
+    records=lambda table: table.cells,
+)
 
 
-def epsilon_table(table: str) -> EpsilonTable:
+def epsilon_table(table: str) -> Report:
     """Compute Table 4 or 5 of the paper, with the proven cost of the same runs.
 
     Parameters
@@ -202,8 +156,8 @@ def epsilon_table(table: str) -> EpsilonTable:
 
     Returns
     -------
-    EpsilonTable
-        Table of the 18 finite cells.
+    Report
+        Table of the 18 finite cells.  `cells` have "cohort_size", "delta", "published", "rdp" and "upper_bound".
 
     References
     ----------
@@ -222,7 +176,7 @@ def epsilon_table(table: str) -> EpsilonTable:
             cell = {"cohort_size": cohort, "delta": delta, "published": published}
             cells.append(cell | {"rdp": rdp.get_epsilon(delta), "upper_bound": pld.get_epsilon(delta)})
     settings = {"version": __version__, "n_users": n_users, "rounds": 1000, "noise_multiplier": 1.0}
-    return EpsilonTable(f"No data: {n_users:,} users", settings, table, tuple(cells))
+    return Report(EPSILON, f"No data: {n_users:,} users", settings, table=table, cells=tuple(cells))
 
 
 def accuracy_table(
@@ -232,7 +186,7 @@ def accuracy_table(
     seed: int = 0,
     only: Sequence[str] | None = None,
     **options: Any,
-) -> AccuracyTable:
+) -> Report:
     """Compute Table 2 or 3 of the paper, with the baselines that it lacks.
 
     Parameters
@@ -250,8 +204,9 @@ def accuracy_table(
 
     Returns
     -------
-    AccuracyTable
-        Table with a row for each model of the paper and each baseline.
+    Report
+        Table.  `rows` have for each model of the paper and each baseline "published" and "ours" (each a dict by metric,
+        or None), and "new" for items new to the user.
 
     References
     ----------
@@ -269,11 +224,12 @@ def accuracy_table(
         split = first_test_users(split, _QUICK_TEST_USERS)
     models = select_models(paper_models(data, quick=how.quick), only)
     source, settings = describe_split(split, seed, quick=how.quick)
-    results = {}
-    for name, model in track_progress(models.items(), how, f"Table {table}", "model"):
-        model_settings = settings | {"model": repr(model)}
-        run = functools.partial(_run, model, split, key, how.n_threads)
-        results[name] = run_or_load(how.folder, f"table-{table}-{name.replace(' ', '-')}", model_settings, run)
+    cases = {}
+    for name, model in models.items():
+        measure = functools.partial(_run, model, split, key, how.n_threads)
+        file = f"table-{table}-{name.replace(' ', '-')}"
+        cases[name] = Case(file, settings | {"model": repr(model)}, measure)
+    results = measure_cases(cases, how, f"Table {table}", "model")
     rows: dict[str, dict[str, dict[str, float] | None]] = {}
     for name in [*PUBLISHED[table], *(name for name in models if name not in PUBLISHED[table])]:
         # Baselines that the paper lacks have no printed figures.
@@ -286,24 +242,11 @@ def accuracy_table(
             "new": None if ours is None or table == "2" else ours.get("new"),
         }
     described = settings | {"models": {name: repr(model) for name, model in models.items()}}
-    return AccuracyTable(source, described, table, rows)
+    return Report(ACCURACY, source, described, table=table, rows=rows)
 
 
 def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) -> dict[str, Any]:
-    """Return every model of the tables and figures with its parameters.
-
-    Parameters
-    ----------
-    data : Interactions or InteractionLog
-        MovieLens 1M or Frappe.
-    quick : bool
-        Whether to train for a few rounds only.
-
-    Returns
-    -------
-    dict of str to Recommender
-        Unfitted models by their names in the tables.
-    """
+    """Return every model of the tables and figures by its name, unfitted; with `quick`, for a few rounds only."""
     features: dict[str, Any] = {"user": ["gender", "age", "occupation"], "item": ["genres"]}
     by_equation_6: dict[str, Any] = {"server_optimizer": "sgd"}
     common: dict[str, Any] = by_equation_6 | {"threshold": 3.0}

@@ -4,7 +4,7 @@ The paper draws the distribution on MovieLens, states that Frappe's is similar, 
 counts of the data, without training and without privacy.
 """
 
-from dataclasses import dataclass
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,82 +12,66 @@ import numpy as np
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum
+from fastfedrec.studies.files import checksum
+from fastfedrec.studies.report import Report, Study
 
-__all__ = ["ActivityFigure", "activity_figure"]
+__all__ = ["activity_figure"]
 
-FIGURE = "2"
 PAPER_CLAIM = "The paper: a long tail; most users visited only a small number of items."
 TAIL = 3  # start of the tail as a multiple of the mean; an exponential distribution of any mean has e^-3 above it
 
 
-@dataclass(frozen=True)
-class ActivityFigure(SideBySide):
-    """Users by the number of items that they visited.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    n_items : int
-        Number of items of the catalogue.
-    points : tuple of dict
-        Numbers of "visited" items that occur, ascending, each with its number of "users".
-    """
-
-    n_items: int
-    points: tuple[dict[str, int], ...]
-
-    title = "PrivRec, Figure 2: users by number of visited items"
-    legend = "share: of all users.  These are exact counts of the data, without training and without a guarantee."
-    remarks = (PAPER_CLAIM,)
-
-    @property
-    def _visited(self) -> np.ndarray:
-        # One entry for each user: the number of visited items.
-        return np.repeat(*(np.array([point[name] for point in self.points]) for name in ("visited", "users")))
-
-    def verdict(self) -> str:
-        """Summarise the median, the mean, the busiest tenth and the tail.
-
-        Returns
-        -------
-        str
-            Three sentences.
-        """
-        visited = self._visited
-        half, mean = np.quantile(visited, 0.5, method="lower"), visited.mean()
-        # With fewer than ten users, the busiest tenth is one user.
-        busiest = np.sort(visited)[-max(len(visited) // 10, 1) :]
-        return (
-            f"Half of the users visited at most {half:,} of {self.n_items:,} items; "
-            f"the mean is {mean:,.1f}, and {np.mean(visited < mean):.0%} of the users are below it.\n"
-            f"The busiest tenth has {busiest.sum() / visited.sum():.0%} of all visits.\n"
-            f"Above {TAIL} times the mean are {np.mean(visited > TAIL * mean):.1%} of the users; an exponential "
-            f"distribution, which has no long tail, would have {np.exp(-TAIL):.1%}."
-        )
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        visited = self._visited
-        # Each bin is twice as wide as the previous one.
-        powers = 2 ** np.arange(int(visited.max()).bit_length() + 1)
-        users, _ = np.histogram(visited, bins=powers)
-        body = [
-            [f"{low:,} to {high - 1:,}", f"{n:,}", f"{n / len(visited):.1%}"]
-            for low, high, n in zip(powers[:-1].tolist(), powers[1:].tolist(), users.tolist(), strict=True)
-        ]
-        return ["visited items", "users", "share"], body
-
-    def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(6, 4)
-        axes = figure.subplots()
-        axes.hist(self._visited, bins=60)
-        axes.axvline(self._visited.mean(), color="black", linestyle=":", label="mean")
-        axes.set(xlabel="visited items", ylabel="users")
-        axes.legend()
+def _visited(report: Report) -> np.ndarray:
+    """Return the number of visited items of each user."""
+    return np.repeat(*(np.array([point[name] for point in report.points]) for name in ("visited", "users")))
 
 
-def activity_figure(data: Interactions | InteractionLog) -> ActivityFigure:
+def _summarise(report: Report) -> str:
+    """Summarise the median, the mean, the busiest tenth and the tail."""
+    visited = _visited(report)
+    half, mean = np.quantile(visited, 0.5, method="lower"), visited.mean()
+    # With fewer than ten users, the busiest tenth is one user.
+    busiest = np.sort(visited)[-max(len(visited) // 10, 1) :]
+    return (
+        f"Half of the users visited at most {half:,} of {report.n_items:,} items; "
+        f"the mean is {mean:,.1f}, and {np.mean(visited < mean):.0%} of the users are below it.\n"
+        f"The busiest tenth has {busiest.sum() / visited.sum():.0%} of all visits.\n"
+        f"Above {TAIL} times the mean are {np.mean(visited > TAIL * mean):.1%} of the users; an exponential "
+        f"distribution, which has no long tail, would have {np.exp(-TAIL):.1%}."
+    )
+
+
+def _bins(report: Report) -> list[tuple[int, int, int, float]]:
+    """Return the limits, the number of users and their share of bins, each twice as wide as the previous one."""
+    visited = _visited(report)
+    powers = 2 ** np.arange(int(visited.max()).bit_length() + 1)
+    users, _ = np.histogram(visited, bins=powers)
+    limits = itertools.pairwise(powers.tolist())
+    return [(low, high - 1, n, n / len(visited)) for (low, high), n in zip(limits, users.tolist(), strict=True)]
+
+
+def _draw(report: Report, figure: Any) -> None:
+    figure.set_size_inches(6, 4)
+    axes = figure.subplots()
+    visited = _visited(report)
+    axes.hist(visited, bins=60)
+    axes.axvline(visited.mean(), color="black", linestyle=":", label="mean")
+    axes.set(xlabel="visited items", ylabel="users")
+    axes.legend()
+
+
+STUDY = Study(
+    title="PrivRec, Figure 2: users by number of visited items",
+    legend="share: of all users.  These are exact counts of the data, without training and without a guarantee.",
+    columns=[("visited items", "{0[0]:,} to {0[1]:,}"), ("users", "{[2]:,}"), ("share", "{[3]:.1%}")],
+    verdict=_summarise,
+    draw=_draw,
+    records=_bins,
+    remarks=[PAPER_CLAIM],
+)
+
+
+def activity_figure(data: Interactions | InteractionLog) -> Report:
     """Count users by the number of items that they visited: Figure 2 of the paper.
 
     Parameters
@@ -97,8 +81,9 @@ def activity_figure(data: Interactions | InteractionLog) -> ActivityFigure:
 
     Returns
     -------
-    ActivityFigure
-        The whole distribution.
+    Report
+        The whole distribution.  `points` have the numbers of "visited" items that occur, ascending, each with its
+        number of "users"; `n_items` is the number of items of the catalogue.
 
     Raises
     ------
@@ -127,7 +112,8 @@ def activity_figure(data: Interactions | InteractionLog) -> ActivityFigure:
     # Users without items are not part of the figure.
     numbers, users = np.unique(counts[counts > 0], return_counts=True)
     points = zip(numbers.tolist(), users.tolist(), strict=True)
-    return ActivityFigure(
+    return Report(
+        STUDY,
         source=f"The data given: {visited!r}",
         settings={"version": __version__, "data": checksum([visited])},
         n_items=visited.n_items,

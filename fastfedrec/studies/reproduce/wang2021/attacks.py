@@ -5,7 +5,6 @@ with two attacks that also know the user's items, with chance, and with the boun
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import generate_implicit
+from fastfedrec.studies.files import Case, checksum, measure_cases
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
-from fastfedrec.studies.reproduce._trials import track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
+from fastfedrec.studies.report import Report, RunOptions, Study
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
@@ -27,9 +26,8 @@ from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 from fastfedrec.systems.privrec.model import PrivRec
 
-__all__ = ["MembershipTable", "attack_table", "generated_population", "privrec_targets", "system_targets"]
+__all__ = ["attack_table", "generated_population", "privrec_targets", "system_targets"]
 
-TABLES = ("6", "attacks")
 #: Accuracy of the attack, Table 6.
 PUBLISHED = {
     "MovieLens": {
@@ -54,111 +52,79 @@ _SHADOW_USERS = 1000 / 6040  # the paper's share of MovieLens users for the shad
 _QUICK_USERS = 300
 
 
-@dataclass(frozen=True)
-class MembershipTable(SideBySide):
-    """Table 6, or the same attacks on other systems.
-
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    table : {"6", "attacks"}
-        Name of the table.
-    rows : dict of str to dict
-        Rows by target: "published" (accuracy, or None), and "attacks" with `MembershipResult.to_dict` of each attack.
-    """
-
-    table: str
-    rows: dict[str, dict[str, Any]]
-
-    legend = (
-        "Half of the target's users are members, so chance is .5 (a simulation).  accuracy: the users in the upper\n"
-        "half of the scores are called members.  control: the same attack without the target.  ceiling: the best\n"
-        "function of the attack's input, fitted to the members; 1 if no two users have equal inputs.  AUC: DeLong's\n"
-        "95% interval.  allowed: the largest AUC under the (epsilon, delta) of the target's ledger against the public."
-    )
-
-    @property
-    def title(self) -> str:
-        """Name of the system, and number of the table."""
-        return "PrivRec, Table 6: membership inference" if self.table == "6" else "Membership inference on all systems"
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Meaning of the published column."""
-        if self.table != "6":
-            return ()
-        return (
-            f"published: accuracy as printed for {self.settings['column']}; no interval, no guarantee of its epsilon",
-        )
-
-    def verdict(self) -> str:
-        """List the attacks above chance, and the printed accuracies above the ceiling.
-
-        Returns
-        -------
-        str
-            Two sentences, and one for each printed accuracy above the ceiling.
-        """
-        cells = [(name, attack, cell) for name, row in self.rows.items() for attack, cell in row["attacks"].items()]
-        cells_above_chance = [f"{name} ({attack})" for name, attack, cell in cells if cell["beats_chance"]]
-        # At chance, one in 40 of the two-sided 95% intervals is above .5.
-        lines = [
-            f"The whole interval is above .5 for: {'; '.join(cells_above_chance) or 'none'}.",
-            f"By chance alone {len(cells) / 40:.1f} of {len(cells)} intervals would be above .5, on average.",
-        ]
-        for name, row in self.rows.items():
-            cell = row["attacks"].get(AS_PUBLISHED)
-            if cell is not None and row["published"] is not None and row["published"] > cell["ceiling_accuracy"]:
-                lines.append(
-                    f"{name}: {row['published']:.2f} as printed is above {cell['ceiling_accuracy']:.3f}, the ceiling "
-                    "of any function of features and recommendations on these data."
-                )
-        return "\n".join(lines)
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        printed = self.table == "6"
-        body = []
-        for name, row in self.rows.items():
-            for attack, result in row["attacks"].items():
-                figures = {figure["figure"]: figure for figure in result["figures"]}
-                auc = figures["auc"]
-                published = [f"{row['published']:.2f}" if attack == AS_PUBLISHED else "-"] if printed else []
-                body.append(
-                    [
-                        name,
-                        attack,
-                        *published,
-                        f"{figures['accuracy']['value']:.3f}",
-                        f"{result['ceiling_accuracy']:.3f}",
-                        f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]",
-                        f"{result['control_auc']['value']:.3f}",
-                        f"{result['ceiling_auc']:.3f}",
-                        f"{auc['bound']:.3f}",
-                        f"{figures['hits at 0.01']['value']:.3f}",
-                    ]
-                )
-        columns = ["accuracy", "accuracy's ceiling", "AUC", "control", "AUC's ceiling", "allowed", "hits at 1%"]
-        return ["target", "attack", *(["published"] if printed else []), *columns], body
-
-    def _draw(self, figure: Any) -> None:
-        cells = [(name, attack, result) for name, row in self.rows.items() for attack, result in row["attacks"].items()]
-        figure.set_size_inches(8, 0.9 + 0.24 * len(cells))
-        panel = figure.subplots()
-        for position, (_, _, result) in enumerate(cells):
-            auc = result["figures"][0]
-            panel.plot([auc["low"], auc["high"]], [position, position], color="C0")
-            panel.plot(auc["value"], position, "o", color="C0")
-            panel.plot(auc["bound"], position, "|", color="C3", markersize=10)
-        panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
-        panel.set_yticks(range(len(cells)), [f"{name}, {attack}" for name, attack, _ in cells], fontsize="x-small")
-        panel.invert_yaxis()
-        panel.set(xlabel="AUC (bar: allowed by the guarantee)", title=self.title, xlim=(0.35, 1.02))
+def _attacks(table: Report) -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Return target, attack, result and the result's figures by name, of each row of the table."""
+    return [
+        (name, attack, result, {figure["figure"]: figure for figure in result["figures"]})
+        for name, row in table.rows.items()
+        for attack, result in row["attacks"].items()
+    ]
 
 
-def attack_table(
-    data: Interactions | InteractionLog | None, table: str, *, seed: int = 0, **options: Any
-) -> MembershipTable:
+def _compare_chance(table: Report) -> str:
+    """List the attacks above chance, and the printed accuracies above the ceiling."""
+    attacks = _attacks(table)
+    above_chance = [f"{name} ({attack})" for name, attack, result, _ in attacks if result["beats_chance"]]
+    # At chance, one in 40 of the two-sided 95% intervals is above .5.
+    lines = [
+        f"The whole interval is above .5 for: {'; '.join(above_chance) or 'none'}.",
+        f"By chance alone {len(attacks) / 40:.1f} of {len(attacks)} intervals would be above .5, on average.",
+    ]
+    for name, attack, result, _ in attacks:
+        published, ceiling = table.rows[name]["published"], result["ceiling_accuracy"]
+        if attack == AS_PUBLISHED and published is not None and published > ceiling:
+            lines.append(
+                f"{name}: {published:.2f} as printed is above {ceiling:.3f}, the ceiling of any function of features "
+                "and recommendations on these data."
+            )
+    return "\n".join(lines)
+
+
+def _columns(table: Report) -> list[Any]:
+    def published(row: Any) -> str:
+        return f"{table.rows[row[0]]['published']:.2f}" if row[1] == AS_PUBLISHED else "-"
+
+    return [
+        ("target", "{[0]}"), ("attack", "{[1]}"), *([("published", published)] if table.table == "6" else []),
+        ("accuracy", "{0[3][accuracy][value]:.3f}"), ("accuracy's ceiling", "{0[2][ceiling_accuracy]:.3f}"),
+        ("AUC", "{0[3][auc][value]:.3f} [{0[3][auc][low]:.3f}, {0[3][auc][high]:.3f}]"),
+        ("control", "{0[2][control_auc][value]:.3f}"), ("AUC's ceiling", "{0[2][ceiling_auc]:.3f}"),
+        ("allowed", "{0[3][auc][bound]:.3f}"), ("hits at 1%", "{0[3][hits at 0.01][value]:.3f}"),
+    ]  # fmt: skip
+
+
+def _draw(table: Report, figure: Any) -> None:
+    attacks = _attacks(table)
+    figure.set_size_inches(8, 0.9 + 0.24 * len(attacks))
+    panel = figure.subplots()
+    for position, (_, _, _, figures) in enumerate(attacks):
+        auc = figures["auc"]
+        panel.plot([auc["low"], auc["high"]], [position, position], color="C0")
+        panel.plot(auc["value"], position, "o", color="C0")
+        panel.plot(auc["bound"], position, "|", color="C3", markersize=10)
+    panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
+    panel.set_yticks(range(len(attacks)), [f"{name}, {attack}" for name, attack, *_ in attacks], fontsize="x-small")
+    panel.invert_yaxis()
+    panel.set(xlabel="AUC (bar: allowed by the guarantee)", title=table.title, xlim=(0.35, 1.02))
+
+
+_LEGEND = (
+    "Half of the target's users are members, so chance is .5 (a simulation).  accuracy: the users in the upper\n"
+    "half of the scores are called members.  control: the same attack without the target.  ceiling: the best\n"
+    "function of the attack's input, fitted to the members; 1 if no two users have equal inputs.  AUC: DeLong's\n"
+    "95% interval.  allowed: the largest AUC under the (epsilon, delta) of the target's ledger against the public."
+)
+_REMARK = "published: accuracy as printed for {0.settings[column]}; no interval, no guarantee of its epsilon"
+STUDIES = {
+    "6": Study(
+        "PrivRec, Table 6: membership inference", _LEGEND, _columns, _compare_chance, _draw, _attacks,
+        remarks=lambda table: [_REMARK.format(table)],
+    ),
+    "attacks": Study("Membership inference on all systems", _LEGEND, _columns, _compare_chance, _draw, _attacks),
+}  # fmt: skip
+
+
+def attack_table(data: Interactions | InteractionLog | None, table: str, *, seed: int = 0, **options: Any) -> Report:
     """Attack PrivRec, DP-PrivRec and LM-PrivRec with the paper's and stronger attacks, or every system of the package.
 
     Parameters
@@ -174,15 +140,16 @@ def attack_table(
 
     Returns
     -------
-    MembershipTable
-        Table with a row for each target and attack.
+    Report
+        Table with a row for each target and attack.  `rows` have for each target the "published" accuracy, or None, and
+        "attacks" with `MembershipResult.to_dict` of each attack.
 
     References
     ----------
     .. [1] Wang, Yin, Chen, et al., "Fast-adapting and privacy-preserving federated recommender system", The VLDB
        Journal, 2021, section 4.6 and Table 6.
     """
-    check_choice("table", table, TABLES)
+    check_choice("table", table, tuple(STUDIES))
     key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
     how = RunOptions(**options)
     column = "MovieLens"
@@ -190,7 +157,7 @@ def attack_table(
         source, population = "Generated data", generated_population(quick=how.quick)
     else:
         if table == "6" and isinstance(data, InteractionLog):
-            column, data = "Frappe", users_by_place(data)
+            column, data = "Frappe", _users_by_place(data)
         population = check_instance("data", data, Interactions, "use datasets.load_movielens")
         source = "The data given"
         if how.quick:
@@ -206,30 +173,22 @@ def attack_table(
         "seed": seed,
         "quick": how.quick,
     }
-    rows_by_target: dict[str, dict[str, Any]] = {}
-    for name, target in track_progress(models.items(), how, f"Table {table}", "target"):
-        model, attacks = target
+    cases = {}
+    for name, (model, attacks) in models.items():
         target_settings = settings | {"model": repr(model), "attacks": _described(attacks)}
-        run = functools.partial(_attack, model, population, attacks, key, how.n_threads)
-        results = run_or_load(how.folder, f"attack-{name.replace(' ', '-')}", target_settings, run)
-        rows_by_target[name] = {"published": PUBLISHED[column].get(name) if table == "6" else None, "attacks": results}
+        measure = functools.partial(_attack, model, population, attacks, key, how.n_threads)
+        cases[name] = Case(f"attack-{name.replace(' ', '-')}", target_settings, measure)
+    rows_by_target = {
+        name: {"published": PUBLISHED[column].get(name) if table == "6" else None, "attacks": results}
+        for name, results in measure_cases(cases, how, f"Table {table}", "target").items()
+    }
     described = settings | {"column": column, "models": {name: repr(model) for name, (model, _) in models.items()}}
-    return MembershipTable(f"{source}: {population!r}, seed {seed}", described, table, rows_by_target)
+    source += f": {population!r}, seed {seed}"
+    return Report(STUDIES[table], source, described, table=table, rows=rows_by_target)
 
 
-def users_by_place(log: InteractionLog) -> Interactions:
-    """Return the interactions of a log, with the most frequent country and city of each user as features.
-
-    Parameters
-    ----------
-    log : InteractionLog
-        Frappe.
-
-    Returns
-    -------
-    Interactions
-        Interactions without values; items keep their features.
-    """
+def _users_by_place(log: InteractionLog) -> Interactions:
+    """Return the interactions of a log, with the most frequent country and city of each user as features."""
     if missing := [name for name in _LOCATION_CONTEXTS if name not in log.contexts]:
         raise ValueError(
             f"data must have the contexts {', '.join(_LOCATION_CONTEXTS)}, got none of {', '.join(missing)}"
@@ -281,7 +240,7 @@ def privrec_targets(
     Parameters
     ----------
     data : Interactions
-        Data with gender, age and occupation of the users, and genres of the items; or the result of `users_by_place`.
+        Data with gender, age and occupation of the users, and genres of the items; or the result of `_users_by_place`.
     column : {"MovieLens", "Frappe"}
         Column of the table.
     quick : bool

@@ -5,16 +5,16 @@ Figure 2 is in `activity`.  The cost of private runs is the upper bound that the
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_choice, check_integer
+from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import personalization_split
-from fastfedrec.studies.reproduce._trials import track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide
+from fastfedrec.studies.drawings import draw_panels
+from fastfedrec.studies.report import Report, RunOptions, Study
 from fastfedrec.studies.reproduce.wang2021._runs import (
     COHORT,
     DP_POPULARITY,
@@ -37,7 +37,7 @@ from fastfedrec.studies.reproduce.wang2021._runs import (
 )
 from fastfedrec.studies.reproduce.wang2021.accuracy import paper_models
 
-__all__ = ["PrivRecFigure", "privrec_figure"]
+__all__ = ["FIGURES", "privrec_figure"]
 
 FIGURES = ("3", "4", "5", "6", "7", "8", "9")
 # Figures on Frappe, and figures on either data set; all remaining ones are on MovieLens 1M.
@@ -59,151 +59,127 @@ EPSILONS = {"4": (2.0,), "5": (5.0,), "6": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "7"
 _TEST_USERS = 300  # test users of Figure 3; each of its 22 points fine-tunes them for up to 120 epochs
 
 
-@dataclass(frozen=True)
-class PrivRecFigure(SideBySide):
-    """One of the figures.
+def _panels(report: Report) -> list[str]:
+    return list(dict.fromkeys(point["panel"] for point in report.points))
 
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    figure : str
-        Name of the figure, one of `FIGURES`.
-    points : tuple of dict
-        Points with "panel", "model", "x", "value" (Hits, or milliseconds per round in Figure 9) and "epsilon", which
-        is "infinite" without a guarantee, and None if the cost is not part of the figure.
-    """
 
-    figure: str
-    points: tuple[Point, ...]
+def _models(report: Report, panel: str) -> list[str]:
+    return list(dict.fromkeys(point["model"] for point in report.points if point["panel"] == panel))
 
-    @property
-    def title(self) -> str:
-        """Name of the system, and number of the figure."""
-        return f"PrivRec, Figure {self.figure}: {self._measured} over {' and '.join(self._panels)}"
 
-    @property
-    def legend(self) -> str:
-        """Meaning of the columns."""
-        if self.figure == "9":
-            return (
-                "Milliseconds: processor time of a round with one thread; with more threads the smallest wall-clock "
-                "time of three rounds."
-            )
+def _measured(report: Report) -> str:
+    return {"4": "Hits@k", "5": "Hits@k", "9": "Milliseconds a round"}.get(report.figure, "Hits@20")
+
+
+def _curve(report: Report, panel: str, model: str) -> dict[float, float]:
+    """Return the values of one model in one panel by x."""
+    chosen = (point for point in report.points if (point["panel"], point["model"]) == (panel, model))
+    return {point["x"]: point["value"] for point in chosen}
+
+
+def _legend(report: Report) -> str:
+    if report.figure == "9":
         return (
-            f"{self._measured}; a simulation on one split.  epsilon: proven cost of the run at delta 1e-6, for\n"
-            "replacing all data of one user, against everyone who sees the released model; - without a guarantee."
+            "Milliseconds: processor time of a round with one thread; with more threads the smallest wall-clock "
+            "time of three rounds."
         )
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Claims of the paper, and omitted models with the reasons."""
-        lines = [PAPER_CLAIMS[self.figure]]
-        if self.figure in EPSILONS:
-            lines.append(
-                "DP-PrivRec itself is omitted: its first stage trains on private sequences without noise, so that it "
-                "has no user-level guarantee at any epsilon."
-            )
-            lines.append(f"With the paper's z = 1 and S = {self.settings['published']['clip_norm']}, M = 30: "
-                         f"{self.settings['published']['ends']}.")  # fmt: skip
-        if self.figure == "9":
-            lines.append(
-                "NN-SELF is MAML: it differentiates through all local steps (second order), on half of a client's "
-                "positives; it is therefore compared with first-order MAML.  PrivRec (Reptile) steps on all of them."
-            )
-        return tuple(lines)
-
-    @property
-    def _panels(self) -> list[str]:
-        return list(dict.fromkeys(point["panel"] for point in self.points))
-
-    @property
-    def _measured(self) -> str:
-        return {"4": "Hits@k", "5": "Hits@k", "9": "Milliseconds a round"}.get(self.figure, "Hits@20")
-
-    def curve(self, panel: str, model: str) -> dict[float, float]:
-        """Return the points of one model.
-
-        Parameters
-        ----------
-        panel, model : str
-            Names of the panel and of the model, as in `points`.
-
-        Returns
-        -------
-        dict of float to float
-            Values by x.
-        """
-        chosen = (point for point in self.points if (point["panel"], point["model"]) == (panel, model))
-        return {point["x"]: point["value"] for point in chosen}
-
-    def verdict(self) -> str:
-        """Summarise the figures that the paper makes a claim about.
-
-        Returns
-        -------
-        str
-            One sentence for each panel, or for each pair of models.
-        """
-        lines = []
-        if self.figure in ("3", "9"):
-            for panel in self._panels:
-                for model in dict.fromkeys(p["model"] for p in self.points if p["panel"] == panel):
-                    curve = self.curve(panel, model)
-                    best = (min if self.figure == "9" else max)(curve, key=lambda x: curve[x])
-                    ends = ", ".join(f"{curve[x]:.3g} at {x:g}" for x in (min(curve), best, max(curve)))
-                    lines.append(f"{model} over {panel}: {ends}.")
-            return "\n".join([*lines, *self._second_order()])
-        # Each model is paired with a baseline.
-        pairs = [(PRIVREC, SGD), (PRIVREC, POPULARITY)] if self.figure == "8" else [(ONE, PRIVREC), (START, PRIVREC)]
-        pairs += [] if self.figure == "8" else [(ONE, DP_POPULARITY), (START, DP_POPULARITY), (START, POPULARITY)]
-        (panel,) = self._panels
-        for model, baseline in pairs:
-            ours, theirs = self.curve(panel, model), self.curve(panel, baseline)
-            gains = [ours[x] / theirs[x] - 1 for x in ours if theirs[x] > 0]
-            if gains:
-                lines.append(f"{model}: {min(gains):+.0%} to {max(gains):+.0%} compared with {baseline}.")
-        return "\n".join(lines)
-
-    def _second_order(self) -> list[str]:
-        """Compare the time of second-order MAML with first-order MAML and Reptile, for each number of threads."""
-        lines = []
-        for n_threads in self.settings.get("threads", ()) if self.figure == "9" else ():
-            second = self.curve(COHORT, curve_name(NN_SELF, n_threads))
-            for baseline in (FIRST_ORDER, PRIVREC):
-                ratios = [
-                    value / self.curve(COHORT, curve_name(baseline, n_threads))[x] - 1 for x, value in second.items()
-                ]
-                baseline_curve = curve_name(baseline, n_threads)
-                lines.append(f"{NN_SELF} takes {min(ratios):+.0%} to {max(ratios):+.0%} longer than {baseline_curve}.")
-        return lines
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        digits = 1 if self.figure == "9" else 3
-        body = [
-            [
-                p["panel"], f"{p['x']:g}", p["model"], f"{p['value']:.{digits}f}",
-                "-" if p["epsilon"] in (None, "infinite") else f"{p['epsilon']:.3f}",
-            ]
-            for p in self.points
-        ]  # fmt: skip
-        return ["over", "", "model", self._measured, "epsilon"], body
-
-    def _draw(self, figure: Any) -> None:
-        panels = self._panels
-        figure.set_size_inches(1 + 4 * len(panels), 4)
-        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
-            for model in dict.fromkeys(p["model"] for p in self.points if p["panel"] == panel):
-                curve = self.curve(panel, model)
-                axes.plot(list(curve), list(curve.values()), ".-", label=model)
-            axes.set(xlabel=panel)
-            axes.set_xscale("log" if panel == "epsilon" else "linear")
-            axes.set_yscale("log" if self.figure == "9" else "linear")
-            axes.legend(fontsize="x-small")
-        figure.supylabel(self._measured)
+    return (
+        f"{_measured(report)}; a simulation on one split.  epsilon: proven cost of the run at delta 1e-6, for\n"
+        "replacing all data of one user, against everyone who sees the released model; - without a guarantee."
+    )
 
 
-def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: int = 0, **options: Any) -> PrivRecFigure:
+def _remarks(report: Report) -> list[str]:
+    """Return the claims of the paper, and omitted models with the reasons."""
+    lines = [PAPER_CLAIMS[report.figure]]
+    if report.figure in EPSILONS:
+        lines.append(
+            "DP-PrivRec itself is omitted: its first stage trains on private sequences without noise, so that it "
+            "has no user-level guarantee at any epsilon."
+        )
+        lines.append(
+            "With the paper's z = 1 and S = {clip_norm}, M = 30: {ends}.".format(**report.settings["published"])
+        )
+    if report.figure == "9":
+        lines.append(
+            "NN-SELF is MAML: it differentiates through all local steps (second order), on half of a client's "
+            "positives; it is therefore compared with first-order MAML.  PrivRec (Reptile) steps on all of them."
+        )
+    return lines
+
+
+def _summarise(report: Report) -> str:
+    """Summarise the figures that the paper makes a claim about, by panel or by pair of models."""
+    lines = []
+    if report.figure in ("3", "9"):
+        for panel in _panels(report):
+            for model in _models(report, panel):
+                curve = _curve(report, panel, model)
+                best = (min if report.figure == "9" else max)(curve, key=lambda x: curve[x])
+                ends = ", ".join(f"{curve[x]:.3g} at {x:g}" for x in (min(curve), best, max(curve)))
+                lines.append(f"{model} over {panel}: {ends}.")
+        return "\n".join([*lines, *_compare_second_order(report)])
+    # Each model is paired with a baseline.
+    pairs = [(PRIVREC, SGD), (PRIVREC, POPULARITY)] if report.figure == "8" else [(ONE, PRIVREC), (START, PRIVREC)]
+    pairs += [] if report.figure == "8" else [(ONE, DP_POPULARITY), (START, DP_POPULARITY), (START, POPULARITY)]
+    (panel,) = _panels(report)
+    for model, baseline in pairs:
+        ours, theirs = _curve(report, panel, model), _curve(report, panel, baseline)
+        gains = [ours[x] / theirs[x] - 1 for x in ours if theirs[x] > 0]
+        if gains:
+            lines.append(f"{model}: {min(gains):+.0%} to {max(gains):+.0%} compared with {baseline}.")
+    return "\n".join(lines)
+
+
+def _compare_second_order(report: Report) -> list[str]:
+    """Compare the time of second-order MAML with first-order MAML and Reptile, for each number of threads."""
+    lines = []
+    for n_threads in report.settings.get("threads", ()) if report.figure == "9" else ():
+        second = _curve(report, COHORT, curve_name(NN_SELF, n_threads))
+        for baseline in (FIRST_ORDER, PRIVREC):
+            name = curve_name(baseline, n_threads)
+            first = _curve(report, COHORT, name)
+            ratios = [value / first[x] - 1 for x, value in second.items()]
+            lines.append(f"{NN_SELF} takes {min(ratios):+.0%} to {max(ratios):+.0%} longer than {name}.")
+    return lines
+
+
+def _format_epsilon(point: Point) -> str:
+    return "-" if point["epsilon"] in (None, "infinite") else f"{point['epsilon']:.3f}"
+
+
+def _columns(report: Report) -> list[Any]:
+    value = "{[value]:.1f}" if report.figure == "9" else "{[value]:.3f}"
+    return [
+        ("over", "{[panel]}"), ("", "{[x]:g}"), ("model", "{[model]}"), (_measured(report), value),
+        ("epsilon", _format_epsilon),
+    ]  # fmt: skip
+
+
+def _draw(report: Report, figure: Any) -> None:
+    for axes, panel in draw_panels(figure, _panels(report), 4, 4, sharey=True):
+        for model in _models(report, panel):
+            curve = _curve(report, panel, model)
+            axes.plot(list(curve), list(curve.values()), ".-", label=model)
+        axes.set(xlabel=panel)
+        axes.set_xscale("log" if panel == "epsilon" else "linear")
+        axes.set_yscale("log" if report.figure == "9" else "linear")
+        axes.legend(fontsize="x-small")
+    figure.supylabel(_measured(report))
+
+
+STUDY = Study(
+    title=lambda report: f"PrivRec, Figure {report.figure}: {_measured(report)} over {' and '.join(_panels(report))}",
+    legend=_legend,
+    columns=_columns,
+    verdict=_summarise,
+    draw=_draw,
+    records=lambda report: report.points,
+    remarks=_remarks,
+)
+
+
+def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: int = 0, **options: Any) -> Report:
     """Compute one of Figures 3 to 9 of the paper.
 
     Parameters
@@ -222,8 +198,9 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
 
     Returns
     -------
-    PrivRecFigure
-        The figure, with all points.
+    Report
+        The figure.  `points` have "panel", "model", "x", "value" (Hits, or milliseconds per round in Figure 9) and
+        "epsilon", which is "infinite" without a guarantee, and None if the cost is not part of the figure.
 
     References
     ----------
@@ -273,8 +250,7 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
         ]
         # The clip norms are the paper's S for each data set.
         described = {"published": runs.published(models[f"{ONE}, epsilon 2"], 35.0 if is_log else 40.0)}
-    points: list[Point] = []
-    for task in track_progress(tasks, how, f"Figure {figure}", "run"):
-        points += task()
+    bar = progress_rounds(len(tasks), show=how.show_progress, description=f"Figure {figure}", unit="run")
+    points = [point for _, task in zip(bar, tasks, strict=True) for point in task()]
     described |= settings | {"models": {name: repr(model) for name, model in models.items()}}
-    return PrivRecFigure(source, described, figure, tuple(points))
+    return Report(STUDY, source, described, figure=figure, points=tuple(points))

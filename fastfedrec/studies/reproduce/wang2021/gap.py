@@ -8,7 +8,6 @@ import functools
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,18 @@ from fastfedrec.evaluation.new_users import (
     personalization_split,
     score_rows,
 )
-from fastfedrec.studies.reproduce._trials import mean_and_deviation, select_models, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
+from fastfedrec.studies.drawings import draw_bars
+from fastfedrec.studies.files import Case, checksum, file_name, measure_cases
+from fastfedrec.studies.report import Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import mean_and_deviation, select_models
 from fastfedrec.studies.reproduce.wang2021._runs import CUTOFFS, first_test_users, fit_devices
 from fastfedrec.studies.reproduce.wang2021.accuracy import PUBLISHED
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.systems.privrec.model import PrivRec
 
-__all__ = ["GapTable", "gap_table", "largest_ndcg"]
+__all__ = ["gap_table", "largest_ndcg"]
 
-TABLE = "gap"
 TEXT = "unvisited items (the text)"
 ALL_HELD_OUT = "and other held-out items"
 BEFORE, ADAM = "Reptile, server by SGD", "Reptile, server by Adam"
@@ -47,66 +47,6 @@ TRIED, JUDGED = "train users", "test users"
 _INNER_SEED_OFFSET = 1000  # added to a seed to draw the train users that serve as test users
 _SAMPLED = 99
 _QUICK_ROUNDS, _QUICK_TEST_USERS = 2, 30
-
-
-@dataclass(frozen=True)
-class GapTable(SideBySide):
-    """Hits of every trial, and of one model by every reading of the evaluation."""
-
-    table: str
-    rows: tuple[dict[str, Any], ...]
-
-    title = "PrivRec: trials to reach the published accuracy"
-    legend = (
-        "Hits@k; means over seeds, with the standard deviation if there are several.  train users: some of them\n"
-        "serve as test users, and the real test users are unseen.  ranked: the items that a held-out positive is\n"
-        "ranked among."
-    )
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Number of printed rows that no evaluation by the paper's equations can yield."""
-        rows = {(table, name): largest_ndcg(row) for table in PUBLISHED for name, row in PUBLISHED[table].items()}
-        n_above = sum(limit < PUBLISHED[table][name][-1] for (table, name), limit in rows.items())
-        return (
-            f"{n_above} of the {len(rows)} printed rows of Tables 2 and 3 have an nDCG@30 above the maximum that "
-            "equations 12 and 13 allow with the Hits of the same row: no model and no split yield them.",
-        )
-
-    def verdict(self) -> str:
-        """State the difference from the published figure for each row on the test users."""
-        lines = []
-        for row in self.rows:
-            if row["on"] == JUDGED:
-                name = "NCF" if row["what"].startswith("NCF") else "PrivRec"
-                gap = statistics.fmean(row["hits"]["10"]) - PUBLISHED[self.table][name][1]
-                lines.append(f"{row['what']}, {row['ranked']}: Hits@10 {gap:+.3f} compared with {name} as published.")
-        return "\n".join(lines)
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        body = [
-            [
-                row["what"],
-                row["on"],
-                str(len(row["hits"]["10"])),
-                row["ranked"],
-                *(mean_and_deviation(row["hits"][str(k)]) for k in CUTOFFS),
-            ]
-            for row in self.rows
-        ]
-        return ["what", "judged on", "seeds", "ranked", *(f"Hits@{k}" for k in CUTOFFS)], body
-
-    def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(8, 1 + 0.25 * len(self.rows))
-        panel = figure.subplots()
-        rows = self.rows[::-1]
-        names = [f"{row['what']}, {row['on']}, {row['ranked']}" for row in rows]
-        panel.barh(names, [statistics.fmean(row["hits"]["10"]) for row in rows])
-        panel.axvline(PUBLISHED[self.table]["PrivRec"][1], linestyle="--", color="black")
-        # A title of the panel would be cut off, because the names of rows are long.
-        figure.suptitle(self.title)
-        panel.set(xlabel="Hits@10 (dashed: PrivRec as published)")
-        panel.tick_params(axis="y", labelsize="x-small")
 
 
 def largest_ndcg(row: tuple[float, ...]) -> float:
@@ -119,9 +59,62 @@ def largest_ndcg(row: tuple[float, ...]) -> float:
     return total
 
 
+def _count_impossible(_: Report) -> list[str]:
+    """Return the number of printed rows that no evaluation by the paper's equations can yield."""
+    rows = [row for printed in PUBLISHED.values() for row in printed.values()]
+    n_above = sum(largest_ndcg(row) < row[-1] for row in rows)
+    return [
+        f"{n_above} of the {len(rows)} printed rows of Tables 2 and 3 have an nDCG@30 above the maximum that "
+        "equations 12 and 13 allow with the Hits of the same row: no model and no split yield them."
+    ]
+
+
+def _compare_published(table: Report) -> str:
+    """State the difference from the published figure for each row on the test users."""
+    lines = []
+    for row in table.rows:
+        if row["on"] == JUDGED:
+            name = "NCF" if row["what"].startswith("NCF") else "PrivRec"
+            gap = statistics.fmean(row["hits"]["10"]) - PUBLISHED[table.table][name][1]
+            lines.append(f"{row['what']}, {row['ranked']}: Hits@10 {gap:+.3f} compared with {name} as published.")
+    return "\n".join(lines)
+
+
+def _format_hits(cutoff: int, row: dict[str, Any]) -> str:
+    return mean_and_deviation(row["hits"][str(cutoff)])
+
+
+def _draw(table: Report, figure: Any) -> None:
+    bars = {f"{row['what']}, {row['on']}, {row['ranked']}": statistics.fmean(row["hits"]["10"]) for row in table.rows}
+    panel = draw_bars(figure, bars, (8, 1 + 0.25 * len(bars)), "Hits@10 (dashed: PrivRec as published)")
+    panel.axvline(PUBLISHED[table.table]["PrivRec"][1], linestyle="--", color="black")
+    # A title of the panel would be cut off, because the names of rows are long.
+    figure.suptitle(table.title)
+
+
+STUDY = Study(
+    title="PrivRec: trials to reach the published accuracy",
+    legend=(
+        "Hits@k; means over seeds, with the standard deviation if there are several.  train users: some of them\n"
+        "serve as test users, and the real test users are unseen.  ranked: the items that a held-out positive is\n"
+        "ranked among."
+    ),
+    columns=[
+        ("what", "{[what]}"),
+        ("judged on", "{[on]}"),
+        ("seeds", lambda row: str(len(row["hits"]["10"]))),
+        ("ranked", "{[ranked]}"),
+        *((f"Hits@{k}", functools.partial(_format_hits, k)) for k in CUTOFFS),
+    ],
+    verdict=_compare_published,
+    draw=_draw,
+    remarks=_count_impossible,
+)
+
+
 def gap_table(
     data: Interactions | InteractionLog, *, n_seeds: int = 3, only: Sequence[str] | None = None, **options: Any
-) -> GapTable:
+) -> Report:
     """Run trials that may explain the published accuracy of PrivRec (of NCF on Frappe), and the chosen model.
 
     MovieLens 100K has all trials, including the first stage, which needs every timestamp.  MovieLens 1M has the model
@@ -151,21 +144,14 @@ def gap_table(
         (TRIED, seed, *trial) for trial in trials.items() for seed in range(n_seeds if trial[0] in _FINALISTS else 1)
     ]
     tasks += [(JUDGED, seed, *model) for model in judged.items() for seed in range(n_seeds)]
-    results: dict[tuple[str, str, str], dict[str, list[float]]] = {}
-    for user_set, seed, name, model in track_progress(tasks, how, "gap", "model"):
-        key = Key.from_seed(seed)
-        split = personalization_split(data, threshold=0.0 if is_log else 3.0, key=key)
-        if user_set == TRIED:
-            split = personalization_split(
-                split.train, threshold=split.threshold, key=Key.from_seed(_INNER_SEED_OFFSET + seed)
-            )
-        if how.quick:
-            split = first_test_users(split, _QUICK_TEST_USERS)
-        # The trials on train users are compared by the text's reading alone.
-        run = functools.partial(_run, model, split, key, how.n_threads, all_readings=user_set == JUDGED)
+    cases = {}
+    for user_set, seed, name, model in tasks:
         task_settings = settings | {"model": repr(model), "seed": seed, "on": user_set}
-        file_name = f"gap-{user_set}-{name}-{seed}".replace(" ", "-").replace(",", "")
-        for ranked, hits in run_or_load(how.folder, file_name, task_settings, run).items():
+        measure = functools.partial(_measure, data, model, user_set, seed, how)
+        cases[name, user_set, seed] = Case(file_name(f"gap-{user_set}-{name}-{seed}"), task_settings, measure)
+    results: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for (name, user_set, _), hits_by_reading in measure_cases(cases, how, "gap", "model").items():
+        for ranked, hits in hits_by_reading.items():
             row = results.setdefault((name, user_set, ranked), {})
             for cutoff, value in hits.items():
                 row.setdefault(cutoff, []).append(value)
@@ -173,7 +159,22 @@ def gap_table(
         {"what": w, "on": user_set, "ranked": ranked, "hits": hits} for (w, user_set, ranked), hits in results.items()
     )
     described = settings | {"seeds": n_seeds, "models": {name: repr(model) for _, _, name, model in tasks}}
-    return GapTable(f"The data given: {visited!r}", described, "3" if is_log else "2", rows)
+    return Report(STUDY, f"The data given: {visited!r}", described, table="3" if is_log else "2", rows=rows)
+
+
+def _measure(
+    data: Interactions | InteractionLog, model: Any, user_set: str, seed: int, how: RunOptions
+) -> dict[str, dict[str, float]]:
+    """Fit and evaluate one model on the split of a seed, or on the split of its train users alone."""
+    key = Key.from_seed(seed)
+    split = personalization_split(data, threshold=0.0 if isinstance(data, InteractionLog) else 3.0, key=key)
+    if user_set == TRIED:
+        inner_key = Key.from_seed(_INNER_SEED_OFFSET + seed)
+        split = personalization_split(split.train, threshold=split.threshold, key=inner_key)
+    if how.quick:
+        split = first_test_users(split, _QUICK_TEST_USERS)
+    # The trials on train users are compared by the text's reading alone.
+    return _run(model, split, key, how.n_threads, all_readings=user_set == JUDGED)
 
 
 def models_of(data: Interactions | InteractionLog, *, quick: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -21,15 +21,16 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.generate_sequences import generate_sequences
 from fastfedrec.evaluation.new_users import PersonalizationSplit, evaluate_personalized, personalization_split
-from fastfedrec.studies.reproduce._trials import mean_and_deviation, track_progress
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
+from fastfedrec.studies.drawings import draw_bars
+from fastfedrec.studies.files import Case, checksum, file_name, measure_cases
+from fastfedrec.studies.report import Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import mean_and_deviation
 from fastfedrec.studies.reproduce.wang2021._runs import fit_devices
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.privrec.model import PrivRec
 
-__all__ = ["PublicPopularity", "StageOneTable", "stage1_table", "stage_models"]
+__all__ = ["PublicPopularity", "stage1_table", "stage_models"]
 
-TABLE = "stage1"
 EPSILON = 2.0
 METRICS = ("hr@10", "ndcg@10")
 STAGES = {"none": "none", "public": "public", "dp": "private", "published": "as published"}
@@ -72,74 +73,59 @@ class PublicPopularity:
         return np.tile(self.counts.astype(np.float64), (len(user_ids), 1))
 
 
-@dataclass(frozen=True)
-class StageOneTable(SideBySide):
-    """Hits with each kind of first stage, compared with baselines.
+def _compare_stages(table: Report) -> str:
+    """Compare each first stage with the same model without it, in one sentence for each model and stage."""
+    lines = []
+    for name, row in table.rows.items():
+        family, _, stage = name.rpartition(", stage one ")
+        if not family or stage == "none":
+            continue
+        base_stage = stage.removesuffix(f", {JOINT}")
+        description, baseline_stage = (
+            (f"stage one {stage}", "none")
+            if base_stage == stage
+            else (f"the joint loss after {base_stage}", base_stage)
+        )
+        baseline = table.rows[f"{family}, stage one {baseline_stage}"]["hr@10"]
+        gains = [ours - theirs for ours, theirs in zip(row["hr@10"], baseline, strict=True)]
+        # Seeds are compared in pairs, because both models of a seed have the same split.
+        better = sum(gain > 0 for gain in gains)
+        lines.append(
+            f"{family}: {description} changes HR@10 by {statistics.fmean(gains):+.3f}, and is ahead on "
+            f"{better} of {len(gains)}."
+        )
+    return "\n".join(lines)
 
-    Parameters
-    ----------
-    source, settings : object
-        Parameters of `SideBySide`.
-    rows : dict of str to dict
-        Rows by model: "epsilon" ("infinite" without a guarantee), and for each metric the figures of all seeds.
-    """
 
-    rows: dict[str, dict[str, Any]]
+def _format_metric(metric: str, row: tuple[str, dict[str, Any]]) -> str:
+    return mean_and_deviation(row[1][metric], deviation=" ({:.3f})")
 
-    title = "PrivRec: what the first stage is worth at equal epsilon"
-    legend = (
+
+def _draw(table: Report, figure: Any) -> None:
+    bars = {name: statistics.fmean(row["hr@10"]) for name, row in table.rows.items()}
+    draw_bars(figure, bars, (8, 5), "HR@10", title=table.title)
+
+
+STUDY = Study(
+    title="PrivRec: what the first stage is worth at equal epsilon",
+    legend=(
         "Means over seeds, with the standard deviation if there are several.  Each seed draws the users with public\n"
         "sequences, the test users and all remaining randomness (a simulation).  epsilon: of the whole run, as the\n"
         "ledger proves it, for replacing all data of one user at delta 1e-6.  Devices of test users fine-tune the\n"
         "network; all unvisited items are ranked."
-    )
-
-    def verdict(self) -> str:
-        """Compare each first stage with the same model without it.
-
-        Returns
-        -------
-        str
-            One sentence for each model and kind of first stage.
-        """
-        lines = []
-        for name, row in self.rows.items():
-            family, _, stage = name.rpartition(", stage one ")
-            if not family or stage == "none":
-                continue
-            base_stage = stage.removesuffix(f", {JOINT}")
-            description, baseline_stage = (
-                (f"stage one {stage}", "none")
-                if base_stage == stage
-                else (f"the joint loss after {base_stage}", base_stage)
-            )
-            baseline = self.rows[f"{family}, stage one {baseline_stage}"]["hr@10"]
-            gains = [ours - theirs for ours, theirs in zip(row["hr@10"], baseline, strict=True)]
-            # Seeds are compared in pairs, because both models of a seed have the same split.
-            better = sum(gain > 0 for gain in gains)
-            lines.append(
-                f"{family}: {description} changes HR@10 by {statistics.fmean(gains):+.3f}, and is ahead on "
-                f"{better} of {len(gains)}."
-            )
-        return "\n".join(lines)
-
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        body = []
-        for name, row in self.rows.items():
-            cost = "none" if row["epsilon"] == "infinite" else f"{row['epsilon']:.3f}"
-            body.append([name, cost, *(mean_and_deviation(row[metric], deviation=" ({:.3f})") for metric in METRICS)])
-        return ["model", "epsilon", *(metric.upper() for metric in METRICS)], body
-
-    def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(8, 5)
-        panel = figure.subplots()
-        names = list(self.rows)[::-1]
-        panel.barh(names, [statistics.fmean(self.rows[name]["hr@10"]) for name in names])
-        panel.set(xlabel="HR@10", title=self.title)
-        panel.tick_params(axis="y", labelsize="x-small")
+    ),
+    columns=[
+        ("model", "{[0]}"),
+        ("epsilon", lambda row: "none" if row[1]["epsilon"] == "infinite" else f"{row[1]['epsilon']:.3f}"),
+        *((metric.upper(), functools.partial(_format_metric, metric)) for metric in METRICS),
+    ],
+    verdict=_compare_stages,
+    draw=_draw,
+    records=lambda table: table.rows.items(),
+)
 
 
-def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> StageOneTable:
+def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> Report:
     """Train PrivRec with each kind of first stage, at equal epsilon of the whole run.
 
     Parameters
@@ -154,8 +140,9 @@ def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **option
 
     Returns
     -------
-    StageOneTable
-        Table with a row for each model.
+    Report
+        Table.  `rows` have for each model "epsilon", which is "infinite" without a guarantee, and for each metric the
+        figures of all seeds.
 
     References
     ----------
@@ -167,9 +154,7 @@ def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **option
     if data is not None:
         check_instance("data", data, Interactions, "use a reader of fastfedrec.datasets")
         check_sequences("data", data)
-    rows: dict[str, dict[str, Any]] = {}
-    tasks = []
-    sizes = set()
+    cases, sizes = {}, set()
     for seed in range(n_seeds):
         key = Key.from_seed(seed)
         all_data = generate_sequences(**(_SMALL if how.quick else _GENERATED), key=key) if data is None else data
@@ -177,11 +162,11 @@ def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **option
         settings = {"version": __version__, "data": checksum([all_data]), "seed": seed, "quick": how.quick}
         sizes.add((len(split.train_users), public.n_users, len(split.test_users)))
         for name, model in stage_models(all_data, split, quick=how.quick).items():
-            tasks.append((seed, name, settings | {"model": repr(model)}, model, public, split, key))
-    for task in track_progress(tasks, how, "stage one", "model"):
-        seed, name, settings, model, public, split, key = task
-        run = functools.partial(_run, model, public, split, key, how.n_threads)
-        results = run_or_load(how.folder, f"stage1-{seed}-{name.replace(' ', '-').replace(',', '')}", settings, run)
+            measure = functools.partial(_run, model, public, split, key, how.n_threads)
+            file = f"stage1-{seed}-{file_name(name)}"
+            cases[name, seed] = Case(file, settings | {"model": repr(model)}, measure)
+    rows: dict[str, dict[str, Any]] = {}
+    for (name, _), results in measure_cases(cases, how, "stage one", "model").items():
         row = rows.setdefault(name, {"epsilon": results["epsilon"], **{metric: [] for metric in METRICS}})
         for metric in METRICS:
             row[metric].append(results[metric])
@@ -190,8 +175,8 @@ def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **option
     counts = f"{n_train:,} train users, {n_public:,} users with public sequences, {n_test:,} test users"
     source = f"{kind}: {all_data!r}; {counts}"
     described = {"version": __version__, "seeds": n_seeds, "quick": how.quick}
-    models = {name: settings["model"] for _, name, settings, *_ in tasks}
-    return StageOneTable(source, described | {"models": models}, rows)
+    models = {name: case.settings["model"] for (name, _), case in cases.items()}
+    return Report(STUDY, source, described | {"models": models}, rows=rows)
 
 
 def stage_models(data: Interactions, split: PersonalizationSplit, *, quick: bool = False) -> dict[str, Any]:

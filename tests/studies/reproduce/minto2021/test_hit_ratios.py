@@ -6,10 +6,11 @@ from support.reproduce_case import check_result, written
 
 from fastfedrec import DPLCF, FMFLDP, Key, Popularity, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.studies.report import Record, Report
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
 from fastfedrec.studies.reproduce.minto2021 import hit_ratios as minto2021_figures
 from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, NOT_PRIVATE, OURS, POPULARITY, subset_of
-from fastfedrec.studies.reproduce.minto2021.hit_ratios import DPLCF_, RANDOM, HitRatioFigure, Line, hit_ratio_figure
+from fastfedrec.studies.reproduce.minto2021.hit_ratios import DPLCF_, RANDOM, STUDY, hit_ratio_figure
 
 PAPERS = Sampled(99, per="interaction")
 
@@ -124,10 +125,11 @@ def test_threads_change_no_hit_ratio(small):
 def test_the_verdict_follows_the_lines():
     def figure(number, values):
         def line(model, hit_ratios):
-            return Line("9 users", model, (1.0, 2.0), tuple([x] for x in hit_ratios), ({}, {}), None)
+            return Record(panel="9 users", model=model, x=(1.0, 2.0), hit_ratios=tuple([x] for x in hit_ratios))
 
         lines = [line(f"{variant}, k = {k}", values[k]) for variant in (OURS, AS_PUBLISHED) for k in values]
-        return HitRatioFigure("data", {"n_reports": list(values)}, number, (*lines, line(POPULARITY, (0.4, 0.4))))
+        lines.append(line(POPULARITY, (0.4, 0.4)))
+        return Report(STUDY, "data", {"n_reports": list(values)}, figure=number, lines=tuple(lines))
 
     values = {1: (0.1, 0.2), 50: (0.3, 0.6)}
     assert figure("2", values).verdict().splitlines()[0] == (

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
-from support.reproduce_case import written
+from support.reproduce_case import read_instead, written
 from support.wang2021_case import apps
 
 from fastfedrec import Interactions, Key, datasets
@@ -66,8 +66,8 @@ def test_users_without_items_are_left_out():
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: with_activity([2, 5]))
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_frappe", lambda path: apps())
+    read_instead(monkeypatch, with_activity([2, 5]))
+    read_instead(monkeypatch, apps(), "load_frappe")
     for path, n_users in (("ml-1m.zip", 2), ("frappe.csv", 50)):
         document = written(f"privrec --figure 2 --data {path}", tmp_path, "figure-2", capsys)
         assert document["source"].startswith("The data given: ")

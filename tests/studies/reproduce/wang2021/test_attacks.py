@@ -18,11 +18,11 @@ from fastfedrec.studies.reproduce.wang2021.attacks import (
     LOSS,
     PUBLISHED,
     SHADOW,
+    _users_by_place,
     attack_table,
     generated_population,
     privrec_targets,
     system_targets,
-    users_by_place,
 )
 
 
@@ -56,7 +56,7 @@ def tiny(monkeypatch):
 def test_the_table_is_the_papers():
     assert list(PUBLISHED["MovieLens"].values()) == [0.65, 0.51, 0.54, 0.55, 0.59]
     assert list(PUBLISHED["Frappe"].values()) == [0.73, 0.54, 0.61, 0.65, 0.69]
-    for column, data in (("MovieLens", generated_population(quick=True)), ("Frappe", users_by_place(uses()))):
+    for column, data in (("MovieLens", generated_population(quick=True)), ("Frappe", _users_by_place(uses()))):
         assert list(PUBLISHED[column]) == list(privrec_targets(data, column, quick=True))
 
 
@@ -73,7 +73,7 @@ def uses(n_users=80):
 
 
 def test_a_user_of_a_log_is_where_most_entries_are():
-    data = users_by_place(uses())
+    data = _users_by_place(uses())
     assert data.user_features["country"].tolist() == [f"land {user % 5}" for user in range(80)]
     assert data.user_features["city"].tolist() == [f"town {user % 5 % 2}" for user in range(80)]
     np.testing.assert_array_equal(data.indices, uses().interactions.indices)

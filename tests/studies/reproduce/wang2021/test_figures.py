@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.reproduce_case import check_result, written
+from support.reproduce_case import check_result, read_instead, written
 from support.wang2021_case import apps, movies, small_networks
 
 from fastfedrec import DPPopularity, Key, PrivRec, datasets
 from fastfedrec.evaluation.new_users import evaluate_personalized, personalization_split
+from fastfedrec.studies.report import Report
 from fastfedrec.studies.reproduce.wang2021 import _runs
 from fastfedrec.studies.reproduce.wang2021 import figures as wang2021_figures
 from fastfedrec.studies.reproduce.wang2021._runs import first_test_users, only_test_users
-from fastfedrec.studies.reproduce.wang2021.figures import FIGURES, PrivRecFigure, privrec_figure
+from fastfedrec.studies.reproduce.wang2021.figures import FIGURES, STUDY, _curve, privrec_figure
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def test_points_by_hand(tiny):
     ):
         model = PrivRec(**(papers.get_params() | {name: 2})).fit(split.train, key=key)
         hits = evaluate_personalized(model.personalize(split.personal, key=key), split)["all"]["hr@20"]
-        assert result.curve(panel, "PrivRec")[2] == hits
+        assert _curve(result, panel, "PrivRec")[2] == hits
     private = privrec_figure(data, "4", quick=True)
     noisy = DPPopularity(1.0).fit(split.known_positives, key=key)
     hits = evaluate_personalized(noisy, split)["all"]
-    assert private.curve("k", "DP popularity") == {k: hits[f"hr@{k}"] for k in (5, 10, 20, 30)}
+    assert _curve(private, "k", "DP popularity") == {k: hits[f"hr@{k}"] for k in (5, 10, 20, 30)}
     assert {p["epsilon"] for p in private.points if p["model"] == "DP popularity"} == {2.0}
 
 
@@ -61,7 +62,7 @@ def test_inactive_users_are_those_with_few_items_held_out(tiny, monkeypatch):
     rows = np.isin(np.repeat(np.arange(60), split.held_out.interactions_per_user()), few)
     by_hand = evaluate_personalized(model, replace(split, held_out=split.held_out.keep_interactions(rows)))
     whole = evaluate_personalized(model, split)["all"]["hr@20"]
-    curve = result.curve("fewer items held out than", "popularity")
+    curve = _curve(result, "fewer items held out than", "popularity")
     assert curve == {1: 0.0, 12: by_hand["all"]["hr@20"], 1000: whole}
 
 
@@ -108,13 +109,13 @@ def test_verdicts_read_the_curves():
         for x, value in zip((1.0, 2.0), values, strict=True)
     ]  # fmt: skip
     settings = {"published": {"clip_norm": 40.0, "ends": "it ended"}}
-    lines = PrivRecFigure("data", settings, "6", tuple(points)).verdict().splitlines()
+    lines = Report(STUDY, "data", settings, figure="6", points=points).verdict().splitlines()
     assert lines[0] == "DP-PrivRec-One: -60% to -50% compared with PrivRec."
     assert lines[2] == "DP-PrivRec-One: -20% to +100% compared with DP popularity."
     assert lines[4] == "DP-PrivRec-One, private popularity fine-tuned: +10% to +20% compared with popularity."
     sweep = [{"panel": "cohort (M)", "model": "PrivRec", "x": x, "value": y, "epsilon": None} for x, y in
              ((2, 0.1), (5, 0.3), (10, 0.2))]  # fmt: skip
-    assert PrivRecFigure("data", {}, "3", tuple(sweep)).verdict() == (
+    assert Report(STUDY, "data", {}, figure="3", points=sweep).verdict() == (
         "PrivRec over cohort (M): 0.1 at 2, 0.3 at 5, 0.2 at 10."
     )
 
@@ -126,7 +127,7 @@ def test_the_verdict_of_figure_9_sets_both_orders_side_by_side():
         for name, values in times.items()
         for x, value in zip((5, 20), values, strict=True)
     )
-    lines = PrivRecFigure("data", {"threads": [1]}, "9", points).verdict().splitlines()
+    lines = Report(STUDY, "data", {"threads": [1]}, figure="9", points=points).verdict().splitlines()
     assert lines[2] == "NN-SELF, 1 thread over cohort (M): 3 at 5, 3 at 5, 10 at 20."
     assert lines[3] == "NN-SELF takes +150% to +200% longer than first-order MAML, 1 thread."
     assert lines[4] == "NN-SELF takes +25% to +50% longer than PrivRec, 1 thread."
@@ -172,8 +173,8 @@ def test_fewer_test_users_are_the_first_ones():
 
 
 def test_the_command(tiny, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: movies())
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_frappe", lambda path: apps())
+    read_instead(monkeypatch, movies())
+    read_instead(monkeypatch, apps(), "load_frappe")
     for figure, path, n_users in (("6", "ml-1m.zip", 60), ("3", "frappe.csv", 50)):
         words = f"privrec --figure {figure} --data {path} --quick"
         document = written(words, tmp_path, f"figure-{figure}", capsys)

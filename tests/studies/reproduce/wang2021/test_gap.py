@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import check_result, written
+from support.reproduce_case import check_result, read_instead, written
 from support.wang2021_case import apps, movies, small_networks
 
 from fastfedrec import Interactions, Key, Popularity
@@ -137,9 +137,7 @@ def test_a_row_by_hand(tiny):
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
-    from fastfedrec.cli import reproduce
-
-    monkeypatch.setattr(reproduce, "load_movielens", lambda path: movies())
+    read_instead(monkeypatch, movies())
     words = "privrec --table gap --data there.zip --quick --seeds 1 --only popularity"
     result = written(words, tmp_path, "gap", capsys)
     assert result["table"] == "2"

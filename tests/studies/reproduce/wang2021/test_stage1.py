@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from support.reproduce_case import check_result, written
+from support.reproduce_case import check_result, read_instead, written
 from support.wang2021_case import small_networks
 
 from fastfedrec import Interactions, Key, Popularity
 from fastfedrec.datasets import generate_sequences
 from fastfedrec.evaluation.new_users import evaluate_personalized
 from fastfedrec.studies.reproduce.wang2021 import stage1
-from fastfedrec.studies.reproduce.wang2021.stage1 import EPSILON, StageOneTable, stage1_table
+from fastfedrec.studies.reproduce.wang2021.stage1 import EPSILON, stage1_table
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +100,8 @@ def test_ratings_with_features_and_the_command(tiny, tmp_path, capsys, monkeypat
     values = 1.0 + np.arange(matrix.n_interactions) % 5
     data = matrix._replace(values=values).with_features(user_features={"gender": np.arange(60) % 2})
     result = stage1_table(data, n_seeds=1, quick=True)
-    assert isinstance(result, StageOneTable)
     assert "'user': {'gender': [0, 1]}" in result.settings["models"]["PrivRec, stage one public"]
-    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: data)
+    read_instead(monkeypatch, data)
     written("privrec --table stage1 --quick --data ml-100k.zip", tmp_path / "out", "stage1", capsys)
     assert "what the first stage is worth at equal epsilon" in (tmp_path / "out/stage1.md").read_text()
 

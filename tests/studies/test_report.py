@@ -8,8 +8,9 @@ import pytest
 
 from fastfedrec.cli.main import main
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.studies.files import run_or_load
+from fastfedrec.studies.report import RunOptions
 from fastfedrec.studies.reproduce.liang2021 import fedrec_table
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, run_or_load
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 

@@ -1,58 +1,95 @@
-"""Base class of reproduced figures and tables, with their forms as text, Markdown, JSON, CSV and plot."""
+"""Figures and tables of studies: options, declared form, and reports as text, Markdown, JSON, CSV and plot."""
 
-import csv
 import functools
-import io
 import json
-import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any
 
 from fastfedrec.core.check import check_flag
-from fastfedrec.core.files import write_text
-from fastfedrec.core.text import format_table
+from fastfedrec.core.text import format_csv, format_table
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.interactions import Interactions
 
-__all__ = ["RunOptions", "SideBySide"]
+__all__ = ["Record", "Report", "RunOptions", "Study"]
 
-Run = TypeVar("Run")
+# A header, and a function or a format that makes a cell from a record, such as "{.epsilon:g}" or "{[epsilon]:g}".
+Column = tuple[str, Any]
 
 
 @dataclass(frozen=True)
-class SideBySide(ABC):
-    """A figure or table of a paper, compared with the figures computed here.
+class Study:
+    """The form of a figure or table.
 
     Parameters
     ----------
+    title, legend : str or callable
+        Title, and meaning of the columns.  Like all further arguments, each may be a function of the report.
+    columns : sequence of tuple, or callable
+        Pairs of a header and a format string or function that makes a cell from a record.
+    verdict : callable
+        Function of the report that states the result, one sentence per line.
+    draw : callable
+        Function of the report and an empty matplotlib figure, which it draws on.
+    records : callable
+        Function of the report that returns the records of the table, by default its field `rows`.
+    remarks : sequence of str, or callable
+        Omitted parts, each with its reason.
+    """
+
+    title: str | Callable[[Any], str]
+    legend: str | Callable[[Any], str]
+    columns: Sequence[Column] | Callable[[Any], Sequence[Column]]
+    verdict: Callable[[Any], str]
+    draw: Callable[[Any, Any], None]
+    records: Callable[[Any], Iterable[Any]] = lambda report: report.rows
+    remarks: Sequence[str] | Callable[[Any], Sequence[str]] = ()
+
+
+class Record(SimpleNamespace):
+    """A row of a report, with its figures as attributes."""
+
+
+class Report(SimpleNamespace):
+    """Results of a study, compared with the figures of a paper or of other models.
+
+    Parameters
+    ----------
+    study : Study
+        Form of the figure or table.
     source : str
         Description of the data; the first line of every form.
     settings : dict
         Settings that every number was computed with.
+    **fields : object
+        Name of the figure or table, and its records, such as `rows` or `cells`.  Each field is an attribute, and a
+        key of the JSON document.
     """
 
-    source: str
-    settings: dict[str, Any]
+    def __init__(self, study: Study, source: str, settings: dict[str, Any], **fields: Any) -> None:
+        super().__init__(study=study, source=source, settings=settings, **fields)
+
+    def _form(self, name: str) -> Any:
+        """Return a value of the study, computed if it is a function of the report."""
+        value = getattr(self.study, name)
+        return value(self) if callable(value) else value
 
     @property
-    @abstractmethod
     def title(self) -> str:
         """Name of the system, and number of the figure or table."""
+        return self._form("title")
 
     @property
-    @abstractmethod
     def legend(self) -> str:
         """Meaning of the columns."""
+        return self._form("legend")
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """Omitted parts, each with its reason."""
-        return ()
+        return tuple(self._form("remarks"))
 
-    @abstractmethod
     def verdict(self) -> str:
         """State the result, with a line for each claim.
 
@@ -61,14 +98,13 @@ class SideBySide(ABC):
         str
             One sentence per line.
         """
+        return self._form("verdict")
 
-    @abstractmethod
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the header and the rows of the table."""
-
-    @abstractmethod
-    def _draw(self, figure: Any) -> None:
-        """Set the size of an empty matplotlib figure and draw on it."""
+        columns = self._form("columns")
+        cells = [cell.format if isinstance(cell, str) else cell for _, cell in columns]
+        return [header for header, _ in columns], [[cell(record) for cell in cells] for record in self._form("records")]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values.
@@ -78,7 +114,8 @@ class SideBySide(ABC):
         dict
             The fields, and "verdict".
         """
-        return asdict(self) | {"verdict": self.verdict()}
+        fields = {name: value for name, value in vars(self).items() if name != "study"}
+        return _plain(fields) | {"verdict": self.verdict()}
 
     def summary(self) -> str:
         """Return the table with its explanations as text.
@@ -99,10 +136,7 @@ class SideBySide(ABC):
         str
             The header and the rows of `summary`.
         """
-        text = io.StringIO()
-        header, rows = self._rows()
-        csv.writer(text, lineterminator="\n").writerows([header, *rows])
-        return text.getvalue()
+        return format_csv(*self._rows())
 
     def to_markdown(self, plot: str | None = None, machine: str | None = None) -> str:
         """Return the table with its explanations as a Markdown page.
@@ -146,8 +180,16 @@ class SideBySide(ABC):
         except ImportError:
             raise ImportError("a plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
         figure = Figure(layout="constrained")
-        self._draw(figure)
+        self.study.draw(self, figure)
         figure.savefig(path, dpi=150)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with dictionaries in place of records."""
+    if isinstance(value, Record | dict):
+        fields = vars(value) if isinstance(value, Record) else value
+        return {name: _plain(field) for name, field in fields.items()}
+    return type(value)(map(_plain, value)) if isinstance(value, tuple | list) else value
 
 
 @dataclass(frozen=True)
@@ -177,60 +219,3 @@ class RunOptions:
         for name in ("quick", "show_progress"):
             set_(name, check_flag(name, getattr(self, name)))
         set_("n_threads", resolve_n_threads(self.n_threads))
-
-
-def run_or_load(folder: str | Path | None, name: str, settings: dict[str, Any], run: Callable[[], Run]) -> Run:
-    """Compute one part of a long computation, or read it if it was stored with the same settings.
-
-    Parameters
-    ----------
-    folder : str, Path or None
-        Folder of finished parts; None computes without storing.
-    name : str
-        Name of the part and of its file.
-    settings : dict
-        All settings that the part depends on, as JSON values.
-    run : callable
-        Function without arguments that computes the part, as JSON values.
-
-    Returns
-    -------
-    object
-        Result of `run`, computed or read.
-    """
-    if folder is None:
-        return run()
-    # The name identifies the file, and the settings in it decide whether its result is read.
-    path = Path(folder) / f"{name}.json"
-    try:
-        stored = json.loads(path.read_text())
-        if stored["settings"] == settings:
-            return stored["run"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        pass  # there is no such file, or it does not have the format of this function
-    result = run()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # NaN and infinity are not JSON, so runs return None or text in their place.
-    write_text(path, json.dumps({"settings": settings, "run": result}, indent=2, allow_nan=False))
-    return result
-
-
-def checksum(parts: Iterable[Interactions]) -> int:
-    """Return a checksum of the data that a part was computed on.
-
-    Parameters
-    ----------
-    parts : iterable of Interactions
-        Data sets in a fixed order.
-
-    Returns
-    -------
-    int
-        CRC-32 of the sparse matrices.
-    """
-    value = 0
-    for part in parts:
-        # Values are included because ratings change figures; ids of users and items are not.
-        for array in (part.indptr, part.indices, part.values_or_ones()):
-            value = zlib.crc32(array.tobytes(), value)
-    return value
