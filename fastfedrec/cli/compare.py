@@ -1,8 +1,6 @@
 """The command ``fastfedrec compare``: a table of several systems on one train and test, with intervals."""
 
 import argparse
-import csv
-import io
 import json
 import math
 import time
@@ -21,7 +19,7 @@ from fastfedrec.cli.parts import describe_dropped, load_parts, recorded_split, s
 from fastfedrec.cli.settings import Choice, SystemSettings, add_choice, add_systems
 from fastfedrec.core.files import check_destination, write_text
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_epsilon, format_table, plain
+from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_csv, format_epsilon, format_table, plain
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Evaluation, LeaveOneOut, RandomHoldout, Split, compare, evaluate
@@ -334,16 +332,11 @@ def _to_markdown(head: list[str], columns: dict[str, list[str]], remarks: list[s
 
 def _to_csv(document: dict[str, Any]) -> str:
     """Return CSV text with a line for each system and metric."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["system", "metric", "value", "low", "high", *(f"epsilon_{name}" for name in SHORT_NAMES.values()), "n_users",
-         "protocol"]
-    )  # fmt: skip
-    for system in document["systems"]:
-        for metric, interval in system["metrics"].items():
-            writer.writerow(
-                [system["name"], metric, *interval.values(), *system["epsilon"].values(), document["n_users"],
-                 document["protocol"]]
-            )  # fmt: skip
-    return text.getvalue()
+    epsilons = [f"epsilon_{name}" for name in SHORT_NAMES.values()]
+    shared = document["n_users"], document["protocol"]
+    rows = [
+        [system["name"], metric, *interval.values(), *system["epsilon"].values(), *shared]
+        for system in document["systems"]
+        for metric, interval in system["metrics"].items()
+    ]
+    return format_csv(["system", "metric", "value", "low", "high", *epsilons, "n_users", "protocol"], rows)

@@ -39,7 +39,8 @@ def run_or_load(folder: str | Path | None, name: str, settings: dict[str, Any], 
     path = Path(folder) / f"{name}.json"
     try:
         stored = json.loads(path.read_text())
-        if stored["settings"] == settings:
+        # A tuple is a list in the file.
+        if stored["settings"] == json.loads(json.dumps(settings)):
             return stored["run"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass  # there is no such file, or it does not have the format of this function

@@ -1,4 +1,4 @@
-"""Code that all reproductions share: options, and stored parts of long computations."""
+"""Reports of studies in every form, their options, and stored parts of long computations."""
 
 import csv
 import json
@@ -7,10 +7,48 @@ import numpy as np
 import pytest
 
 from fastfedrec.cli.main import main
+from fastfedrec.core.text import format_table
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.studies.files import run_or_load
-from fastfedrec.studies.report import RunOptions
+from fastfedrec.studies.files import Case, measure_cases, run_or_load, write_report
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
 from fastfedrec.studies.reproduce.liang2021 import fedrec_table
+
+PRICES = Study(
+    title="Prices in {.country}".format,
+    legend="price: in euro.",
+    columns=lambda report: [("fruit", "{.fruit}"), (report.year, lambda row: f"{row.prices[0]:.2f}")],
+    verdict=lambda report: f"The dearest is {max(report.rows, key=lambda row: row.prices).fruit}.\nAll are fruit.",
+    draw=lambda report, figure: figure.subplots().plot([row.prices[0] for row in report.rows]),
+    remarks=["Grapes were not sold."],
+)
+ROWS = Record(fruit="apple, red", prices=(1.25, 2.0)), Record(fruit="fig", prices=(3.5, 1.0))
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_form_of_a_report(tmp_path):
+    report = Report(PRICES, "A market", {"seed": 1}, country="Spain", year="2020", rows=ROWS)
+    assert report.summary().splitlines() == [
+        "A market", "Prices in Spain", "", *format_table(["fruit", "2020"], [["apple, red", "1.25"], ["fig", "3.50"]])
+        .splitlines(), "", "price: in euro.", "Grapes were not sold.", "The dearest is fig.", "All are fruit.",
+    ]  # fmt: skip
+    assert report.to_csv() == 'fruit,2020\n"apple, red",1.25\nfig,3.50\n'
+    assert report.to_markdown(plot="a.png", machine="a laptop").splitlines() == [
+        "# Prices in Spain", "", "**A market**", "", "| fruit | 2020 |", "| --- | --- |", "| apple, red | 1.25 |",
+        "| fig | 3.50 |", "", "price: in euro.", "", "- Grapes were not sold.", "- The dearest is fig.",
+        "- All are fruit.", "", "![Prices in Spain](a.png)", "", "Written on a laptop.", "", "```json", "{",
+        '  "seed": 1', "}", "```",
+    ]  # fmt: skip
+    document = report.to_dict()
+    assert list(document) == ["source", "settings", "country", "year", "rows", "verdict"]
+    assert document["rows"] == ({"fruit": "apple, red", "prices": (1.25, 2.0)}, {"fruit": "fig", "prices": (3.5, 1.0)})
+    assert write_report(report, tmp_path / "new", "prices", "{}", plot=True, machine="a laptop") == [
+        "prices.json", "prices.csv", "prices.md", "prices.png",
+    ]  # fmt: skip
+    assert (tmp_path / "new" / "prices.md").read_text() == report.to_markdown("prices.png", "a laptop")
+    assert write_report(report, tmp_path, "prices", "{}", plot=False)[-1] == "prices.md"
+    assert "![" not in (tmp_path / "prices.md").read_text()
+
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
@@ -27,6 +65,17 @@ def test_a_part_is_kept_and_a_broken_file_is_made_again(tmp_path, content):
     assert run_or_load(path.parent, "part", {"a": 1}, lambda: pytest.fail("made again")) == [2]
     assert run_or_load(path.parent, "part", {"a": 3}, lambda: [4]) == [4]
     assert run_or_load(None, "part", {"a": 3}, lambda: [5]) == [5]
+    assert run_or_load(path.parent, "part", {"a": (3,)}, lambda: [6]) == [6]
+    assert run_or_load(path.parent, "part", {"a": (3,)}, lambda: pytest.fail("made again")) == [6]
+
+
+def test_cases_are_measured_once_in_order(tmp_path):
+    made = []
+    cases = {n: Case(f"part-{n}", {"n": n}, lambda n=n: made.append(n) or 2 * n) for n in (3, 1, 2)}
+    for _ in range(2):
+        assert measure_cases(cases, RunOptions(folder=tmp_path), "numbers", "part") == {3: 6, 1: 2, 2: 4}
+    assert made == [3, 1, 2]
+    assert measure_cases({}, RunOptions(), "numbers", "part") == {}
 
 
 def test_options_are_plain_values():

@@ -25,13 +25,25 @@ def check_result(result, folder):
 
 
 def written(words, out, name, capsys):
-    """Return the JSON of `fastfedrec reproduce`, after a check that its files, page and plot are equal."""
-    assert main(["reproduce", *words.split(), "--out", str(out), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    """Return the JSON of `fastfedrec reproduce`, checked: all files agree, and a second run reads its parts."""
+    document = _run(words, out, capsys)
     assert document == json.loads((out / f"{name}.json").read_text())
     assert document["machine"] == doctor.describe_machine()
     page = (out / f"{name}.md").read_text()
     assert f"]({name}.png)" in page
     assert f"Written on {document['machine']}." in page
     assert (out / f"{name}.png").read_bytes().startswith(PNG)
+    parts = times_of(out / "cells")
+    assert _run(words, out, capsys) == document
+    assert times_of(out / "cells") == parts
     return document
+
+
+def _run(words, out, capsys):
+    assert main(["reproduce", *words.split(), "--out", str(out), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def times_of(folder):
+    """Return when each file of the folder was written, by name; a part that is read keeps its time."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("*")}

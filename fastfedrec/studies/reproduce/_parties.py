@@ -1,13 +1,16 @@
-"""The table "parties" of a system: attacks of its parties on messages and on the released model."""
+"""Tables of a system: attacks of its parties on messages and on the released model, and prediction errors."""
 
+import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.studies.files import Case, file_name, measure_cases
 from fastfedrec.studies.membership.attack import membership_loss
-from fastfedrec.studies.report import Report, Study
+from fastfedrec.studies.report import Record, Report, RunOptions, Study
+from fastfedrec.studies.reproduce._trials import Folds, errors_case, mae_and_rmse
 from fastfedrec.systems.fedrec.attacks import AttackResult, RatingResult
 
 PARTIES = "parties"  # the table of that name
@@ -37,6 +40,32 @@ def membership_row(name: str, model: Any, data: Interactions, key: Key, n_thread
     member = membership_loss(model, data, loss="squared", key=key, n_threads=n_threads, n_bootstrap=100)
     empty = dict.fromkeys(("claimed", *_SHARES))
     return {"algorithm": name, "attack": "membership by losses, the public", **empty, "auc": member.auc.value}
+
+
+def system_rows(
+    prefix: str,
+    models: Mapping[str, tuple[dict[str, Any], Any]],
+    settings: dict[str, Any],
+    folds: Folds,
+    attack: Callable[..., list[dict[str, Any]]] | None,
+    n_recorded: int,
+    how: RunOptions,
+) -> tuple[Record, ...]:
+    """Return the rows of attacks on each model, or without `attack` of its errors with the given fields."""
+    cases = {}
+    train, _ = folds[0]
+    for label, (fields, model) in models.items():
+        file = file_name(f"{prefix}-{label}")
+        case_settings = settings | {"model": repr(model), "recorded": n_recorded}
+        cases[label] = (
+            errors_case(file, case_settings, model, folds, how)
+            if attack is None
+            else Case(file, case_settings, functools.partial(attack, *fields.values(), model, train, how))
+        )
+    measured = measure_cases(cases, how, prefix, "model")
+    if attack is not None:
+        return tuple(Record(**row) for attacks in measured.values() for row in attacks)
+    return tuple(Record(**models[label][0], **mae_and_rmse(figures)) for label, figures in measured.items())
 
 
 def party_study(title: str, legend: str) -> Study:

@@ -1,24 +1,14 @@
 """SDCF (Jiang, Li, Lin 2019): errors over the temperature with and without denoising, and attacks of the parties."""
 
-import functools
 import statistics
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.files import Case, file_name, measure_cases
-from fastfedrec.studies.report import Record, Report, RunOptions, Study
-from fastfedrec.studies.reproduce._parties import PARTIES, attack_rows, membership_row, party_study
-from fastfedrec.studies.reproduce._trials import (
-    Folds,
-    check_folds,
-    describe_folds,
-    errors,
-    errors_case,
-    fold_settings,
-    mae_and_rmse,
-)
+from fastfedrec.studies.report import Report, RunOptions, Study
+from fastfedrec.studies.reproduce._parties import PARTIES, attack_rows, membership_row, party_study, system_rows
+from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, errors, fold_settings
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.rating_svd.baselines import BiasedMF
@@ -107,29 +97,15 @@ def sdcf_table(folds: Folds, table: str, **options: Any) -> Report:
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.KFold", quick=how.quick or table == PARTIES)
     settings = fold_settings(folds) | {"n_rounds": N_ROUNDS}
-    first, _ = folds[0]
-    cases = {}
-    for name, temperature, model in _attacked_runs() if table == PARTIES else _models():
-        part_settings = settings | {"model": repr(model), "recorded": N_RECORDED}
-        # The name of the stored file, which has the temperature of the model.
-        part = file_name(f"sdcf-{table}-{name}-{temperature}")
-        cases[name, temperature] = (
-            Case(part, part_settings, functools.partial(_attack_run, name, model, first, how))
-            if table == PARTIES
-            else errors_case(part, part_settings, model, folds, how)
-        )
-    measured = measure_cases(cases, how, f"Table {table}", "model")
     if table == PARTIES:
-        rows = [Record(**row) for attacks in measured.values() for row in attacks]
+        models, attack = _attacked_runs(), _attack_run
     else:
-        rows = [
-            Record(algorithm=name, temperature=temperature, **mae_and_rmse(figures))
-            for (name, temperature), figures in measured.items()
-        ]
-    return Report(STUDIES[table], describe_folds(folds), settings, table=table, rows=tuple(rows))
+        models, attack = _models(), None
+    rows = system_rows(f"sdcf-{table}", models, settings, folds, attack, N_RECORDED, how)
+    return Report(STUDIES[table], describe_folds(folds), settings, table=table, rows=rows)
 
 
-def _models() -> list[tuple[str, float | None, Any]]:
+def _models() -> dict[str, tuple[dict[str, Any], Any]]:
     rows: list[tuple[str, float | None, Any]] = []
     for temperature in TEMPERATURES:
         # With `filling="none"`, messages have rated items alone.
@@ -139,15 +115,17 @@ def _models() -> list[tuple[str, float | None, Any]]:
             (_DENOISED, temperature, SDCF(True, **options)),
             (_RATED_ONLY, temperature, SDCF(filling="none", **options)),
         ]
-    return [*rows, ("FedRec, rho 0", None, FedRec(0, n_rounds=N_ROUNDS)), ("BiasedMF", None, BiasedMF())]
+    rows += [("FedRec, rho 0", None, FedRec(0, n_rounds=N_ROUNDS)), ("BiasedMF", None, BiasedMF())]
+    return {f"{name}-{t}": ({"algorithm": name, "temperature": t}, model) for name, t, model in rows}
 
 
-def _attacked_runs() -> list[tuple[str, float | None, Any]]:
-    return [
-        (_PLAIN, 1.0, SDCF(n_rounds=N_ROUNDS)),
-        (f"{_DENOISED}, published", 1.0, SDCF(True, sharing="published", n_rounds=N_ROUNDS)),
-        (f"{_DENOISED}, additive", 1.0, SDCF(True, n_rounds=N_ROUNDS)),
-    ]
+def _attacked_runs() -> dict[str, tuple[dict[str, Any], Any]]:
+    models = {
+        _PLAIN: SDCF(n_rounds=N_ROUNDS),
+        f"{_DENOISED}, published": SDCF(True, sharing="published", n_rounds=N_ROUNDS),
+        f"{_DENOISED}, additive": SDCF(True, n_rounds=N_ROUNDS),
+    }
+    return {f"{name}-{model.temperature}": ({"algorithm": name}, model) for name, model in models.items()}
 
 
 def _attack_run(name: str, model: SDCF, train: Interactions, how: RunOptions) -> list[dict[str, Any]]:

@@ -1,24 +1,14 @@
 """FedGNN (Wu et al. 2021): cost of each of its parts in RMSE, and attacks of the parties."""
 
-import functools
 import itertools
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.files import Case, file_name, measure_cases
-from fastfedrec.studies.report import Record, Report, RunOptions, Study
-from fastfedrec.studies.reproduce._parties import PARTIES, attack_rows, membership_row, party_study
-from fastfedrec.studies.reproduce._trials import (
-    Folds,
-    check_folds,
-    describe_folds,
-    errors,
-    errors_case,
-    fold_settings,
-    mae_and_rmse,
-)
+from fastfedrec.studies.report import Report, RunOptions, Study
+from fastfedrec.studies.reproduce._parties import PARTIES, attack_rows, membership_row, party_study, system_rows
+from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, errors, fold_settings
 from fastfedrec.systems.fedgnn.attacks import pseudo_item_intersection, pseudo_item_values
 from fastfedrec.systems.fedgnn.model import FedGNN
 from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean
@@ -112,27 +102,15 @@ def fedgnn_table(folds: Folds, table: str, **options: Any) -> Report:
     folds = check_folds(folds, "use evaluation.PublishedFolds", quick=how.quick or table == PARTIES)
     first, _ = folds[0]
     settings = fold_settings(folds)
-    models = _attacked_runs(first.n_users) if table == PARTIES else _models(first.n_users)
-    cases = {}
-    for name, model in models.items():
-        part, part_settings = (
-            file_name(f"fedgnn-{table}-{name}"),
-            settings | {"model": repr(model), "recorded": N_RECORDED},
-        )
-        cases[name] = (
-            Case(part, part_settings, functools.partial(_attack_run, name, model, first, how))
-            if table == PARTIES
-            else errors_case(part, part_settings, model, folds, how)
-        )
-    measured = measure_cases(cases, how, f"Table {table}", "model")
+    rows_of: dict[str, tuple[dict[str, Any], Any]]
     if table == PARTIES:
-        rows = [Record(**row) for attacks in measured.values() for row in attacks]
+        attack, models = _attack_run, _attacked_runs(first.n_users)
+        rows_of = {name: ({"algorithm": name}, model) for name, model in models.items()}
     else:
-        rows = [
-            Record(model=name, n_rounds=getattr(models[name], "n_rounds", None), **mae_and_rmse(figures))
-            for name, figures in measured.items()
-        ]
-    return Report(STUDIES[table], describe_folds(folds), settings, table=table, rows=tuple(rows))
+        attack, models = None, _models(first.n_users)
+        rows_of = {name: ({"model": name, "n_rounds": getattr(m, "n_rounds", None)}, m) for name, m in models.items()}
+    rows = system_rows(f"fedgnn-{table}", rows_of, settings, folds, attack, N_RECORDED, how)
+    return Report(STUDIES[table], describe_folds(folds), settings, table=table, rows=rows)
 
 
 def _printed(n_users: int) -> dict[str, Any]:

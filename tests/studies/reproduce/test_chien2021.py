@@ -91,14 +91,6 @@ def test_models_of_each_kind_of_data(movielens, monkeypatch):
     assert generated == {"DPALS", "DPALS, adaptive", "DPGram", "popularity", "ImplicitALS"}
 
 
-def test_finished_parts_are_kept_and_read_again(movielens, tmp_path, monkeypatch):
-    options = {"n_seeds": 2, "only": ["DPALS", "popularity"], "folder": tmp_path}
-    first = recall_table(movielens, **options)
-    assert len(list(tmp_path.iterdir())) == 6
-    monkeypatch.setattr(module, "_run_model", lambda *_: pytest.fail("a finished part was computed again"))
-    assert recall_table(movielens, **options) == first
-
-
 def cell_of(model, recall, epsilon=1.0):
     recalls, replaced = (recall, recall + 0.02), None if epsilon is None else 2.12
     return Record(model=model, epsilon=epsilon, replaced=replaced, recalls=recalls, ndcgs=(0.2, 0.2))

@@ -96,13 +96,6 @@ def test_movielens_by_hand(movielens, monkeypatch):
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_finished_parts_are_kept_and_read_again(small, tmp_path, monkeypatch):
-    first = subspace_table(n_seeds=1, folder=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr(module._Population, "run", lambda *_: pytest.fail("a finished part was computed again"))
-    assert subspace_table(n_seeds=1, folder=tmp_path) == first
-
-
 def cell_of(gain, personal=(True, True), epsilon=1.0):
     ratios = tuple(0.1 + part + gain for part in (0.3, 0.4))
     all_ratios = tuple(ratio / 2 for ratio in ratios)

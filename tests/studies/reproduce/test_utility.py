@@ -68,13 +68,6 @@ def test_many_items_are_compared_with_another_model_without_privacy(small, monke
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_finished_parts_are_kept_and_read_again(small, tmp_path, monkeypatch):
-    first = utility_table(n_seeds=1, folder=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("a finished part was computed again"))
-    assert utility_table(n_seeds=1, folder=tmp_path) == first
-
-
 def cell_of(model, epsilon, ratio, systems=("DPGram",)):
     return Record(
         data="movies", model=model, epsilon=epsilon, systems=systems, hit_ratios=(ratio, ratio + 0.2),

@@ -110,13 +110,6 @@ def test_what_is_printed_is_the_papers():
     assert minto2021_figures.N_REPORTS["5"] == (100, 250)
 
 
-def test_finished_runs_are_kept_and_read_again(small, tmp_path, monkeypatch):
-    first = hit_ratio_figure("3", small_data(), folder=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2 * 2 + 3
-    monkeypatch.setattr(minto2021_figures, "evaluate_quietly", lambda *_: pytest.fail("a finished run was made again"))
-    assert hit_ratio_figure("3", small_data(), folder=tmp_path) == first
-
-
 def test_threads_change_no_hit_ratio(small):
     one, four = (hit_ratio_figure("3", small_data(), n_threads=n) for n in (1, 4))
     assert one.lines == four.lines

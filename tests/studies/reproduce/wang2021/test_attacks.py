@@ -154,12 +154,6 @@ def test_an_accuracy_out_of_reach_is_named(tiny, monkeypatch):
     assert "DP-PrivRec, epsilon 2: 0.51" not in verdict
 
 
-def test_finished_targets_are_kept_and_read_again(tiny, tmp_path, monkeypatch):
-    first = attack_table(None, "attacks", quick=True, folder=tmp_path)
-    monkeypatch.setattr(wang2021_attacks, "_attack", lambda *_: pytest.fail("attacked again"))
-    assert attack_table(None, "attacks", quick=True, folder=tmp_path).to_dict() == first.to_dict()
-
-
 @pytest.mark.parametrize("table", ["6", "attacks"])
 def test_command_line(tiny, tmp_path, capsys, table):
     name = "table-6" if table == "6" else table
