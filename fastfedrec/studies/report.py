@@ -32,8 +32,8 @@ class Study:
         Function of the report that states the result, one sentence per line.
     draw : callable
         Function of the report and an empty matplotlib figure, which it draws on.
-    records : callable
-        Function of the report that returns the records of the table, by default its field `rows`.
+    records : str or callable
+        Name of the report's field with the records of the table, or a function of the report that returns them.
     remarks : sequence of str, or callable
         Omitted parts, each with its reason.
     """
@@ -43,7 +43,7 @@ class Study:
     columns: Sequence[Column] | Callable[[Any], Sequence[Column]]
     verdict: Callable[[Any], str]
     draw: Callable[[Any, Any], None]
-    records: Callable[[Any], Iterable[Any]] = lambda report: report.rows
+    records: str | Callable[[Any], Iterable[Any]] = "rows"
     remarks: Sequence[str] | Callable[[Any], Sequence[str]] = ()
 
 
@@ -102,9 +102,11 @@ class Report(SimpleNamespace):
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the header and the rows of the table."""
-        columns = self._form("columns")
+        columns, records = self._form("columns"), self._form("records")
+        if isinstance(records, str):
+            records = getattr(self, records)
         cells = [cell.format if isinstance(cell, str) else cell for _, cell in columns]
-        return [header for header, _ in columns], [[cell(record) for cell in cells] for record in self._form("records")]
+        return [header for header, _ in columns], [[cell(record) for cell in cells] for record in records]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values.

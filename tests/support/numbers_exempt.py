@@ -59,7 +59,7 @@ EXEMPT = {
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",
     ),
     "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.dask"),
-    "whole runs, of which a number is the seed": ("studies.reproduce", "studies.sweep.sweeps.sweep",
+    "whole runs, of which a number is the seed": ("studies.reproduce", "studies.report", "studies.sweep.sweeps.sweep",
     "studies.sweep.sweeps.GeneratedData.draw", "studies.sweep.sweeps.GeneratedData.split"),
     "strategies of hypothesis, and arrays of numbers": (
         "testing.interactions", "testing.mechanism_inputs", "testing.shards", "testing.assert_unbiased",

@@ -103,7 +103,7 @@ STUDY = Study(
     columns=_columns,
     verdict=_count_cells,
     draw=_draw,
-    records=lambda report: report.cells,
+    records="cells",
 )
 
 

@@ -119,7 +119,7 @@ _PEOPLE = (
     "half of the people, and tested users from the other half.  the people themselves: no resampling."
 )
 STUDIES = {
-    name: Study(title, legend, _COLUMNS, _compare_popularity, _draw, records=lambda table: table.cells)
+    name: Study(title, legend, _COLUMNS, _compare_popularity, _draw, records="cells")
     for name, title, legend in (
         (SIZES, "DPSubspace: many items", _LEGEND),
         (MOVIELENS, "DPGram: MovieLens 1M's 1,000 most rated items", _LEGEND + _PEOPLE),

@@ -97,7 +97,7 @@ STUDY = Study(
     columns=_COLUMNS,
     verdict=_compare_popularity,
     draw=_draw,
-    records=lambda table: table.cells,
+    records="cells",
 )
 
 

@@ -231,6 +231,6 @@ STUDY = Study(
     columns=_columns,
     verdict=_describe_fronts,
     draw=_draw,
-    records=lambda sweep: sweep.cells,
+    records="cells",
     remarks=_remarks,
 )

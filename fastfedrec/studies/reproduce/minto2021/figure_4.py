@@ -115,7 +115,7 @@ STUDY = Study(
     columns=_columns,
     verdict=_count_cells,
     draw=_draw,
-    records=lambda report: report.cells,
+    records="cells",
     remarks=lambda report: report.skipped,
 )
 
@@ -155,7 +155,7 @@ def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: A
     """
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     how = RunOptions(**options)
-    data, source = paper_data(data, how.n_threads)
+    data, source = _paper_data(data, how.n_threads)
     sizes, skipped = _fitting_sizes(data, QUICK_USERS if how.quick else max(PUBLISHED)[0])
     # The checksum covers the sparsity pattern alone, because the data are binarized.
     settings = {
@@ -176,7 +176,7 @@ def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: A
     return Report(STUDY, source, settings | {"n_seeds": n_seeds}, cells=cells, skipped=tuple(skipped))
 
 
-def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = False) -> tuple[Interactions, str]:
+def _paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = False) -> tuple[Interactions, str]:
     """Return the data, filtered as in the paper or generated in its shape, and their description."""
     if data is None:
         # Generated data are the same for all seeds; each seed draws its own subset of them.
@@ -192,7 +192,7 @@ def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = 
     )
 
 
-def subset_of(data: Interactions, size: tuple[int, int], key: Key) -> Interactions:
+def _subset_of(data: Interactions, size: tuple[int, int], key: Key) -> Interactions:
     """Draw a subset of users and items uniformly, all of them if there are fewer, and keep their order."""
     users = key.permutation("reproduce.minto2021.users", size=data.n_users)[: size[0]]
     items = key.permutation("reproduce.minto2021.items", size=data.n_items)[: size[1]]
@@ -223,7 +223,7 @@ def _fitting_sizes(data: Interactions, max_users: int) -> tuple[list[tuple[int, 
 def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -> dict[str, Any]:
     """Fit and evaluate every model on one subset, one split and one set of negatives."""
     key = Key.from_seed(seed)
-    subset = subset_of(data, size, key)
+    subset = _subset_of(data, size, key)
     train, test = next(LeaveOneOut().split(subset, key=key))
     hit_ratios, fit_seconds = {}, {}
     models = _models()

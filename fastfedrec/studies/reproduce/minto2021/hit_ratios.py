@@ -24,8 +24,8 @@ from fastfedrec.studies.reproduce.minto2021.figure_4 import (
     NOT_PRIVATE,
     OURS,
     POPULARITY,
-    paper_data,
-    subset_of,
+    _paper_data,
+    _subset_of,
 )
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
@@ -162,7 +162,7 @@ STUDY = Study(
     columns=_columns,
     verdict=_summarise,
     draw=_draw,
-    records=lambda report: report.lines,
+    records="lines",
     remarks=lambda report: [PAPER_CLAIMS[report.figure]],
 )
 
@@ -207,7 +207,7 @@ def hit_ratio_figure(figure: str, data: Interactions | None = None, *, n_seeds: 
     check_choice("figure", figure, FIGURES)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     how = RunOptions(**options)
-    data, source = paper_data(data, how.n_threads, timestamps=figure == "5")
+    data, source = _paper_data(data, how.n_threads, timestamps=figure == "5")
     sizes = ((data.n_users, data.n_items),) if figure == "5" else SIZES[figure]
     sizes = (_QUICK_SIZE,) if how.quick else sizes
     settings = {"version": __version__, "data": checksum([data]), "figure": figure, "quick": how.quick}
@@ -216,7 +216,7 @@ def hit_ratio_figure(figure: str, data: Interactions | None = None, *, n_seeds: 
     # Tasks are ordered by seed and size, so one cached split serves all models.
     def split(size: tuple[int, int], seed: int) -> Split:
         key = Key.from_seed(seed)
-        return next(LeaveOneOut(latest=figure == "5").split(subset_of(data, size, key), key=key))
+        return next(LeaveOneOut(latest=figure == "5").split(_subset_of(data, size, key), key=key))
 
     split_cached = cache_last(split)
     plans = _plans(figure, n_reports, how.quick)

@@ -142,7 +142,7 @@ EPSILON = Study(
     columns=_EPSILON_COLUMNS,
     verdict=_compare_bounds,
     draw=_draw_epsilons,
-    records=lambda table: table.cells,
+    records="cells",
 )
 
 
@@ -222,7 +222,7 @@ def accuracy_table(
     split = personalization_split(data, threshold=3.0 if table == "2" else 0.0, key=key)
     if how.quick:
         split = first_test_users(split, _QUICK_TEST_USERS)
-    models = select_models(paper_models(data, quick=how.quick), only)
+    models = select_models(_paper_models(data, quick=how.quick), only)
     source, settings = describe_split(split, seed, quick=how.quick)
     cases = {}
     for name, model in models.items():
@@ -245,7 +245,7 @@ def accuracy_table(
     return Report(ACCURACY, source, described, table=table, rows=rows)
 
 
-def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) -> dict[str, Any]:
+def _paper_models(data: Interactions | InteractionLog, *, quick: bool = False) -> dict[str, Any]:
     """Return every model of the tables and figures by its name, unfitted; with `quick`, for a few rounds only."""
     features: dict[str, Any] = {"user": ["gender", "age", "occupation"], "item": ["genres"]}
     by_equation_6: dict[str, Any] = {"server_optimizer": "sgd"}

@@ -35,7 +35,7 @@ from fastfedrec.studies.reproduce.wang2021._runs import (
     first_test_users,
     private_models,
 )
-from fastfedrec.studies.reproduce.wang2021.accuracy import paper_models
+from fastfedrec.studies.reproduce.wang2021.accuracy import _paper_models
 
 __all__ = ["FIGURES", "privrec_figure"]
 
@@ -174,7 +174,7 @@ STUDY = Study(
     columns=_columns,
     verdict=_summarise,
     draw=_draw,
-    records=lambda report: report.points,
+    records="points",
     remarks=_remarks,
 )
 
@@ -222,7 +222,7 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
         split = first_test_users(split, _TEST_USERS)
     source, settings = describe_split(split, seed, quick=how.quick)
     described: dict[str, Any] = {}
-    models = paper_models(data, quick=how.quick)
+    models = _paper_models(data, quick=how.quick)
     papers = models["PrivRec, the paper's E1, E2 and M"]
     runs = Runs(split, key, how.n_threads, how.folder, settings)
     sweeps = QUICK_SWEEPS if how.quick else SWEEPS

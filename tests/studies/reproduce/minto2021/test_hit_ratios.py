@@ -9,7 +9,7 @@ from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.report import Record, Report
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
 from fastfedrec.studies.reproduce.minto2021 import hit_ratios as minto2021_figures
-from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, NOT_PRIVATE, OURS, POPULARITY, subset_of
+from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, NOT_PRIVATE, OURS, POPULARITY, _subset_of
 from fastfedrec.studies.reproduce.minto2021.hit_ratios import DPLCF_, RANDOM, STUDY, hit_ratio_figure
 
 PAPERS = Sampled(99, per="interaction")
@@ -54,7 +54,7 @@ def line_of(figure, panel, model):
 def test_figure_2_by_hand(small):
     figure = hit_ratio_figure("2", small_data(), n_seeds=2)
     key = Key.from_seed(1)
-    train, test = next(LeaveOneOut().split(subset_of(filtered(), (300, 120), key), key=key))
+    train, test = next(LeaveOneOut().split(_subset_of(filtered(), (300, 120), key), key=key))
     for variant, name in (("guaranteed", OURS), ("published", AS_PUBLISHED)):
         model = FMFLDP(5, 2.0, n_reports=20, n_rounds=20, variant=variant)
         expected = hit_ratio(model, train, test, key)
@@ -72,7 +72,7 @@ def test_figure_2_by_hand(small):
 def test_a_learning_curve_is_that_of_shorter_runs(small):
     figure = hit_ratio_figure("3", small_data())
     key = Key.from_seed(0)
-    train, test = next(LeaveOneOut().split(subset_of(filtered(), (300, 120), key), key=key))
+    train, test = next(LeaveOneOut().split(_subset_of(filtered(), (300, 120), key), key=key))
     line = line_of(figure, "300 users", f"{OURS}, k = 10")
     for n_rounds, ratios, cost in zip((1, 3, 4), line.hit_ratios, line.epsilon, strict=True):
         model = FMFLDP(5, 2.5, n_reports=10, n_rounds=n_rounds)
@@ -88,7 +88,7 @@ def test_a_learning_curve_is_that_of_shorter_runs(small):
 def test_figure_5_holds_out_the_last_of_all_data(small):
     figure = hit_ratio_figure("5", small_data())
     key, data = Key.from_seed(0), filtered()
-    train, test = next(LeaveOneOut(latest=True).split(subset_of(data, (data.n_users, data.n_items), key), key=key))
+    train, test = next(LeaveOneOut(latest=True).split(_subset_of(data, (data.n_users, data.n_items), key), key=key))
     other, _ = next(LeaveOneOut().split(data, key=key))
     assert not np.array_equal(train.indices, other.indices)
     line = line_of(figure, f"{data.n_users:,} users", DPLCF_)

@@ -29,7 +29,7 @@ PROVEN = {"4": {5: (0.2268, 0.879), 20: (0.9925, 1.425)}, "5": {2: (0.6099, 1.16
 def tiny(monkeypatch):
     """Set networks that train within seconds."""
     fewer = {"n_rounds": 2, "local_epochs": 1, "learning_rate": 0.05}
-    monkeypatch.setattr(wang2021, "paper_models", small_networks(wang2021.paper_models, **fewer))
+    monkeypatch.setattr(wang2021, "_paper_models", small_networks(wang2021._paper_models, **fewer))
 
 
 # ---- oracle: what is printed, and by hand ----------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def test_a_row_by_hand(tiny):
     split = personalization_split(data, threshold=3, key=key)
     popularity = Popularity().fit(split.known_positives, key=key)
     assert result.rows["popularity"]["ours"] == evaluate_personalized(popularity, split)["all"]
-    model = wang2021.paper_models(data)["PrivRec"].fit(split.train, key=key)
+    model = wang2021._paper_models(data)["PrivRec"].fit(split.train, key=key)
     devices = model.personalize(split.personal, key=key)
     assert result.rows["PrivRec"]["ours"] == evaluate_personalized(devices, split)["all"]
     assert result.rows["PrivRec"]["published"]["hr@10"] == 0.168

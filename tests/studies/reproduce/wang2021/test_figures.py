@@ -20,7 +20,7 @@ from fastfedrec.studies.reproduce.wang2021.figures import FIGURES, STUDY, _curve
 @pytest.fixture
 def tiny(monkeypatch):
     """Set networks that train within seconds."""
-    monkeypatch.setattr(wang2021_figures, "paper_models", small_networks(wang2021_figures.paper_models))
+    monkeypatch.setattr(wang2021_figures, "_paper_models", small_networks(wang2021_figures._paper_models))
 
 
 def data_of(figure):
@@ -34,7 +34,7 @@ def test_points_by_hand(tiny):
     data, key = movies(), Key.from_seed(0)
     split = personalization_split(data, threshold=3.0, key=key)
     result = privrec_figure(data, "3", quick=True)
-    papers = wang2021_figures.paper_models(data, quick=True)["PrivRec, the paper's E1, E2 and M"]
+    papers = wang2021_figures._paper_models(data, quick=True)["PrivRec, the paper's E1, E2 and M"]
     for panel, name in (
         ("rounds (E1)", "n_rounds"),
         ("local epochs (E2)", "local_epochs"),
@@ -55,7 +55,7 @@ def test_inactive_users_are_those_with_few_items_held_out(tiny, monkeypatch):
     data, key = movies(), Key.from_seed(0)
     result = privrec_figure(data, "8", quick=True)
     split = personalization_split(data, threshold=3.0, key=key)
-    model = wang2021_figures.paper_models(data, quick=True)["popularity"].fit(split.known_positives, key=key)
+    model = wang2021_figures._paper_models(data, quick=True)["popularity"].fit(split.known_positives, key=key)
     n_held_out = data.interactions_per_user() - split.known.interactions_per_user()
     few = split.test_users[n_held_out[split.test_users] < 12]
     assert 0 < len(few) < len(split.test_users)
