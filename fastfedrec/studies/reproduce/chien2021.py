@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
@@ -210,3 +211,8 @@ def _split(data: Interactions, seed: int) -> Split:
 def _generated(n_users: int, n_items: int, row_length: float, n_threads: int, seed: int) -> Split:
     key = Key.from_seed(seed)
     return _split(generate_implicit(n_users, n_items, key=key, mean_interactions=row_length, n_threads=n_threads), seed)
+
+
+refuse_old_names(
+    __name__, RecallTable="fastfedrec.studies.report.Report", RecallCell="fastfedrec.studies.report.Record"
+)

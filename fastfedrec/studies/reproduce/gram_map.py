@@ -11,6 +11,7 @@ from typing import Any
 
 from fastfedrec.accounting import ShuffledReports, calibrate_n_reports
 from fastfedrec.core.check import check_choice, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
@@ -301,3 +302,6 @@ def _run(
             }
         )  # fmt: skip
     return cells
+
+
+refuse_old_names(__name__, GainMap="fastfedrec.studies.report.Report", MapCell="fastfedrec.studies.report.Record")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_instance
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
@@ -140,3 +141,6 @@ def _accuracy(model: Baseline, split: Split, key: Key, how: RunOptions) -> list[
     fitted = type(model)(**model.get_params()).fit(split.train, key=key, n_threads=how.n_threads)
     metrics = evaluate_quietly(fitted, split.train, split.test, list(METRICS), N_NEGATIVES, key, how.n_threads)
     return [metrics[name] for name in METRICS]
+
+
+refuse_old_names(__name__, NCFTable="fastfedrec.studies.report.Report", NCFRow="fastfedrec.studies.report.Record")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
 from fastfedrec.studies.drawings import draw_panels
@@ -227,3 +228,6 @@ def _serial_epsilon(exact: float, grid: Sequence[float] = STARS) -> float:
         else:
             high = middle
     return low
+
+
+refuse_old_names(__name__, RatingFigure="fastfedrec.studies.report.Report", Cell="fastfedrec.studies.report.Record")

@@ -4,6 +4,7 @@ import statistics
 from typing import Any
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.studies.report import Report, RunOptions, Study
@@ -134,3 +135,11 @@ def _attack_run(name: str, model: SDCF, train: Interactions, how: RunOptions) ->
     rows = attack_rows(name, run_attacks(model.records_, train, grid=model.grid))
     # The membership attack fits further models, so it receives an unfitted copy.
     return [*rows, membership_row(name, SDCF(**model.get_params()), train, key, how.n_threads)]
+
+
+refuse_old_names(
+    __name__,
+    SDCFTable="fastfedrec.studies.report.Report",
+    TemperatureRow="fastfedrec.studies.report.Record",
+    PartyRow="fastfedrec.studies.report.Record",
+)

@@ -5,6 +5,7 @@ import statistics
 from typing import Any
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.studies.files import measure_cases
 from fastfedrec.studies.report import Record, Report, RunOptions, Study
@@ -254,3 +255,11 @@ def _vector_rows(folds: Folds, name: str, n_threads: int) -> tuple[Record, ...]:
         }
         rows.append(Record(n_denoisers=label, **vectors, paper=_PAPER_VECTORS.get(name, {}).get(label)))
     return tuple(rows)
+
+
+refuse_old_names(
+    __name__,
+    FedRecTable="fastfedrec.studies.report.Report",
+    ErrorRow="fastfedrec.studies.report.Record",
+    VectorRow="fastfedrec.studies.report.Record",
+)

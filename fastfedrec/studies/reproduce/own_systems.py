@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
@@ -308,3 +309,8 @@ def _generated(n_users: int, n_items: int, n_threads: int, key: Key) -> TestedUs
 
 def _drawn(draw: Callable[..., TestedUsers], people: Interactions, n_users: int, key: Key) -> TestedUsers:
     return draw(people, n_users, key)
+
+
+refuse_old_names(
+    __name__, HitRatioTable="fastfedrec.studies.report.Report", HitRatioCell="fastfedrec.studies.report.Record"
+)

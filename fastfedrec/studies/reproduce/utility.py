@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
@@ -176,3 +177,8 @@ def _cells(kind: str, runs: Sequence[list[dict[str, Any]]]) -> Iterator[Record]:
             data=kind, model=rows[0]["model"], epsilon=rows[0]["epsilon"], systems=figures["system"],
             hit_ratios=figures["hit_ratio"], hit_ratios_all=figures["hit_ratio_all"], ndcgs_all=figures["ndcg_all"],
         )  # fmt: skip
+
+
+refuse_old_names(
+    __name__, UtilityTable="fastfedrec.studies.report.Report", UtilityCell="fastfedrec.studies.report.Record"
+)

@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.studies.report import Report, RunOptions, Study
@@ -168,3 +169,6 @@ def _attack_run(name: str, model: FedGNN, train: Interactions, how: RunOptions) 
         records = model.fit(train, key=key, n_threads=how.n_threads, record_views=recorded).records_
         rows = attack_rows(name, [pseudo_item_values(records[0], train), pseudo_item_intersection(records, train)])
     return [*rows, membership_row(name, type(model)(**model.get_params()), train, key, how.n_threads)]
+
+
+refuse_old_names(__name__, FedGNNTable="fastfedrec.studies.report.Report", PartRow="fastfedrec.studies.report.Record")

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfedrec.accounting.views import SHORT_NAMES, View
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon
 from fastfedrec.core.version import __version__
@@ -251,3 +252,6 @@ def _join(size: tuple[int, int], runs: Sequence[dict[str, Any]]) -> Record:
         n_users=runs[0]["n_users"], n_items=runs[0]["n_items"], published=PUBLISHED[size],
         hit_ratios=by_model("hit_ratios"), fit_seconds=by_model("fit_seconds"), epsilon=runs[0]["epsilon"],
     )  # fmt: skip
+
+
+refuse_old_names(__name__, Figure4="fastfedrec.studies.report.Report", Cell="fastfedrec.studies.report.Record")

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.core.check import check_choice, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon
 from fastfedrec.core.version import __version__
@@ -298,3 +299,6 @@ def _line(figure: str, panel: str, name: str, points: dict[float, list[_Point]])
         epsilon=tuple(seed_points[0]["epsilon"] for seed_points in points.values()),
         published=PUBLISHED.get(name) if figure == "5" else None,
     )
+
+
+refuse_old_names(__name__, HitRatioFigure="fastfedrec.studies.report.Report", Line="fastfedrec.studies.report.Record")

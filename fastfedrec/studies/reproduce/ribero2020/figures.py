@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.compute.clustering import assign_rows
 from fastfedrec.core.check import check_choice, check_instance, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.core.version import __version__
@@ -328,3 +329,6 @@ def _measure(model: Any, split: _Split) -> dict[str, float]:
         mean_errors += float(((predicted - split.counts.rates(rows)) ** 2).sum())
     n_cells = n_users * n_items
     return {TO_COUNTS: (count_errors / n_cells) ** 0.5, TO_MEANS: (mean_errors / n_cells) ** 0.5}
+
+
+refuse_old_names(__name__, PrototypeFigure="fastfedrec.studies.report.Report", Cell="fastfedrec.studies.report.Record")

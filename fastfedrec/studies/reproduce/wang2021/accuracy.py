@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant, published_privrec_epsilon
 from fastfedrec.core.check import check_choice, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
@@ -323,3 +324,8 @@ def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> d
         fitted = fit_devices(model, split, key, n_threads)
     figures = evaluate_personalized(fitted, split, n_threads=n_threads)
     return {kind: metrics for kind, metrics in figures.items() if not any(map(math.isnan, metrics.values()))}
+
+
+refuse_old_names(
+    __name__, AccuracyTable="fastfedrec.studies.report.Report", EpsilonTable="fastfedrec.studies.report.Report"
+)

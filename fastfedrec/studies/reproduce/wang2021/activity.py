@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
@@ -119,3 +120,6 @@ def activity_figure(data: Interactions | InteractionLog) -> Report:
         n_items=visited.n_items,
         points=tuple({"visited": number, "users": n} for number, n in points),
     )
+
+
+refuse_old_names(__name__, ActivityFigure="fastfedrec.studies.report.Report")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_choice, check_instance, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
@@ -344,3 +345,6 @@ def _described(options: dict[str, Any]) -> dict[str, Any]:
         attack: {name: value.__name__ if callable(value) else value for name, value in attack_options.items()}
         for attack, attack_options in options.items()
     }
+
+
+refuse_old_names(__name__, MembershipTable="fastfedrec.studies.report.Report")

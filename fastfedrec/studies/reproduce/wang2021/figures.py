@@ -8,6 +8,7 @@ import functools
 from typing import Any
 
 from fastfedrec.core.check import check_choice, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -254,3 +255,6 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
     points = [point for _, task in zip(bar, tasks, strict=True) for point in task()]
     described |= settings | {"models": {name: repr(model) for name, model in models.items()}}
     return Report(STUDY, source, described, figure=figure, points=tuple(points))
+
+
+refuse_old_names(__name__, PrivRecFigure="fastfedrec.studies.report.Report")

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastfedrec.compute.ranking import sample_unseen
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
@@ -289,3 +290,6 @@ def other_readings(model: Any, split: PersonalizationSplit, key: Key) -> dict[st
 
 def _row(data: Interactions, user: int) -> np.ndarray:
     return data.indices[data.indptr[user] : data.indptr[user + 1]]
+
+
+refuse_old_names(__name__, GapTable="fastfedrec.studies.report.Report")

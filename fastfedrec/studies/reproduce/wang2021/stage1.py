@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.compute.networks.sequences import check_sequences
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
@@ -264,3 +265,6 @@ def _run(
         cost = model.ledger_.epsilon("public")
     figures = evaluate_personalized(fitted, split, metrics=METRICS, n_threads=n_threads)["all"]
     return {**figures, "epsilon": epsilon_to_json(cost)}
+
+
+refuse_old_names(__name__, StageOneTable="fastfedrec.studies.report.Report")
