@@ -4,7 +4,8 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -16,8 +17,10 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.claims import layered_noise
 
 SQRT_2 = math.sqrt(2)  # its square is above 2, so it bounds distances from above
+BELOW_ONE = 1 - 2.0**-40  # lowers a noise multiplier by more than the rounding errors of its computation
 
 
 class StatedCost(NamedTuple):
@@ -27,15 +30,44 @@ class StatedCost(NamedTuple):
     replace_sensitivity: float
 
 
-class NoisySum(FederatedSystem):
-    """One round in which users' whole numbers are summed and the server adds noise once.
+@dataclass(frozen=True)
+class Noise:
+    """Gaussian noise on the sums of one kind; `sensitivity` bounds the norm of a user's contribution from above."""
 
-    The state has an array `noisy`, which holds the sums after the round.
+    gaussian: LayeredGaussian
+    sensitivity: Fraction | int
+
+    @classmethod
+    def of(cls, unit: int, n_rows: int, mu: float, count: str) -> Self:
+        """Return noise of cost at most `mu` if a user adds a vector of norm `unit` to each of `n_rows` rows.
+
+        `count` names the parameter that divides the budget, for the message.
+        """
+        sensitivity = unit * Fraction(math.isqrt(n_rows * 2**80) + 1, 2**40)  # rounded up
+        return cls(layered_noise(sensitivity / Fraction(mu), f", or {count} smaller"), sensitivity)
+
+
+def squared_costs(noises: Mapping[str, Noise]) -> dict[str, float]:
+    """Return mu^2 of the sums of each kind, with mu their cost in Gaussian differential privacy."""
+    return {name: noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for name, noise in noises.items()}
+
+
+def total_multiplier(squares: Mapping[str, float]) -> float:
+    """Return the noise multiplier of all kinds of sums as one release, from `squared_costs`."""
+    # With each kind of sums divided by its standard deviation, all kinds are one Gaussian release.
+    return sum(squares.values()) ** -0.5 * BELOW_ONE
+
+
+class NoisySum(FederatedSystem):
+    """A round in which users' whole numbers are summed and the server adds noise to each sum, once.
+
+    The sums may be of several kinds, each with a name.  The state gets them as `noisy`, unless a subclass learns from
+    them (`_learn`).
 
     Parameters
     ----------
-    noise : LayeredGaussian
-        Noise that the server adds to each sum.
+    noise : LayeredGaussian or mapping of str to Noise
+        Noise that the server adds to each sum, or to the sums of each kind.
     key : Key
         Key of the server; a party that holds it can remove the noise.
     distance : float
@@ -49,19 +81,25 @@ class NoisySum(FederatedSystem):
     #: Set by `state_largest_replacement` for a round of alternative plans; None states the cost of the round itself.
     stated_cost: StatedCost | None = None
 
-    _unit: ClassVar[int]  # L2 bound of one user's contribution
-    _field: ClassVar[str]
+    _unit: ClassVar[int]  # L2 bound of one user's contribution to one row of any sums
+    _field: ClassVar[str]  # name of the sums, if they are of one kind
     _purpose: ClassVar[str]
 
-    def __init__(self, noise: LayeredGaussian, key: Key, distance: float):
-        self.noise = noise
+    def __init__(self, noise: LayeredGaussian | Mapping[str, Noise], key: Key, distance: float):
+        self.noises = noise if isinstance(noise, Mapping) else {self._field: Noise(noise, self._unit)}
         self.key = key
         self.distance = distance
 
     @property
+    def noise(self) -> LayeredGaussian:
+        """Noise of a round with one kind of sums."""
+        (noise,) = self.noises.values()
+        return noise.gaussian
+
+    @property
     def _what(self) -> str:
-        """Return the content of the sums, for the ledger."""
-        return self._field.replace("_", " ")
+        """Return the names of the sums, for the ledger."""
+        return " and ".join(name.replace("_", " ") for name in self.noises)
 
     @property
     def width(self) -> float:
@@ -71,23 +109,31 @@ class NoisySum(FederatedSystem):
     def with_noise(self, noise: LayeredGaussian) -> Self:
         """Return the same round with other noise, for an alternative plan."""
         other = copy.copy(self)
-        other.noise, other.is_chosen, other.stated_cost = noise, True, None
+        other.noises = {self._field: Noise(noise, self._unit)}
+        other.is_chosen, other.stated_cost = True, None
         return other
 
     @abstractmethod
-    def _shape(self, state: Any) -> tuple[int, ...]:
-        """Return the shape of the sums."""
+    def _shapes(self, state: Any) -> dict[str, tuple[int, ...]]:
+        """Return the shape of the sums of each kind."""
 
     @abstractmethod
-    def _sums(self, state: Any, shard: Interactions, n_threads: int) -> np.ndarray:
+    def _sums(self, state: Any, shard: Interactions, key: Key, n_threads: int) -> dict[str, np.ndarray]:
         """Return the exact sums over a shard's users, int64."""
+
+    def _learn(self, state: Any, sums: dict[str, np.ndarray], round_number: int) -> Any:
+        """Return the next state from the noisy sums."""
+        return replace(state, noisy=sums[self._field])
+
+    def _purpose_of(self, name: str) -> str:
+        """Return the purpose of the draws for the sums of one kind."""
+        return self._purpose
 
     def local_round(
         self, state: Any, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
     ) -> Update:
-        """Sum one shard's contributions exactly; this makes no random draws."""
-        sums = self._sums(state, shard, resolve_n_threads(n_threads))
-        return Update(round, sender, shard.n_users, {self._field: sums})
+        """Sum one shard's contributions exactly."""
+        return Update(round, sender, shard.n_users, self._sums(state, shard, key, resolve_n_threads(n_threads)))
 
     def merge(self, a: Update, b: Update) -> Update:
         """Add two updates of one round; integer sums are exact, so their order is arbitrary."""
@@ -96,18 +142,24 @@ class NoisySum(FederatedSystem):
         return super().merge(a, b)
 
     def apply(self, state: Any, update: Update) -> Any:
-        """Add the noise to the sums."""
-        noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)
-        return replace(state, noisy=noisy)
+        """Add the noise, and compute the next state."""
+        noisy = {
+            name: noise.gaussian.add_noise(
+                update.arrays[name], key=self.key, purpose=self._purpose_of(name), round=update.round
+            )
+            for name, noise in self.noises.items()
+        }
+        return self._learn(state, noisy, update.round)
 
     def zero_update(self, state: Any, round: int) -> Update:
         """Return the identity of `merge`."""
-        return Update(round, "nobody", 0, {self._field: np.zeros(self._shape(state), dtype=np.int64)})
+        zeros = {name: np.zeros(shape, dtype=np.int64) for name, shape in self._shapes(state).items()}
+        return Update(round, "nobody", 0, zeros)
 
     def rules(self, state: Any, n_clients: int) -> Mapping[str, ArrayRule]:
         """Return the rules of an update: entries are at most the number of clients times the L2 bound."""
         max_sum = n_clients * self._unit
-        return {self._field: ArrayRule(np.int64, self._shape(state), -max_sum, max_sum)}
+        return {name: ArrayRule(np.int64, shape, -max_sum, max_sum) for name, shape in self._shapes(state).items()}
 
     @property
     def round_cost(self) -> StatedCost:
@@ -129,9 +181,9 @@ class NoisySum(FederatedSystem):
             replace_sensitivity=replacement if replacement < 2 else None,
         )
 
-    def _sent_bytes(self, state: Any) -> int:
-        """Return the size of a shard's message: one int64 for each sum."""
-        return 8 * math.prod(self._shape(state))
+    def n_sums(self, state: Any) -> int:
+        """Return the number of all sums of a round, each of which gets one draw of noise."""
+        return sum(map(math.prod, self._shapes(state).values()))
 
 
 class ItemShares(NoisySum):
@@ -140,10 +192,10 @@ class ItemShares(NoisySum):
     replace_sensitivity = SQRT_2  # entries are not negative, so neither is the inner product of two users
     _field = "item_shares"
 
-    def _shape(self, state):
-        return (len(state.mean),)
+    def _shapes(self, state):
+        return {self._field: (len(state.mean),)}
 
-    def _sums(self, state, shard, n_threads):
+    def _sums(self, state, shard, key, n_threads):
         sums = np.zeros(shard.n_items, dtype=np.int64)
         _kernel.share_sums(shard.indptr, shard.indices, sums, self._unit)
-        return sums
+        return {self._field: sums}

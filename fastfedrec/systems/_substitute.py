@@ -29,7 +29,7 @@ def substitute(phases: Sequence[Phase], new_phases: Sequence[Phase], shares: Seq
     ]
     substitutes = [Phase(system, state) for system, (_, state, _) in zip(systems, new_phases, strict=True)]
     for system, state, _ in substitutes:
-        system.distance = system.noise.total_variation_of(math.prod(system._shape(state)))
+        system.distance = system.noise.total_variation_of(system.n_sums(state))
     # The first event takes the difference in distance, so that the substitutes state at least the planned total.
     paid = math.fsum(n_rounds * system.distance for system, _, n_rounds in phases)
     systems[0].distance = max(systems[0].distance, paid - math.fsum(system.distance for system in systems[1:]))

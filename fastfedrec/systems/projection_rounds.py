@@ -95,7 +95,7 @@ class SubspaceSum(NoisySum):
     def traffic(self, state: SubspaceState, n_clients: int) -> RoundTraffic:
         """Traffic of the round: non-zero mean and encoder down, one int64 for each sum up."""
         down = int(state.mean.any()) * state.mean.nbytes + state.encoder.nbytes
-        return RoundTraffic(down, self._sent_bytes(state), n_clients)
+        return RoundTraffic(down, 8 * self.n_sums(state), n_clients)
 
 
 class ShareSum(ItemShares, SubspaceSum):
@@ -131,11 +131,11 @@ class ProjectionSum(SubspaceSum):
     def _purpose(self) -> str:  # type: ignore[override]
         return f"dp_subspace.item_projections.{self.number}"
 
-    def _shape(self, state):
-        return len(state.mean), state.encoder.shape[1]
+    def _shapes(self, state):
+        return {self._field: (len(state.mean), state.encoder.shape[1])}
 
-    def _sums(self, state, shard, n_threads):
-        n_items, n_columns = self._shape(state)
+    def _sums(self, state, shard, key, n_threads):
+        n_items, n_columns = len(state.mean), state.encoder.shape[1]
         # A shard may run on a worker or node that has less memory than the process of the fit.
         n_needed = n_items * (n_columns * (8 + state.encoder.itemsize) + 16)
         check_memory(f"a shard of {self._owner}", n_items, n_needed, self._remedy, speaks=False, growth="number")
@@ -160,7 +160,7 @@ class ProjectionSum(SubspaceSum):
             _kernel.add_rows(starts, users, weights, rows, sums, item_weights, n_threads)
         _kernel.add_projections(mean, encoder, item_weights, totals, n_threads)
         _kernel.center_rows(mean, encoder, totals, item_weights, sums, n_threads)
-        return sums.view(np.int64)
+        return {self._field: sums.view(np.int64)}
 
 
 def _blocks(indptr: np.ndarray) -> list[tuple[int, int]]:

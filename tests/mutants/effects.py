@@ -18,34 +18,16 @@ def both(*names):
 
 EFFECTS = [
     # ---- neighbouring relations of events ----------------------------------------------------------------------------
-    on("NoisySum.round_event", *both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"))(
-        "sums-entered-as-replace", "sums of sketches are recorded under the wrong neighbouring relation (replacement)",
+    on(
+        "NoisySum.round_event",
+        *both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"),
+        *both("DPALS", "DPALS, uniform", "DPALS, adaptive", "DPFMF"),
+    )(
+        "sums-entered-as-replace", "noisy sums are recorded under the wrong neighbouring relation (replacement)",
         "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='zero_out', sampling='none', "
         "distance=self.distance, replace_sensitivity=replacement if replacement < 2 else None)",
         "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='replace', sampling='none', "
         "distance=self.distance)",
-    ),
-    on("NoisyRound.round_event", *both("DPALS", "DPALS, uniform", "DPALS, adaptive", "DPFMF"))(
-        "dpals-entered-as-replace", "sums of DPALS and DPFMF are recorded under the wrong relation (replacement)",
-        """
-        return Gaussian(
-            sum(squares.values()) ** -0.5 * _BELOW_ONE,
-            f"Gaussian noise on {self._what}",
-            neighboring="zero_out",
-            sampling="none",
-            distance=sum(noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises),
-            replace_sensitivity=sensitivity if sensitivity < 2 else None,
-        )
-        """,
-        """
-        return Gaussian(
-            sum(squares.values()) ** -0.5 * _BELOW_ONE,
-            f"Gaussian noise on {self._what}",
-            neighboring="replace",
-            sampling="none",
-            distance=sum(noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises),
-        )
-        """,
     ),
     on("DPPopularity._event", *both("DPPopularity"))(
         "popularity-entered-as-replace", "counts of DPPopularity are recorded under the wrong relation (replacement)",

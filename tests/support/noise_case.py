@@ -50,12 +50,12 @@ class RecordingEngine(LocalEngine):
         if hasattr(system, "_learn"):
             # `_learn` receives the sums by name.
             learn = system._learn
-            system._learn = lambda state, sums: learnt.append(sums) or learn(state, sums)
+            system._learn = lambda state, sums, number: learnt.append(sums) or learn(state, sums, number)
 
         def recorded(state, update):
             learnt.clear()
             after = apply(state, update)
-            sums = learnt[0] if learnt else None
+            sums = learnt[0] if learnt and not hasattr(after, "noisy") else None
             self.rounds.append(Recorded(system, shards, key, self._event, update, state, after, sums))
             return after
 

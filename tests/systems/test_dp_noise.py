@@ -126,7 +126,10 @@ def fits(name, n_fits=None):
 def noise_of(recorded):
     """Return the noise of each field, in the unit of the sums, from the server's released values."""
     before, after, sums, system = recorded.before, recorded.after, recorded.update.arrays, recorded.system
-    if recorded.learnt is not None:
+    if "gradients" in sums:  # DPFMF steps by 0.06 standard deviations in the first round, then by less
+        length = 0.06 / (1 + recorded.update.round / 10) / float(system.noise.stddev)
+        released = dict.fromkeys(sums, (before.item_factors - after.item_factors) / length)
+    elif recorded.learnt is not None:
         released = recorded.learnt
     elif hasattr(after, "noisy"):
         released = dict.fromkeys(sums, after.noisy)
@@ -134,9 +137,6 @@ def noise_of(recorded):
             noise = system.noise.add_noise(np.zeros(N_ITEMS, dtype=np.int64), key=system.key, purpose=system._purpose)
             np.testing.assert_array_equal(noise[: len(after.noisy)], after.noisy - sums["hits"])
             return {"hits": noise.astype(np.float64)}
-    elif hasattr(after, "item_factors"):  # DPFMF steps by 0.06 standard deviations in the first round, then by less
-        length = 0.06 / (1 + recorded.update.round / 10) / float(system.noises["gradients"].gaussian.stddev)
-        released = dict.fromkeys(sums, (before.item_factors - after.item_factors) / length)
     else:  # PrivRec moves its parameters by the mean update
         moved = after.parameters.astype(np.float64) - before.parameters
         released = {"total": moved * COHORT / RATE}

@@ -37,7 +37,7 @@ class Sums:
         self.system = CrossSum(layered_noise(2.0**40, ""), Key.from_seed(1), 0.0, 0)
 
     def time_sums(self, n_used):
-        self.system._sums(self.state, self.data, 2)
+        self.system._sums(self.state, self.data, self.system.key, 2)
 
 
 class Pooling:

@@ -26,7 +26,7 @@ class Measurement:
         self.system = HitSum(layered_noise(2.0**40, ""), key, 0.0, 0, 1, candidates_with("auto"))
 
     def time_sums(self, n_threads):
-        self.system._sums(self.state, self.data, n_threads)
+        self.system._sums(self.state, self.data, self.system.key, n_threads)
 
 
 class NoiseSplitting:

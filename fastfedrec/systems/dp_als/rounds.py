@@ -8,14 +8,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.dp_als import model as _kernel
-from fastfedrec.accounting import Gaussian, RoundTraffic
+from fastfedrec.accounting import RoundTraffic
 from fastfedrec.compute import als
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.randomness import Key
@@ -23,38 +22,25 @@ from fastfedrec.core.signs import with_signs
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import sort_pairs
-from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.mechanisms.bounded_rows import limit_contributions
-from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
-from fastfedrec.systems._noisy_sum import SQRT_2
-from fastfedrec.systems.claims import layered_noise
+from fastfedrec.systems._noisy_sum import (
+    BELOW_ONE,
+    SQRT_2,
+    Noise,
+    NoisySum,
+    StatedCost,
+    squared_costs,
+    total_multiplier,
+)
 from fastfedrec.systems.dp_als.side_features import SideFeatures
 from fastfedrec.systems.dp_als.weights import FrequencyWeights
 
-__all__ = ["MAX_USERS", "SCALE", "UNIT", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
+__all__ = ["MAX_USERS", "SCALE", "UNIT", "ALSRound", "ALSState", "CountRound", "LeastSquaresRound", "StartRound"]
 
 SCALE = 2**18  # users' factors are whole numbers of Euclidean norm at most this
 UNIT = SCALE**2  # L2 bound of one user's contribution to one row of any sums
 MAX_USERS = 2**25  # keeps sums far from the ends of int64
-_BELOW_ONE = 1 - 2.0**-40  # lowers a noise multiplier by more than the rounding errors of its computation
 _ONES = np.empty(0, dtype=np.int32)  # the kernel reads no weights as weights of 1
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Gaussian noise on the sums of one kind; `sensitivity` bounds the norm of a user's contribution from above."""
-
-    gaussian: LayeredGaussian
-    sensitivity: Fraction
-
-    @classmethod
-    def of(cls, n_rows: int, mu: float, count: str) -> "Noise":
-        """Return noise of cost at most `mu` if a user adds a vector of norm `UNIT` to each of `n_rows` rows.
-
-        `count` names the parameter that divides the budget, for the message.
-        """
-        sensitivity = UNIT * Fraction(math.isqrt(n_rows * 2**80) + 1, 2**40)  # rounded up
-        return cls(layered_noise(sensitivity / Fraction(mu), f", or {count} smaller"), sensitivity)
 
 
 @dataclass(frozen=True)
@@ -72,15 +58,20 @@ class ALSState:
     item_counts: NDArray[np.float64]
     item_factors: NDArray[np.float64]
 
+    @property
+    def n_bytes(self) -> int:
+        """Size of the broadcast, with counts and factors in single precision."""
+        return 4 * (self.item_counts.size + self.item_factors.size)
 
-class NoisyRound(FederatedSystem):
-    """A round in which users' whole numbers are summed and the server adds noise to each sum, once.
+
+class ALSRound(NoisySum):
+    """A round of DPALS, in which a user contributes to the sums of several items.
 
     `mus` are the costs of the kinds of sums; `max_items` is the largest number of items of a user, all with weight 1,
-    unless there are `weights`.  A party with the server's `key` can remove the noise.
+    unless there are `weights`.
     """
 
-    _purpose: ClassVar[str]
+    _unit = UNIT
     _count: ClassVar[str] = "n_rounds"  # name of the parameter that divides the budget
 
     def __init__(
@@ -92,13 +83,13 @@ class NoisyRound(FederatedSystem):
         key: Key,
         weights: FrequencyWeights | None = None,
     ):
-        self.max_items, self.n_items, self.n_factors, self.key = max_items, n_items, n_factors, key
-        self.weights = weights
+        self.max_items, self.n_items, self.n_factors, self.weights = max_items, n_items, n_factors, weights
         kinds = self._kinds()
-        self.shapes = {name: shape for name, (shape, _) in kinds.items()}
-        self.noises = {
-            name: Noise.of(n, mu, self._count) for mu, (name, (_, n)) in zip(mus, kinds.items(), strict=True)
+        noises = {
+            name: Noise.of(UNIT, n, mu, self._count) for mu, (name, (_, n)) in zip(mus, kinds.items(), strict=True)
         }
+        distances = [noises[name].gaussian.total_variation_of(math.prod(shape)) for name, (shape, _) in kinds.items()]
+        super().__init__(noises, key, sum(distances))
 
     @property
     def _n_rows(self) -> int:
@@ -118,75 +109,32 @@ class NoisyRound(FederatedSystem):
         """Return the factor that gives `max_items` equally weighted items of a user the weights 1."""
         return 1.0 if self.weights is None else math.sqrt(self.max_items)
 
-    @property
-    def _what(self) -> str:
-        """Return the names of the sums, for the ledger."""
-        return " and ".join(name.replace("_", " ") for name in self.shapes)
-
     @abstractmethod
     def _kinds(self) -> dict[str, tuple[tuple[int, ...], int]]:
         """Return each kind's shape, and the number of its rows to which a user adds a vector of norm `UNIT`."""
 
-    @abstractmethod
-    def _sums(self, state: ALSState, shard: Interactions, key: Key, n_threads: int) -> dict[str, np.ndarray]:
-        """Return the exact sums over a shard's users, int64."""
+    def _shapes(self, state):
+        return {name: shape for name, (shape, _) in self._kinds().items()}
 
-    @abstractmethod
-    def _learn(self, state: ALSState, sums: dict[str, np.ndarray]) -> ALSState:
-        """Return the next state from the noisy sums."""
-
-    def local_round(
-        self, state: ALSState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
-    ) -> Update:
-        """Sum one shard's contributions exactly."""
-        return Update(round, sender, shard.n_users, self._sums(state, shard, key, resolve_n_threads(n_threads)))
-
-    def apply(self, state: ALSState, update: Update) -> ALSState:
-        """Add the noise, and compute the next state."""
-        noisy = {
-            name: noise.gaussian.add_noise(
-                update.arrays[name], key=self.key, purpose=f"{self._purpose}.{name}", round=update.round
-            )
-            for name, noise in self.noises.items()
-        }
-        return self._learn(state, noisy)
-
-    def zero_update(self, state: ALSState, round: int) -> Update:
-        """Return the identity of `merge`."""
-        sums = {name: np.zeros(shape, dtype=np.int64) for name, shape in self.shapes.items()}
-        return Update(round, "nobody", 0, sums)
-
-    def rules(self, state: ALSState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """Return the rules of an update: no entry exceeds the bound of `n_clients` users."""
-        max_sum = n_clients * UNIT
-        return {name: ArrayRule(np.int64, shape, -max_sum, max_sum) for name, shape in self.shapes.items()}
+    def _purpose_of(self, name):
+        return f"{self._purpose}.{name}"
 
     def _replace_sensitivity(self, squares: Mapping[str, float]) -> float:
         """Return a bound of two users' distance in bounds of one user; `squares` has mu^2 of each kind of sums."""
         return 2.0
 
-    def round_event(self, n_clients: int) -> Gaussian:
-        """Return the event of the round; its noise does not depend on the number of clients."""
-        # With each kind of sums divided by its standard deviation, all kinds are one Gaussian release.
-        noises = self.noises.items()
-        squares = {name: noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for name, noise in noises}
-        sensitivity = self._replace_sensitivity(squares)
-        return Gaussian(
-            sum(squares.values()) ** -0.5 * _BELOW_ONE,
-            f"Gaussian noise on {self._what}",
-            neighboring="zero_out",
-            sampling="none",
-            distance=sum(noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises),
-            replace_sensitivity=sensitivity if sensitivity < 2 else None,
-        )
+    @property
+    def round_cost(self) -> StatedCost:
+        """Cost of this round as one release."""
+        squares = squared_costs(self.noises)
+        return StatedCost(total_multiplier(squares), self._replace_sensitivity(squares))
 
     def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
         """Return the traffic: counts and factors down, and one int64 for each sum up."""
-        sums = sum(math.prod(shape) for shape in self.shapes.values())
-        return RoundTraffic(4 * (state.item_counts.size + state.item_factors.size), 8 * sums, n_clients)
+        return RoundTraffic(state.n_bytes, 8 * self.n_sums(state), n_clients)
 
 
-class CountRound(NoisyRound):
+class CountRound(ALSRound):
     """A round that counts a uniformly random part of each user's items."""
 
     _purpose = "dp_als.counts"
@@ -202,11 +150,11 @@ class CountRound(NoisyRound):
         contributed = draw_items(shard, self.max_items, key)
         return {"item_counts": np.bincount(contributed.indices, minlength=self.n_items) * UNIT}
 
-    def _learn(self, state, sums):
+    def _learn(self, state, sums, round_number):
         return replace(state, item_counts=np.maximum(sums["item_counts"] / UNIT, 0.0))
 
 
-class StartRound(NoisyRound):
+class StartRound(ALSRound):
     """One power iteration on the matrix of item pairs: V becomes a basis of X'X V."""
 
     _purpose = "dp_als.start"
@@ -222,13 +170,13 @@ class StartRound(NoisyRound):
         )
         return {"item_projections": sum_by_item(contributed, to_grid(rows), 0, n_threads, weights)[0]}
 
-    def _learn(self, state, sums):
+    def _learn(self, state, sums, round_number):
         with one_blas_thread():
             basis, _ = np.linalg.qr(sums["item_projections"].astype(np.float64))
         return replace(state, item_factors=with_signs(basis) * math.sqrt(self.n_items / self.n_factors))
 
 
-class LeastSquaresRound(NoisyRound):
+class LeastSquaresRound(ALSRound):
     """A round of least squares: users solve for user factors, the server for item factors from noisy normal equations.
 
     `regularization` and `confidence_weight` are as in `fastfedrec.als.solve_users`, and the weight applies to items
@@ -272,7 +220,7 @@ class LeastSquaresRound(NoisyRound):
             return 2.0
         products, sums = squares["all_products"] + squares["item_products"], squares["item_sums"]
         excess = sums**2 / products if sums <= products else 2 * sums - products
-        return math.sqrt(2 + excess / (products + sums)) / _BELOW_ONE
+        return math.sqrt(2 + excess / (products + sums)) / BELOW_ONE
 
     def _sums(self, state, shard, key, n_threads):
         factors = to_grid(
@@ -293,7 +241,7 @@ class LeastSquaresRound(NoisyRound):
             "item_sums": sums,
         }
 
-    def _learn(self, state, sums):
+    def _learn(self, state, sums, round_number):
         user_gram = self._gram(sums["all_products"][None])[0]
         item_grams = self._restoring * self._gram(sums["item_products"])
         vectors = self._restoring * (sums["item_sums"] / UNIT)

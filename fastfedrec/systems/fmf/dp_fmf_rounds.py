@@ -3,18 +3,18 @@
 One user's contribution, in whole numbers, has norm at most `UNIT`: see docs/explanation/systems/fmf/dp-fmf-privacy.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from fastfedrec._kernels.systems.fmf import fmf_ldp as _kernel
+from fastfedrec.accounting import RoundTraffic
 from fastfedrec.compute import als
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.system import Update
-from fastfedrec.systems.dp_als.rounds import SCALE, ALSState, NoisyRound
+from fastfedrec.systems._noisy_sum import Noise, NoisySum, StatedCost, squared_costs, total_multiplier
+from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 
 __all__ = ["GradientRound"]
@@ -23,20 +23,30 @@ _FIRST_STEP_NOISE = 0.06  # standard deviation by which the first round's noise 
 _STEP_DECAY = 10  # rounds after which the step is half as long
 
 
-class GradientRound(NoisyRound):
+class GradientRound(NoisySum):
     """A round in which users solve for their factors and sum gradients of norm 1, and the server takes a step.
 
     `mu` is the cost of one release in Gaussian differential privacy; a party with `key` can remove the noise.
     """
 
-    _purpose = "dp_fmf"
+    _unit, _field, _purpose = UNIT, "gradients", "dp_fmf.gradients"
 
     def __init__(self, mu: float, n_items: int, n_factors: int, key: Key, regularization: float):
-        super().__init__((mu,), 1, n_items, n_factors, key)
-        self.regularization = regularization
+        noise = Noise.of(UNIT, 1, mu, "n_rounds")
+        super().__init__({self._field: noise}, key, noise.gaussian.total_variation_of(n_items * n_factors))
+        self.n_items, self.n_factors, self.regularization = n_items, n_factors, regularization
 
-    def _kinds(self) -> dict[str, tuple[tuple[int, ...], int]]:
-        return {"gradients": ((self.n_items, self.n_factors), 1)}
+    @property
+    def round_cost(self) -> StatedCost:
+        """Cost of this round."""
+        return StatedCost(total_multiplier(squared_costs(self.noises)), self.replace_sensitivity)
+
+    def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
+        """Return the traffic: factors down, and one int64 for each sum up."""
+        return RoundTraffic(state.n_bytes, 8 * self.n_sums(state), n_clients)
+
+    def _shapes(self, state: ALSState) -> dict[str, tuple[int, ...]]:
+        return {self._field: (self.n_items, self.n_factors)}
 
     def _sums(self, state: ALSState, shard: Interactions, key: Key, n_threads: int) -> dict[str, np.ndarray]:
         factors = als.check_item_factors(state.item_factors, shard.n_items)
@@ -52,17 +62,10 @@ class GradientRound(NoisyRound):
         )
         if failed.any():
             raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")
-        return {"gradients": np.ascontiguousarray(sums.sum(axis=0)[:, : self.n_items].T)}
+        return {self._field: np.ascontiguousarray(sums.sum(axis=0)[:, : self.n_items].T)}
 
-    def apply(self, state: ALSState, update: Update) -> ALSState:
-        """Add the noise, and take a step with a length that its standard deviation determines."""
-        noise = self.noises["gradients"].gaussian
-        noisy = noise.add_noise(
-            update.arrays["gradients"], key=self.key, purpose=f"{self._purpose}.gradients", round=update.round
-        )
+    def _learn(self, state: ALSState, sums: dict[str, np.ndarray], round_number: int) -> ALSState:
+        """Take a step with a length that the noise's standard deviation determines."""
         # The noise, not the gradient, limits the step: it moves a factor by a known amount.
-        rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)
-        return replace(state, item_factors=state.item_factors - rate * noisy)
-
-    def _learn(self, state: ALSState, sums: Mapping[str, np.ndarray]) -> ALSState:
-        raise NotImplementedError("a step depends on the round, so `apply` takes it")
+        rate = _FIRST_STEP_NOISE / (1 + round_number / _STEP_DECAY) / float(self.noise.stddev)
+        return replace(state, item_factors=state.item_factors - rate * sums[self._field])

@@ -59,7 +59,7 @@ class GramSum(NoisySum):
 
     def traffic(self, state: GramState, n_clients: int) -> RoundTraffic:
         """Return the traffic of the round: a non-zero mean down as int32, one int64 for each sum up."""
-        return RoundTraffic(4 * int(state.mean.any()) * len(state.mean), self._sent_bytes(state), n_clients)
+        return RoundTraffic(4 * int(state.mean.any()) * len(state.mean), 8 * self.n_sums(state), n_clients)
 
 
 class ShareSum(ItemShares, GramSum):
@@ -92,19 +92,19 @@ class PairSum(GramSum):
     _field = "item_pairs"
     _purpose = "dp_gram.item_pairs"
 
-    def _shape(self, state):
-        return (len(state.mean) * (len(state.mean) - 1) // 2,)
+    def _shapes(self, state):
+        return {self._field: (len(state.mean) * (len(state.mean) - 1) // 2,)}
 
-    def _sums(self, state, shard, n_threads):
+    def _sums(self, state, shard, key, n_threads):
         indptr, indices = shard.indptr, shard.indices
         n_users, n_items = shard.shape
         # A shard may run on a worker or node that has less memory than the process of the fit.
-        check_memory("a shard of DPGram", n_items, 8 * self._shape(state)[0], FEWER_ITEMS, speaks=False)
+        check_memory("a shard of DPGram", n_items, 8 * self.n_sums(state), FEWER_ITEMS, speaks=False)
         shares, weights = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.uint64)
         is_full = bool(state.mean.any())
         _kernel.weigh_users(indptr, indices, state.mean, shares, weights, SCALE, UNIT, is_full, n_threads)
         # Unsigned sums wrap modulo 2^64, so a centred result that fits into int64 is exact.
-        item_sums, pair_sums = np.zeros(n_items, dtype=np.uint64), np.zeros(self._shape(state), dtype=np.uint64)
+        item_sums, pair_sums = np.zeros(n_items, dtype=np.uint64), np.zeros(self.n_sums(state), dtype=np.uint64)
         starts = np.empty(n_items + 1, dtype=np.int64)
         # A block ends with the user who has its last interaction.
         ends = np.searchsorted(indptr, np.minimum(np.arange(_BLOCK, indptr[-1] + _BLOCK, _BLOCK), indptr[-1]))
@@ -119,7 +119,7 @@ class PairSum(GramSum):
         if len(pair_sums):
             total = int(weights.sum())  # modulo 2^64, like all sums of the kernels
             _kernel.center_pairs(state.mean, item_sums, pair_sums, total, n_threads)
-        return pair_sums.view(np.int64)
+        return {self._field: pair_sums.view(np.int64)}
 
 
 class CrossSum(ProjectionSum):
@@ -132,13 +132,13 @@ class CrossSum(ProjectionSum):
     def _purpose(self) -> str:  # type: ignore[override]
         return f"dp_gram.item_projections.{self.number}"
 
-    def _sums(self, state, shard, n_threads):
+    def _sums(self, state, shard, key, n_threads):
         n_columns = state.encoder.shape[1]
         n_used = 1 + max(np.flatnonzero(state.encoder.any(axis=0)), default=-1)
         # The kernel needs a multiple of its number of columns.
         n_added = min(-(-n_used // _N_KERNEL_COLUMNS) * _N_KERNEL_COLUMNS, n_columns)
-        sums = np.zeros(self._shape(state), dtype=np.int64)
+        sums = np.zeros((len(state.mean), n_columns), dtype=np.int64)
         if n_added:  # later columns of the encoder are 0, and so are their sums
             used = replace(state, encoder=np.ascontiguousarray(state.encoder[:, :n_added]))
-            sums[:, :n_added] = super()._sums(used, shard, n_threads)
-        return sums
+            sums[:, :n_added] = super()._sums(used, shard, key, n_threads)[self._field]
+        return {self._field: sums}

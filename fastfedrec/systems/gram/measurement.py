@@ -1,6 +1,6 @@
 """A private measurement of candidates: each device ranks a held-out item by each, and the noisy sums are released.
 
-`measured_model.MeasuredModel` runs it.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md.
+`measured_model.MeasuredRelease` runs it.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md.
 """
 
 import math
@@ -131,8 +131,8 @@ class HitSum(NoisySum):
     def _purpose(self) -> str:  # type: ignore[override]
         return f"{self._stream}.{self.number}"
 
-    def _shape(self, state: MeasurementState) -> tuple[int, ...]:
-        return (1 + len(self.candidates),)
+    def _shapes(self, state: MeasurementState) -> dict[str, tuple[int, ...]]:
+        return {self._field: (1 + len(self.candidates),)}
 
     def _objection(self, state: MeasurementState) -> str | None:
         """Return an error message for numbers that no model has, or None."""
@@ -143,16 +143,18 @@ class HitSum(NoisySum):
     def traffic(self, state: MeasurementState, n_clients: int) -> RoundTraffic:
         """Return the traffic of the round: the models down, an int64 for each sum up."""
         arrays = (state.factors, state.popularity, state.noisier, state.diagonal)
-        return RoundTraffic(sum(array.nbytes for array in arrays), self._sent_bytes(state), n_clients)
+        return RoundTraffic(sum(array.nbytes for array in arrays), 8 * self.n_sums(state), n_clients)
 
     @one_blas_thread()
-    def _sums(self, state: MeasurementState, shard: Interactions, n_threads: int) -> NDArray[np.int64]:
+    def _sums(
+        self, state: MeasurementState, shard: Interactions, key: Key, n_threads: int
+    ) -> dict[str, NDArray[np.int64]]:
         lengths, hashes = shard.interactions_per_user(), _hashes(shard)
         # Participation and the held-out item of a user depend on that user's row only.
         measured = np.flatnonzero((lengths > 1) & (hashes // 2**16 % self.stride == 0))
         part = shard._take_users(measured)
         if not part.n_users:
-            return np.zeros(self._shape(state), dtype=np.int64)
+            return {self._field: np.zeros(self.n_sums(state), dtype=np.int64)}
         held_out = part.indptr[:-1] + hashes[measured] % lengths[measured]
         test_items, is_training = part.indices[held_out], np.ones(part.n_interactions, dtype=bool)
         is_training[held_out] = False
@@ -173,7 +175,7 @@ class HitSum(NoisySum):
         first, *later = (hits_of(pairs.score(state.factors, candidate, pairs.noise)) for candidate in self.candidates)
         # Candidates mostly hit the same items, so differences from the first one use less of the norm.
         differences = [noisier - shared, first - shared, *(hit - first for hit in later)]
-        return _clipped(np.stack(differences, axis=1)).sum(axis=0)
+        return {self._field: _clipped(np.stack(differences, axis=1)).sum(axis=0)}
 
     def decide(self, noisy: np.ndarray, n_users: int, spared: float) -> Decision:
         """Choose popularity or the best candidate by the noisy sums.

@@ -91,7 +91,7 @@ def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) ->
     """Return a phase of one round of a `NoisySum` class, with noise that costs mu-Gaussian privacy."""
     system = kind(layered_noise(kind._unit / mu, ""), key, 0.0, **options)
     # The event charges to delta the total-variation distance of all draws from rounded normal ones.
-    system.distance = system.noise.total_variation_of(math.prod(system._shape(state)))
+    system.distance = system.noise.total_variation_of(system.n_sums(state))
     return Phase(system, state)
 
 

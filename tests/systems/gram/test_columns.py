@@ -86,7 +86,8 @@ def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
     state[:, used] = rng.integers(-900, 900, size=(30, len(used)))
     data = Interactions.from_scipy(scipy.sparse.csr_array((rng.random((40, 30)) < 0.3).astype(np.float32)))
     broadcast = SubspaceState(np.full(30, 50, dtype=np.int32), state)
-    sums, expected = (kind(None, None, 0.0, 0)._sums(broadcast, data, 1) for kind in (CrossSum, ProjectionSum))
+    kinds = (CrossSum, ProjectionSum)
+    sums, expected = (kind(None, None, 0.0, 0)._sums(broadcast, data, None, 1)["item_projections"] for kind in kinds)
     np.testing.assert_array_equal(sums, expected)
     assert sums.any(axis=0).tolist() == [column in used for column in range(20)]
 

@@ -240,7 +240,7 @@ def test_pairs_and_the_users_who_measure_them_decide_together(monkeypatch):
 
 
 def sums_over(rows, sums):
-    return lambda self, state, shard, n_threads: sums(self, state, rows, n_threads)
+    return lambda self, state, shard, key, n_threads: sums(self, state, rows, key, n_threads)
 
 
 # ---- features -------------------------------------------------------------------------------------------------------

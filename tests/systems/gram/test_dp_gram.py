@@ -255,7 +255,7 @@ def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon,
     columns, first_hits, hits = 60 * 40, 1 + len(plan._FIRST_CANDIDATES), 1 + len(candidates_with("auto"))
     draws = [60, 60 * 59 // 2, columns, columns, first_hits, columns, columns, hits]
     for (system, state, _), n_draws in zip(phases, draws, strict=True):
-        assert math.prod(system._shape(state)) == n_draws
+        assert system.n_sums(state) == n_draws
         assert system.noise.total_variation_of(n_draws) <= system.distance
 
 

@@ -43,7 +43,7 @@ def state_of(seed=1, rank=5, scale=1.0):
 
 
 def sums_of(rows, state=None, n_threads=1, **options):
-    return system_with(**options)._sums(state or state_of(), interactions_of(rows, N_ITEMS), n_threads)
+    return system_with(**options)._sums(state or state_of(), interactions_of(rows, N_ITEMS), KEY, n_threads)["hits"]
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------
@@ -108,8 +108,10 @@ def test_an_answer_depends_on_no_other_user_where_kernels_work_in_blocks():
     data, rng = datasets.generate_implicit(600, 150, key=KEY, mean_interactions=30), np.random.default_rng(1)
     factors = rng.normal(size=(150, 96)).astype(np.float32)
     state = MeasurementState(factors, *rng.random((2, 150)), 1 + rng.random(150), np.ones(1))
-    single_sums = [system_with()._sums(state, data._take_users(np.array([user])), 1) for user in range(600)]
-    np.testing.assert_array_equal(system_with()._sums(state, data, 2), sum(single_sums))
+    single_sums = [
+        system_with()._sums(state, data._take_users(np.array([user])), KEY, 1)["hits"] for user in range(600)
+    ]
+    np.testing.assert_array_equal(system_with()._sums(state, data, KEY, 2)["hits"], sum(single_sums))
 
 
 def test_one_of_stride_users_takes_part():
