@@ -6,8 +6,7 @@
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,10 @@ from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.engines.deployment.deployment import Deployment, NodeRounds
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.rounds.system import FederatedSystem, Update
-from fastfedrec.systems.dp_als.model import DPALS
-from fastfedrec.systems.fedgnn.model import FedGNN
+from fastfedrec.rounds.system import DeploymentTerms, FederatedSystem, Update
 from fastfedrec.systems.fedrec.devices import pack_devices, unpack_devices
-from fastfedrec.systems.fedrec.model import FedRec
-from fastfedrec.systems.fmf.dp_fmf import DPFMF
-from fastfedrec.systems.gram.dp_gram import DPGram
-from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
-from fastfedrec.systems.private_recommender.model import PrivateRecommender
-from fastfedrec.systems.privrec.model import PrivRec
-from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
-from fastfedrec.systems.subspace.model import DPSubspace
 
-__all__ = ["TERMS", "FitDeployment"]
+__all__ = ["FitDeployment"]
 
 # Maximum number of users for which a node allocates arrays, so that no server can exhaust its memory.
 _MAX_USERS = 2**25
@@ -39,102 +28,14 @@ _MAX_USERS = 2**25
 _ROW_BITS = 32
 
 
-# Functions that return the reason why a model's `fit` needs data, or None.
-
-
-def _no_objection(model: Any) -> str | None:
-    return None
-
-
-def _objection_to_ratings(model: LaplaceRRSVD) -> str | None:
-    if model.max_ratings is None and not model.hide_items:
-        return "max_ratings must be given: its default is the maximum over users, which no party may see"
-    return None
-
-
-def _objection_to_privrec(model: PrivRec) -> str | None:
-    for name, counted in (("features", "their values"), ("popularity_epsilon", "the items")):
-        if getattr(model, name) is not None:
-            return f"{name} must be None: fit counts {counted} in all data"
-    if model.stage1 != "none":
-        return "stage1 must be 'none': fit reads its sequences in all data"
-    return None
-
-
-def _objection_to_fedrec(model: FedRec) -> str | None:
-    if model.max_items is not None:
-        return "max_items must be None, and divisor given: fit counts raters in all data"
-    if getattr(model, "fill_by", "uniform") != "uniform":
-        return "fill_by must be 'uniform': fit counts raters in all data"
-    return None
-
-
-def _objection_to_fedgnn(model: FedGNN) -> str | None:
-    if model.variant != "guaranteed":
-        return "variant must be 'guaranteed': other variants simulate a third party and users on all data"
-    return None
-
-
-def _objection_to_choice(model: PrivateRecommender) -> str | None:
-    if model.trust != "central":
-        return "trust must be 'central': for other trust models, deploy the system that advise names"
-    return None
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Conditions under which a system runs with data on nodes."""
-
-    # Returns the reason why a model with these parameters cannot run, or None.
-    objection: Callable[[Any], str | None] = _no_objection
-    # Reason why nodes cannot have keys of their own, or None.
-    only_simulated: str | None = None
-    # Whether the server distinguishes users by their global ids.
-    names_users: bool = False
-    # Whether devices keep state between rounds, which a node stores in its folder.
-    has_devices: bool = False
-    # Whether the server's user-side rows are computed from reports only, and so remain in its model.
-    keeps_users: bool = False
-
-
-#: Systems and their conditions.  The same party draws the noise as in one process: the server, or each user.
-TERMS: dict[type, Terms] = {
-    PrivateRecommender: Terms(_objection_to_choice),
-    DPGram: Terms(),
-    DPSubspace: Terms(),
-    DPALS: Terms(),
-    DPFMF: Terms(),
-    LaplaceRRSVD: Terms(_objection_to_ratings, names_users=True, keeps_users=True),
-    ShuffledSketchGram: Terms(
-        only_simulated="its reports need a shuffler, and there is none between these nodes and the server"
-    ),
-    PrivRec: Terms(
-        _objection_to_privrec,
-        only_simulated="its guarantee needs a secret cohort, but every node receives the whole cohort",
-        names_users=True,
-    ),
-    FedGNN: Terms(
-        _objection_to_fedgnn,
-        only_simulated="its guarantee needs a secret cohort, but every node receives the whole cohort",
-        names_users=True,
-    ),
-    FedRec: Terms(
-        _objection_to_fedrec,
-        only_simulated="a node adds up messages that each user would send separately to the server or to another user",
-        names_users=True,
-        has_devices=True,
-    ),
-}
-
-
 class FitDeployment(Deployment):
-    """Deployment of a system in `TERMS`."""
+    """Deployment of a system that declares its terms (`_deployment`)."""
 
     def __init__(self, model: Any):
         super().__init__(model)
-        self.terms = next(terms for kind, terms in TERMS.items() if isinstance(model, kind))
+        self.terms: DeploymentTerms = model._deployment
         self.names_users, self.has_devices = self.terms.names_users, self.terms.has_devices
-        objection = self.terms.objection(model)
+        objection = model._objection_to_nodes()
         if objection is not None:
             raise ValueError(f"{type(model).__name__}'s data stay on nodes, so {objection}")
         # The last planned phases, with the numbers of users and items that they depend on.
@@ -202,11 +103,8 @@ class FitDeployment(Deployment):
         """Return the fitted model; `node_users` has the global ids of each node's users, or their number."""
         users = self._roster(node_users, item_ids, key.is_simulation)
         model = self.model.fit(users, key=key, engine=engine)
-        if isinstance(self.model, ShuffledSketchGram):
-            model.ledger_.note(
-                "there was no shuffler between nodes and server: the figure behind a shuffler is for the deployment "
-                "that this run simulates, and holds for no message of this run"
-            )
+        if self.terms.note is not None:
+            model.ledger_.note(self.terms.note)
         if self.terms.keeps_users:
             return model
         # The model serves no users of the nodes; their owners use `with_users`.

@@ -13,7 +13,7 @@ from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.engines.deployment.deployment import Deployment, NodeRounds
-from fastfedrec.rounds.system import FederatedSystem, Update
+from fastfedrec.rounds.system import FederatedSystem
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP, FMFState
 from fastfedrec.systems.private_prototypes.budget import MAX_PROTOTYPES
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes, PrototypeState
@@ -105,19 +105,6 @@ class FMFDeployment(OwnDeployment):
         if self.model.epsilon is None:
             raise ValueError("epsilon must be given with a shuffler, since there are no reports without it; set it")
         return self.model.n_reports
-
-    def single_reports(
-        self, state: FMFState, shard: Interactions, key: Key, round_number: int, sender: str, n_threads: int
-    ) -> Update:
-        index, bit = self.model.report_stream(state, shard, key, round_number, sender=sender, n_threads=n_threads)
-        return Update(round_number, sender, shard.n_users, {"index": index, "bit": bit})
-
-    def add_up(self, state: FMFState, index: np.ndarray, bit: np.ndarray, round_number: int, sender: str) -> Update:
-        n_users = len(index) // self.model.n_reports
-        return self.model.collect_reports(state, index, bit, round_number, sender=sender, n_clients=n_users)
-
-    def n_coordinates(self, state: FMFState) -> int:
-        return self.model._n_coordinates(state)
 
 
 class PrototypesDeployment(OwnDeployment):
