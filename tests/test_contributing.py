@@ -24,6 +24,7 @@ NEW = {
     "fastfedrec/systems/toy/__init__.py": '"""Items by their least value."""\n\n__all__: list[str] = []\n',
     "fastfedrec/systems/toy/model.py": '''"""A toy: every user is recommended the items that came first."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -32,9 +33,20 @@ from fastfedrec.accounting import Unprotected
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import Served
 from fastfedrec.systems.baselines.popularity import Baseline
 
 __all__ = ["Toy"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _ToyScores(Served):
+    """The order of the items."""
+
+    order_: np.ndarray
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        return np.tile(self.order_, (len(users), 1))
 
 
 class Toy(Baseline):
@@ -43,6 +55,7 @@ class Toy(Baseline):
     **Guarantee.** None: the ledger says so.
     """
 
+    _serves = _ToyScores
     _saved: ClassVar[tuple[str, ...]] = ("order_",)
 
     order_: np.ndarray
@@ -53,12 +66,6 @@ class Toy(Baseline):
 
     def _saved_rules(self):
         return rules_of(np.float64, order_=(self.interactions_.n_items,))
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.order_[items]
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        return np.tile(self.order_, (len(users), 1))
 ''',
     "tests/systems/toy/test_model.py": '''"""The toy."""
 

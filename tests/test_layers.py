@@ -222,7 +222,7 @@ def test_broken_rules_are_detected(path, line, what):
     ("path", "line"),
     [
         ("fastfedrec/cli/main.py", "from fastfedrec.core.check import check_real"),
-        ("fastfedrec/systems/fmf/fmf_ldp.py", "from fastfedrec.systems._own_rows import OwnRows"),
+        ("fastfedrec/systems/fmf/fmf_ldp.py", "from fastfedrec.systems._served import Served"),
         ("fastfedrec/systems/gram/dp_gram.py", "from fastfedrec.systems.gram._spectrum import shrink_spectrum"),
         ("fastfedrec/mechanisms/noise/x.py", "from fastfedrec._kernels.mechanisms.noise import _noise_table"),
         ("tests/systems/gram/test_dp_gram.py", "from fastfedrec.systems.gram import _spectrum"),

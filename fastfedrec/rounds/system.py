@@ -19,7 +19,15 @@ from fastfedrec.accounting.events import Event
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 
-__all__ = ["ArrayRule", "DivergenceError", "FederatedSystem", "Update", "find_violation"]
+__all__ = [
+    "NO_SECRET_COHORT",
+    "ArrayRule",
+    "DeploymentTerms",
+    "DivergenceError",
+    "FederatedSystem",
+    "Update",
+    "find_violation",
+]
 
 
 class DivergenceError(ArithmeticError):
@@ -121,6 +129,35 @@ def find_violation(rules: Mapping[str, ArrayRule], arrays: Any) -> str | None:
         if violation := rule.violation(arrays[name]):
             return f"field {name!r} {violation}"
     return None
+
+
+@dataclass(frozen=True)
+class DeploymentTerms:
+    """Conditions under which a system runs with data on nodes, and `fit` as its server.
+
+    Parameters
+    ----------
+    only_simulated : str or None
+        Reason why nodes cannot have keys of their own, or None.
+    names_users : bool
+        Whether the server distinguishes users by their global ids.
+    has_devices : bool
+        Whether devices keep state between rounds, which a node stores in its folder.
+    keeps_users : bool
+        Whether the server's user-side rows are computed from reports only, and so remain in its model.
+    note : str or None
+        Note for the ledger of such a run.
+    """
+
+    only_simulated: str | None = None
+    names_users: bool = False
+    has_devices: bool = False
+    keeps_users: bool = False
+    note: str | None = None
+
+
+#: Reason of a system with a cohort that only its server may know.
+NO_SECRET_COHORT = "its guarantee needs a secret cohort, but every node receives the whole cohort"
 
 
 class FederatedSystem(ABC):

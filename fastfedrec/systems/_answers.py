@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.compute import ranking
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.data.conversion import InteractionsLike
-from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._served import Served
 from fastfedrec.systems._tables import (
     as_column,
     choose_columns,
@@ -24,11 +23,7 @@ from fastfedrec.systems._tables import (
     frame_maker,
     list_of_best,
     read_new_users,
-    seen_among,
 )
-
-_BLOCK_CELLS = 2**24  # scores in memory at a time in `recommend`
-_PAIR_CELLS = 2**22  # scores in memory at a time in `score`
 
 Best: TypeAlias = tuple[NDArray[Any], NDArray[np.float64]]  # ids of any type, and scores
 
@@ -36,8 +31,8 @@ Best: TypeAlias = tuple[NDArray[Any], NDArray[np.float64]]  # ids of any type, a
 class Answers(ABC):
     """The queries of `Recommender`, which need a fitted model."""
 
-    #: Whether users without items are scored by popularity.
-    _needs_rows: ClassVar[bool] = True
+    #: Kind of object that answers the queries.
+    _serves: ClassVar[type[Served]]
 
     interactions_: Interactions
 
@@ -70,8 +65,9 @@ class Answers(ABC):
         users, items = data.user_index(user_ids), data.item_index(item_ids)
         if len(users) != len(items):
             raise ValueError(f"item_ids must have one entry per user id ({len(users)}), got {len(items)}")
-        scores = model._score_pairs(users, items)
-        if (lacking := model._lack_scores(users)).any() and (popularity := model._popularity()) is not None:
+        served = model._served()
+        scores = served.score_pairs(users, items)
+        if (lacking := served.lack_scores(users)).any() and (popularity := served.popularity()) is not None:
             scores = np.where(lacking, popularity[items], scores)
         return scores
 
@@ -95,8 +91,9 @@ class Answers(ABC):
         """
         model = self._fitted()
         users = model.interactions_.user_index(user_ids)
-        scores = model._score_block(users)
-        if (lacking := model._lack_scores(users)).any() and (popularity := model._popularity()) is not None:
+        served = model._served()
+        scores = served.score_block(users)
+        if (lacking := served.lack_scores(users)).any() and (popularity := served.popularity()) is not None:
             scores = np.where(lacking[:, None], popularity, scores)
         return scores
 
@@ -177,7 +174,7 @@ class Answers(ABC):
         filter_seen = check_flag("filter_seen", filter_seen)
         columns = choose_columns(data, items, exclude)
         n = min(check_integer("n", n, low=1), data.n_items if columns is None else len(columns))
-        ranked, scores = model._ranked(rows, n, columns, filter_seen, unknown)
+        ranked, scores = model._served().rank(rows, n, columns, filter_seen, unknown)
         ids = data.item_ids[ranked if columns is None else columns[ranked]]
         return (ids, scores) if make_frame is None else make_frame(list_of_best(users, ids, scores))
 
@@ -298,7 +295,7 @@ class Answers(ABC):
         item_column = as_column("item_ids", item_ids)
         columns = data.item_index(item_column)
         n = min(check_integer("n", n, low=1), data.n_items - 1)
-        ranked, scores = model._similar(columns, n)
+        ranked, scores = model._served().similar(columns, n)
         ids = data.item_ids[ranked]
         if make_frame is None:
             return ids, scores
@@ -339,60 +336,19 @@ class Answers(ABC):
         user_rows = data._take_users(row)
         if not user_rows.n_interactions:
             raise ValueError(f"user_id must be of a user with items, got {user_id!r}, who gets the most popular items")
-        contributions = model._contributions(user_rows, int(column[0]))
+        contributions = model._served().contributions(user_rows, int(column[0]))
         order = np.argsort(-contributions, kind="stable")
         return data.item_ids[user_rows.indices[order]], contributions[order]
 
     # ---- to be overridden by models ----------------------------------------------------------------------------------
 
-    def _popularity(self) -> np.ndarray | None:
-        """Return a score of each item for users without items, from the released arrays, or None if it is unknown."""
-        return None
-
-    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
-        """Return a mask of the rows that the model can only score by popularity."""
-        indptr = self.interactions_.indptr
-        return indptr[rows + 1] == indptr[rows] if self._needs_rows else np.zeros(len(rows), dtype=bool)
+    def _served(self) -> Served:
+        """Return the released arrays with the rows of the model's users."""
+        return self._serves.of(self)
 
     @abstractmethod
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        """Return the scores of these rows for all items, float64."""
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Return the scores of (row, column) pairs, which do not depend on the other pairs of the call."""
-        rows, row_numbers = np.unique(users, return_inverse=True)
-        # Grouped by user, each user's row of scores is computed once.
-        order = np.argsort(row_numbers, kind="stable")
-        step = max(1, _PAIR_CELLS // self.interactions_.n_items)
-        edges = np.searchsorted(row_numbers[order], np.arange(0, len(rows) + step, step))
-        scores = np.empty(len(users), dtype=np.float64)
-        for number, start in enumerate(range(0, len(rows), step)):
-            pairs = order[edges[number] : edges[number + 1]]
-            block = self._score_block(rows[start : start + step])
-            scores[pairs] = block[row_numbers[pairs] - start, items[pairs]]
-        return scores
-
-    def _best_items(
-        self, rows: np.ndarray, n: int, seen: Any, columns: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the best items among `columns` (None: all) for some rows, and their scores."""
-        scores = self._score_block(rows)
-        return ranking.top_k(scores if columns is None else scores[:, columns], n, seen=seen)
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns that are most similar to each of these, and the similarities."""
-        raise TypeError(
-            f"{type(self).__name__} has no factors or neighbours to compare items by; use a model with factors"
-        )
-
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
-        """Return the contribution of each item of one user to the score of a column."""
-        name = type(self).__name__
-        raise TypeError(f"the scores of {name} are no sums over a user's items, so they cannot be explained")
-
     def _bring(self, read_rows: Callable[[], InteractionsLike]) -> Any:
         """Return a model that serves the users of the rows that a function reads."""
-        raise TypeError(f"{type(self).__name__} serves only the users it was fitted on; fit it again with the others")
 
     # ---- ranking -----------------------------------------------------------------------------------------------------
 
@@ -411,40 +367,3 @@ class Answers(ABC):
             return data.user_ids[rows], rows
         id_column = as_column("user_ids", user_ids)
         return id_column, find_rows(data, "user", id_column, "user_ids")
-
-    def _ranked(
-        self, rows: np.ndarray, n: int, columns: np.ndarray | None, filter_seen: bool, unknown: str
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions among the columns, and the scores, of each row; some rows get the most popular items."""
-        ranked = np.empty((len(rows), n), dtype=np.int64)
-        scores = np.empty((len(rows), n), dtype=np.float64)
-        missing = rows < 0
-        popular = np.zeros(len(rows), dtype=bool) if unknown == "skip" else missing.copy()
-        popular[~missing] = self._lack_scores(rows[~missing])
-        ranked[missing], scores[missing] = np.arange(n), -np.inf
-        if popular.any():
-            ranked[popular], scores[popular] = self._rank_popular(rows[popular], n, columns)
-        usual = ~(missing | popular)
-        output_rows = slice(None) if usual.all() else np.flatnonzero(usual)
-        scored_rows, step = rows[output_rows], max(1, _BLOCK_CELLS // self.interactions_.n_items)
-        for start in range(0, len(scored_rows), step):
-            block = scored_rows[start : start + step]
-            seen = seen_among(self.interactions_, block, columns) if filter_seen else None
-            into = slice(start, start + step) if isinstance(output_rows, slice) else output_rows[start : start + step]
-            ranked[into], scores[into] = self._best_items(block, n, seen, columns)
-        return ranked, scores
-
-    def _rank_popular(self, rows: np.ndarray, n: int, columns: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions and scores of the most popular items, or raise if the model does not know popularity."""
-        popularity = self._popularity()
-        if popularity is None:
-            known = rows[rows >= 0]
-            reason = "unknown='popular' needs popularity"
-            if len(known):
-                reason = f"user {id_at(self.interactions_.user_ids, known[0])!r} has no items"
-            raise ValueError(
-                f"{reason}, and {type(self).__name__} did not release popularity; leave such users out, or take "
-                "popularity from a DPPopularity"
-            )
-        ranked, scores = ranking.top_k(popularity[None] if columns is None else popularity[None, columns], n)
-        return ranked[0], scores[0]

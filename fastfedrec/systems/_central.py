@@ -13,18 +13,20 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.rounds.system import DeploymentTerms
 from fastfedrec.systems._inputs import check_counts, check_interactions
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._substitute import all_phases
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.recommender import Recommender
 
 
-class CentralModel(OwnRows):
+class CentralModel(Recommender):
     """A model of noisy sums; a run costs (`epsilon`, `delta`) in total, for all data of one user against none.
 
     A subclass plans the rounds (`_plan`) and runs them (`_release`).
     """
 
+    _deployment = DeploymentTerms()
     _communicates = True
     _max_users: ClassVar[int]  # keeps sums far from the ends of int64
 

@@ -1,30 +1,10 @@
 """Popularity, similar items and explanations, computed from released factors or neighbours."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
-from fastfedrec.core.arrays import FloatArray
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.systems._answers import Answers
-
-
-class FactorScores(Answers):
-    """A model that scores by inner products of stored factors, which are ranked without an array of all scores."""
-
-    user_factors_: FloatArray
-    item_factors_: FloatArray
-
-    def _best_items(
-        self, rows: np.ndarray, n: int, seen: Any, columns: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        items = self.item_factors_ if columns is None else self.item_factors_[columns]
-        return ranking.recommend_factors(self.user_factors_[rows], items, n, seen=seen)
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_by_factors(self.item_factors_, columns, n)
 
 
 def popularity_of_factors(item_factors: np.ndarray) -> NDArray[np.float64] | None:
@@ -62,7 +42,7 @@ def similar_by_factors(
 
 
 def no_neighbors(columns: np.ndarray, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return arrays for `_similar` to fill, in which each item is its own neighbour at similarity -inf."""
+    """Return arrays for `similar` to fill, in which each item is its own neighbour at similarity -inf."""
     return np.repeat(columns[:, None], n, axis=1), np.full((len(columns), n), -np.inf)
 
 

@@ -1,9 +1,11 @@
-"""Base class of item-neighbour models: scores, files, similar items, and the steps that their fits share."""
+"""Item neighbours: scores, files, similar items, and the steps that fits share."""
 
+import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy
@@ -16,17 +18,19 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_neighbors
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems.recommender import Recommender
+from fastfedrec.systems._served import Served
 
 #: The number of neighbours of each item, then columns and falling similarities of all neighbours.
 Neighbors = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 _NEIGHBOR_BYTES = 24  # per neighbour: column and similarity, in the fitted arrays and in `_table`
 _FEWER_NEIGHBORS = "keep fewer neighbours (n_neighbors=), or drop items that no user has (top_items)"
+_NO_DEVIATION = 0.5  # similarity to a virtual neighbour without deviation, which damps few and distant neighbours
 _BLOCK_CELLS = 2**23  # marks of unused columns in memory at a time
 
+_results: dict[tuple[str, int], Any] = {}  # of `made_once`, by the function and the identity of the fitted array
+Made = TypeVar("Made")
 _Table = tuple[np.ndarray, np.ndarray, np.ndarray]  # CSR rows: starts, columns and entries
-_tables: dict[int, _Table] = {}  # by the identity of the fitted similarities
 
 
 def score_neighbors(
@@ -49,55 +53,96 @@ def score_neighbors(
     return scores
 
 
+def made_once(make: Callable[..., Made]) -> Callable[..., Made]:
+    """Make a function of fitted arrays keep its result for the last array, until that array is dropped."""
+
+    @functools.wraps(make)
+    def get(*arrays: np.ndarray) -> Made:
+        fitted = make.__name__, id(arrays[-1])
+        if fitted not in _results:
+            _results[fitted] = make(*arrays)
+            weakref.finalize(arrays[-1], _results.pop, fitted, None).atexit = False
+        return _results[fitted]
+
+    return get
+
+
+@made_once
 def _table(neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> _Table:
     """Return the transposed table: row i has the nonzero similarities to i of the items with i as a neighbour."""
-    # The table is made once for fitted arrays, and is dropped when they are.
-    fitted = id(neighbor_similarities)
-    if (table := _tables.get(fitted)) is None:
-        n_items = len(neighbor_items)
-        rows = np.flatnonzero(neighbor_similarities[:, :1].any(axis=1))  # similarities fall: a first 0 means all are 0
-        similarities = neighbor_similarities[rows]
-        stored = similarities != 0
-        lengths = np.zeros(n_items + 1, dtype=np.int64)
-        lengths[rows + 1] = np.count_nonzero(stored, axis=1)
-        entries = similarities[stored], neighbor_items[rows][stored], np.cumsum(lengths)
-        turned = scipy.sparse.csr_array(entries, shape=(n_items, n_items)).T.tocsr()
-        table = turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data
-        _tables[fitted] = table
-        weakref.finalize(neighbor_similarities, _tables.pop, fitted, None).atexit = False
-    return table
+    n_items = len(neighbor_items)
+    rows = np.flatnonzero(neighbor_similarities[:, :1].any(axis=1))  # similarities fall: a first 0 means all are 0
+    similarities = neighbor_similarities[rows]
+    stored = similarities != 0
+    lengths = np.zeros(n_items + 1, dtype=np.int64)
+    lengths[rows + 1] = np.count_nonzero(stored, axis=1)
+    entries = similarities[stored], neighbor_items[rows][stored], np.cumsum(lengths)
+    turned = scipy.sparse.csr_array(entries, shape=(n_items, n_items)).T.tocsr()
+    return turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data
 
 
-class NeighborModel(Recommender):
-    """A model that scores by sums of similarities to a user's items, and knows item counts if they were released."""
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighborScores(Served):
+    """Sums of similarities to a user's items, and counts of items if they were released."""
 
-    _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_", "item_counts_")
-    _not_in_0_1_0 = ("item_counts_",)
+    saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_", "item_counts_")
 
-    n_neighbors: int
     neighbor_items_: NDArray[np.int32]
     neighbor_similarities_: NDArray[np.float64]
     item_counts_: NDArray[np.float64]
+    n_neighbors: int
 
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        n_items = self.interactions_.n_items
+    @classmethod
+    def rules(cls, model: Any) -> Mapping[str, ArrayRule]:
+        n_items = model.interactions_.n_items
         return {**neighbor_rules(n_items), **rules_of(np.float64, item_counts_=(n_items,))}
 
-    def _disagreement(self) -> str | None:
+    def disagreement(self) -> str | None:
         return neighbor_disagreement(self.neighbor_items_, self.neighbor_similarities_, self.n_neighbors)
 
-    def _popularity(self) -> np.ndarray | None:
+    def popularity(self) -> np.ndarray | None:
         return self.item_counts_ if self.item_counts_.any() else None
 
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
+    def score_block(self, users: np.ndarray) -> np.ndarray:
         user_rows = self.interactions_._take_users(users)
         return score_neighbors(user_rows, self.neighbor_items_, self.neighbor_similarities_)
 
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
 
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
+    def contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
         return contributions_of_neighbors(user_rows, column, self.neighbor_items_, self.neighbor_similarities_)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RatingNeighborScores(Served):
+    """Biases, plus the user's deviations for the most similar items."""
+
+    needs_rows = False  # the biases score items for a user without ratings
+
+    mean_: NDArray[np.float64]
+    user_biases_: NDArray[np.float64]
+    item_biases_: NDArray[np.float64]
+    neighbor_items_: NDArray[np.int32]
+    neighbor_similarities_: NDArray[np.float64]
+    user_residuals_: NDArray[np.float64]
+
+    def popularity(self) -> np.ndarray:
+        return self.mean_ + self.item_biases_
+
+    def similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        neighbors = self.neighbor_items_, self.neighbor_similarities_
+        user_rows = self.interactions_._take_users(users)
+        lengths = user_rows.interactions_per_user()
+        # Positions of the users' entries in the model's arrays.
+        shifts = self.interactions_.indptr[users] - user_rows.indptr[:-1]
+        entries = np.repeat(shifts, lengths) + np.arange(lengths.sum())
+        sums = score_neighbors(user_rows, *neighbors, weights=self.user_residuals_[entries])
+        weights = score_neighbors(user_rows, *neighbors, weights=np.ones(len(entries)))
+        return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + sums / (weights + _NO_DEVIATION)
 
 
 def neighbor_rules(n_items: int) -> Mapping[str, ArrayRule]:

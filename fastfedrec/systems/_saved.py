@@ -124,6 +124,8 @@ class SavedModel:
         given = self.mapping("parameters")
         if unknown := sorted(given.keys() - set(known)):
             raise self.error("parameters", f"a {self.class_name} has no {unknown}")
+        if not isinstance(given.get("item_features"), str | None):  # a file has none of their values
+            raise self.error("parameters", "item_features must be null or a digest")
         # JSON has no tuples; all sequences among the parameters are tuples.
         return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 

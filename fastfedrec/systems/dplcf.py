@@ -19,7 +19,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
-from fastfedrec.systems._neighbors import NeighborModel
+from fastfedrec.systems._neighbors import NeighborScores
 from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.claims import FEWER_ITEMS
 
@@ -32,7 +32,7 @@ _CACHED_CELLS = 2**17  # similarities of a block of rows, which fit into a cache
 
 
 @declares_parameters
-class DPLCF(NeighborModel, Baseline):
+class DPLCF(Baseline):
     """Item-based nearest neighbours under local differential privacy.
 
     **Guarantee.** All messages of a user are ``n_items * epsilon``-differentially private in the local model, for
@@ -74,6 +74,8 @@ class DPLCF(NeighborModel, Baseline):
     7.5
     """
 
+    _serves = NeighborScores
+    _saved, _not_in_0_1_0 = NeighborScores.saved, ("item_counts_",)
     _is_private: ClassVar[bool] = True
 
     epsilon: float = real(2.5, above=0.0).doc("Epsilon per interaction bit, in nats, above 0.")

@@ -1,10 +1,9 @@
-"""Base classes of models of ratings, with predictions on the scale of the ratings."""
+"""Models of ratings, with predictions on the scale of the ratings."""
 
 import functools
 import warnings
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +16,16 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.rating_metrics import evaluate_ratings
 from fastfedrec.mechanisms.report_checks import check_grid
-from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems._inputs import check_interactions
-from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.recommender import Recommender
 
 __all__ = [
     "HALF_STARS",
     "LARGEST_RATING",
     "STARS",
-    "AdditiveModel",
     "RatingModel",
-    "ValueModel",
     "check_ratings",
+    "popular_values",
     "rating_grid",
     "solve_ratings",
     "warn_beyond_ends",
@@ -47,20 +42,15 @@ _BLOCK_CELLS = 2**22  # entries of users' systems in memory at a time
 _MIN_RIDGE = 1e-9  # makes the system of a user with fewer ratings than factors solvable
 
 
-class ValueModel(Recommender):
-    """A model that scores items with predicted values."""
+class RatingModel(Recommender):
+    """A model that scores items with predicted ratings, or other values."""
+
+    grid: Sequence[float]
 
     @property
-    @abstractmethod
     def _bounds(self) -> tuple[float, float]:
         """The smallest and the largest predicted value."""
-
-    def _popular_values(self, popularity: np.ndarray | None) -> np.ndarray | None:
-        """Return popularity rescaled to average the middle of the values' range, if both are above 0."""
-        if popularity is None:
-            return None
-        mean, middle = float(popularity.mean()), sum(self._bounds) / 2
-        return popularity * (middle / mean) if mean > 0 and middle > 0 else popularity
+        return self.grid[0], self.grid[-1]
 
     def predict(self, user_ids: Column, item_ids: Column) -> NDArray[np.float64]:
         """Predict each user's rating, or other value, of the item at the same position.
@@ -82,16 +72,6 @@ class ValueModel(Recommender):
         """
         model = self._fitted()
         return np.clip(model.score(user_ids, item_ids), *model._bounds)
-
-
-class RatingModel(ValueModel):
-    """A model that scores items with predicted ratings."""
-
-    grid: Sequence[float]
-
-    @property
-    def _bounds(self) -> tuple[float, float]:
-        return self.grid[0], self.grid[-1]
 
     def evaluate(self, test: InteractionsLike, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
         """Compute the errors of predicted test ratings with `fastfedrec.evaluation.evaluate_ratings`.
@@ -132,6 +112,14 @@ def _checked_grid(name: str, grid: Any, *, by_ends: bool) -> tuple[float, ...]:
     return values
 
 
+def popular_values(popularity: np.ndarray | None, bounds: tuple[float, float]) -> np.ndarray | None:
+    """Return popularity rescaled to average the middle of the values' range, if both are above 0."""
+    if popularity is None:
+        return None
+    mean, middle = float(popularity.mean()), sum(bounds) / 2
+    return popularity * (middle / mean) if mean > 0 and middle > 0 else popularity
+
+
 def warn_off_grid(data: Interactions, grid: Sequence[float], stacklevel: int) -> None:
     """Warn of ratings off the grid; the count is a figure of raw data, so private fits must not call this."""
     if n_off := int((~np.isin(_as_float32(data.values_or_ones()), _as_float32(grid))).sum()):
@@ -159,60 +147,6 @@ def _as_float32(numbers: Any) -> NDArray[np.float32]:
     """Return ratings in float32: callers may have stored ratings and grid in different types."""
     with np.errstate(over="ignore"):
         return np.asarray(numbers, dtype=np.float64).astype(np.float32)
-
-
-class AdditiveModel(RatingModel):
-    """Mean + user bias + item bias + inner product of factors."""
-
-    _saved: ClassVar[tuple[str, ...]] = ("mean_", "user_biases_", "item_biases_", "user_factors_", "item_factors_")
-
-    mean_: NDArray[np.float64]
-    user_biases_: NDArray[np.float64]
-    item_biases_: NDArray[np.float64]
-    user_factors_: NDArray[np.float64]
-    item_factors_: NDArray[np.float64]
-
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        n_users, n_items = self.interactions_.shape
-        return rules_of(
-            np.float64,
-            mean_=(),
-            user_biases_=(n_users,),
-            item_biases_=(n_items,),
-            user_factors_=(n_users, None),
-            item_factors_=(n_items, None),
-        )
-
-    def _disagreement(self) -> str | None:
-        users, items = self.user_factors_.shape[1], self.item_factors_.shape[1]
-        return None if users == items else f"users have {users} factors, and items {items}"
-
-    def _popularity(self) -> np.ndarray | None:
-        if self.item_biases_.any():
-            return self.mean_ + self.item_biases_
-        popularity = popularity_of_factors(self.item_factors_)
-        return None if popularity is None else self.mean_ + popularity
-
-    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
-        # User factors may come from reports, and then they score items for a user without a row.
-        return super()._lack_scores(rows) & (not self.item_biases_.any()) & ~self.user_factors_[rows].any(axis=1)
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        if not self.item_factors_.any():
-            return super()._similar(columns, n)
-        return similar_by_factors(self.item_factors_, columns, n)
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        products = np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)
-        return self.mean_ + self.user_biases_[users] + self.item_biases_[items] + products
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        # The biases act as two more factors, so that one product computes the whole block.
-        ones = np.ones(len(users)), np.ones(len(self.item_factors_))
-        user_side = np.column_stack([self.user_factors_[users], self.mean_ + self.user_biases_[users], ones[0]])
-        item_side = np.column_stack([self.item_factors_, ones[1], self.item_biases_])
-        with one_blas_thread():
-            return user_side @ item_side.T
 
 
 def check_ratings(interactions: InteractionsLike, *, is_private: bool = False, min_users: int = 0) -> Interactions:

@@ -4,7 +4,7 @@ import copy
 import functools
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from typing import Any, ClassVar, Self
 
@@ -19,8 +19,10 @@ from fastfedrec.core.parameters import is_same
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._answers import Answers
+from fastfedrec.systems._inputs import check_interactions, check_not_negative
 from fastfedrec.systems._saved import SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
 from fastfedrec.systems.claims import note_catalogue
@@ -50,9 +52,12 @@ class Recommender(Answers):
     #: Whether fits record their rounds in `communication_`.
     _communicates: ClassVar[bool] = False
 
-    #: Whether the model serves users that it was not fitted on.
-    serves_others: ClassVar[bool] = False
-    _instead: ClassVar[str] = "fit it again with the others"
+    #: Whether the model serves users that it was not fitted on, each with the released arrays and the user's row only.
+    serves_others: ClassVar[bool] = True
+    _instead: ClassVar[str] = "fit it again with the others, or use a model that learns of items"
+
+    #: Conditions of runs with data on nodes; None for a model without such runs.  The noise is drawn as in one process.
+    _deployment: ClassVar[DeploymentTerms | None] = None
 
     #: Attribute by constructor argument, if a method has the argument's name.
     _attributes: ClassVar[dict[str, str]] = {}
@@ -186,13 +191,13 @@ class Recommender(Answers):
         vars(model).update(changed)
         return model
 
-    def with_users(self, interactions: InteractionsLike) -> Any:
-        """Serve other users if the model can, without another fit and at no cost to any user.
+    def with_users(self, interactions: InteractionsLike) -> Self:
+        """Serve other users with the released arrays, without another fit and at no cost to any user.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            The users' data, over the same items.
+            The users' data, over the same items and in the form that `fit` takes; a user may have no items.
 
         Returns
         -------
@@ -203,11 +208,32 @@ class Recommender(Answers):
         ------
         TypeError
             The model serves only the users of its fit.
+        ValueError
+            The items differ from the model's, there is no user, or a model of counts got a value below 0.
         """
-        raise TypeError(f"{type(self._fitted()).__name__} serves only the users it was fitted on; {self._instead}")
+        model = self._fitted()
+        if not self.serves_others:
+            raise TypeError(f"{type(model).__name__} serves only the users it was fitted on; {self._instead}")
+        items = model.interactions_.item_ids
+        data = check_interactions(interactions, may_be_empty=True, min_users=1, item_ids=items)
+        if not hasattr(model, "predict"):  # models of ratings predict, and their values may be negative
+            check_not_negative(model, data)
+        return model._serving(model._as_fitted(data))
+
+    def _bring(self, read_rows: Callable[[], InteractionsLike]) -> Self:
+        # A model that cannot serve other users raises before it reads the rows.
+        rows: Any = read_rows() if self.serves_others else None
+        return self.with_users(rows)
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        """Return rows in the form that `fit` uses."""
+        return data.binarize()
 
     def _serving(self, data: Interactions) -> Self:
-        """Return a copy that serves these users with the released arrays; subclasses set what depends on the rows."""
+        """Return a copy that serves these users with the released arrays.
+
+        A subclass sets the arrays that depend on users' rows, each on its own row and no other.
+        """
         items = self.interactions_.item_ids
         if not np.array_equal(data.item_ids, items):
             raise ValueError(
@@ -217,6 +243,10 @@ class Recommender(Answers):
         model = copy.copy(self)
         model.interactions_ = data
         return model
+
+    def _objection_to_nodes(self) -> str | None:
+        """Return why `fit` with these parameters needs all data in one place, or None."""
+        return None
 
     def save(self, path: str | os.PathLike[str], *, include_users: bool = True) -> None:
         """Write the fitted model to one file, without pickle and without keys.
@@ -255,8 +285,9 @@ class Recommender(Answers):
         return header
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """Return the constructor's arguments in the form that a file stores."""
-        return self.get_params()
+        """Return the constructor's arguments in the form that a file stores: of item features, only their digest."""
+        arguments = self.get_params()
+        return {name: value.digest if isinstance(value, ItemFeatures) else value for name, value in arguments.items()}
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
         """Return the arrays of a file, with no user-side rows unless they are included."""
@@ -279,11 +310,11 @@ class Recommender(Answers):
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         """Return type, shape and range of the arrays of `_saved`; an array without a rule is a vector of ids."""
-        return {}
+        return self._serves.rules(self)
 
     def _disagreement(self) -> str | None:
         """Return why saved arrays do not match each other, or None if they do."""
-        return None
+        return self._served().disagreement()
 
     @classmethod
     def _from_saved(cls, saved: SavedModel) -> Self:
@@ -328,7 +359,7 @@ def load(path: str | os.PathLike[str]) -> Recommender:
     if name in HOMES:
         find(name)  # a class registers itself when its module is imported
     kind = Recommender._registry.get(name)
-    if kind is None or inspect.isabstract(kind):
+    if kind is None or inspect.isabstract(kind) or not hasattr(kind, "_serves"):
         raise ValueError(f"path {os.fsdecode(path)!r} holds a {name!r}, which this version does not know")
     try:
         return kind._from_saved(saved)

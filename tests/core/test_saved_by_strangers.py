@@ -125,7 +125,7 @@ def test_arrays_of_either_byte_order_are_read(order, data, tmp_path):
         (lambda h: h.update(catalogue=None), "catalogue: must be a string"),
         (lambda h: h.update(more=1), "more: a FMFLDP has no such field"),
         (lambda h: h.update({"class": "Popularity"}), "not a model"),
-        (lambda h: h.update({"class": "OwnRows"}), "holds a 'OwnRows', which this version does not know"),
+        (lambda h: h.update({"class": "Baseline"}), "holds a 'Baseline', which this version does not know"),
         (lambda h: h.update({"class": "os"}), "holds a 'os', which this version does not know"),
         (lambda h: h.update({"class": 7}), "class: must be a string"),
     ],

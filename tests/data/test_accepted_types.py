@@ -46,7 +46,6 @@ INTERACTIONS_ONLY = {
     "systems.dplcf.sum_answers": "called by systems, of what fit has checked",
     "systems.fedrec.plus_plus.FedRecPlusPlus.initial_state": "called by systems, of what fit has checked",
     "systems.sdcf.model.SDCF.initial_state": "called by systems, of what fit has checked",
-    "systems.rating_svd.baselines.collect_ratings": "called by systems, of what fit has checked",
 }
 REPRODUCED = "studies.reproduce."  # figures of papers, of the sets that their readers give
 

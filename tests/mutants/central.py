@@ -16,6 +16,8 @@ FOLLOWS = "test_outputs_of_a_server_follow_from_noisy_numbers"
 
 APART = "test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic"
 
+GRADIENTS = "_unit, _field, _purpose = UNIT, 'gradients', 'dp_fmf.gradients'"
+
 CENTRAL = [
     # ---- replaced users ---------------------------------------------------------------------------------------------
     on(
@@ -47,12 +49,16 @@ CENTRAL = [
     # ---- DPGram -----------------------------------------------------------------------------------------------------
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
         "dpgram-no-noise", "DPGram's sums are released without noise",
-        "self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)",
-        "update.arrays[self._field]",
+        "noise.gaussian.add_noise("
+        "update.arrays[name], key=self.key, purpose=self._purpose_of(name), round=update.round)",
+        "update.arrays[name]",
     ),
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
-        "dpgram-half-noise", "DPGram's noise is halved", "replace(state, noisy=noisy)",
-        "replace(state, noisy=(noisy + update.arrays[self._field]) // 2)",
+        "dpgram-half-noise", "DPGram's noise is halved", "return self._learn(state, noisy, update.round)",
+        """
+        halved = {name: (noisy[name] + update.arrays[name]) // 2 for name in noisy}
+        return self._learn(state, halved, update.round)
+        """,
     ),
     on("NoisySum.round_cost", f"{WIDTH}[DPGram]", f"{COST}[DPGram]")(
         "dpgram-nine-tenths", "the noise multiplier in DPGram's ledger is a tenth above its true value",
@@ -60,11 +66,11 @@ CENTRAL = [
     ),
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
         "dpgram-pairs-without-noise", "DPGram's sums after the first round are released without noise",
-        "noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)",
+        "return self._learn(state, noisy, update.round)",
         """
-        noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)
         if getattr(state, 'mean', np.zeros(1)).any():
-            noisy = update.arrays[self._field]
+            noisy = update.arrays
+        return self._learn(state, noisy, update.round)
         """,
     ),
     on("PairSum._purpose", f"{FRESH}[DPGram]")(
@@ -87,7 +93,7 @@ CENTRAL = [
     ),
     on("planned_phase", "test_every_draw_is_charged[DPGram]")(
         "dpgram-distance-of-one-draw", "the total-variation distance is charged for one of DPGram's draws",
-        "system.noise.total_variation_of(math.prod(system._shape(state)))", "system.noise.total_variation_of(1)",
+        "system.noise.total_variation_of(system.n_sums(state))", "system.noise.total_variation_of(1)",
     ),
     on(
         "CentralModel._public_users",
@@ -139,7 +145,7 @@ CENTRAL = [
         "PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
         PooledPairs(
-            form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width),
+            form.matrix(system._sums(GramState(form.centre), data, fit.key, 1)["item_pairs"] / UNIT, system.width),
             form, self._public_users(data), features, fit.n_threads,
         )
         """,
@@ -148,7 +154,7 @@ CENTRAL = [
         "dpgram-features-fitted-to-exact-pairs", "the weight of DPGram's item features is fitted to exact pairs",
         "return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
-        exact = form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width)
+        exact = form.matrix(system._sums(GramState(form.centre), data, fit.key, 1)["item_pairs"] / UNIT, system.width)
         found = PooledPairs(pairs, form, self._public_users(data), None, fit.n_threads)
         found._prior = PooledPairs(exact, form, self._public_users(data), features, fit.n_threads)._prior
         found._pairs -= (found._prior @ found._prior.T).astype(np.float32)
@@ -166,21 +172,22 @@ CENTRAL = [
         """,
     ),
     # ---- DPALS ------------------------------------------------------------------------------------------------------
-    on("NoisyRound.apply", f"{WIDTH}[DPALS]")(
+    on("NoisySum.apply", f"{WIDTH}[DPALS]")(
         "dpals-no-noise-on-all-products", "the sum of all products in DPALS is released without noise",
-        "return self._learn(state, noisy)",
+        "return self._learn(state, noisy, update.round)",
         """
         if "all_products" in noisy:
             noisy["all_products"] = update.arrays["all_products"]
-        return self._learn(state, noisy)
+        return self._learn(state, noisy, update.round)
         """,
     ),
-    on("NoisyRound.apply", f"{FRESH}[DPALS]")(
-        "dpals-same-noise-every-round", "all rounds of DPALS share the same noise", "round=update.round", "round=0",
+    on("NoisySum.apply", f"{FRESH}[DPALS]", f"{FRESH}[DPFMF]")(
+        "dpals-same-noise-every-round", "all rounds of DPALS and of DPFMF share the same noise", "round=update.round",
+        "round=0",
     ),
-    on("NoisyRound.apply", f"{FRESH}[DPALS]")(
+    on("ALSRound._purpose_of", f"{FRESH}[DPALS]")(
         "dpals-same-noise-in-fields", "all fields of a DPALS round share one random stream",
-        "purpose=f'{self._purpose}.{name}'", "purpose=self._purpose",
+        "f'{self._purpose}.{name}'", "self._purpose",
     ),
     on("CountRound._purpose", f"{WIDTH}[DPALS]")(
         "dpals-no-noise-on-counts", "exact item counts are released by DPALS", "_purpose = 'dp_als.counts'",
@@ -188,7 +195,7 @@ CENTRAL = [
         _purpose = 'dp_als.counts'
 
         def apply(self, state, update):
-            return self._learn(state, dict(update.arrays))
+            return self._learn(state, dict(update.arrays), update.round)
         """,
     ),
     on("Noise.of", "test_the_sensitivities_are_no_larger_than_needed", f"{WIDTH}[DPALS]")(
@@ -200,7 +207,7 @@ CENTRAL = [
         "return cls(layered_noise(sensitivity / Fraction(mu), f', or {count} smaller'), sensitivity)",
         "return cls(layered_noise(sensitivity / 2 / Fraction(mu), ''), sensitivity / 2)",
     ),
-    on("NoisyRound.round_event", f"{WIDTH}[DPALS]", "test_a_rounds_event_is_that_of_all_its_noises")(
+    on("total_multiplier", f"{WIDTH}[DPALS]", "test_a_rounds_event_is_that_of_all_its_noises")(
         "dpals-event-of-one-field", "only one of the sums in a DPALS round is charged", "sum(squares.values())",
         "max(squares.values())",
     ),
@@ -219,32 +226,31 @@ CENTRAL = [
     on("to_grid", f"{PARTS}[DPALS]")(
         "dpals-rows-not-scaled", "user factors with a norm above 1 are not clipped", "np.maximum(norms, 1.0)", "1.0",
     ),
-    on("NoisyRound.round_event", "test_every_draw_is_charged[DPALS]")(
+    on("ALSRound.__init__", "test_every_draw_is_charged[DPALS]")(
         "dpals-distance-of-one-field", "the total-variation distance is charged for one of the sums in a DPALS round",
-        "distance=sum((noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises))",
-        "distance=min((noise.gaussian.total_variation_of(math.prod(self.shapes[name])) for name, noise in noises))",
+        "sum(distances)", "min(distances)",
     ),
-    on("NoisyRound.rules", "test_the_rules_refuse_sums_that_this_number_of_users_cannot_send")(
+    on("NoisySum.rules", "test_the_rules_refuse_sums_that_this_number_of_users_cannot_send")(
         "dpals-server-takes-more", "a shard's DPALS sums may exceed the bound for its users by a factor of 2",
-        "n_clients * UNIT", "2 * n_clients * UNIT",
+        "n_clients * self._unit", "(1 + (len(self.noises) > 1)) * n_clients * self._unit",
     ),
     on("DPALS._release", "test_models_contain_released_values_only[DPALS]")(
         "dpals-shows-exact-counts", "exact item counts are stored beside the factors of DPALS", "state.item_counts",
         "np.bincount(data.indices, minlength=data.n_items).astype(float)",
     ),
-    on("NoisyRound.apply", f"{FOLLOWS}[DPALS]", f"{SENT}[DPALS]")(
+    on("NoisySum.apply", f"{FOLLOWS}[DPALS]", f"{SENT}[DPALS]")(
         "dpals-broadcasts-exact-counts", "exact item counts are broadcast to the users of DPALS",
-        "return self._learn(state, noisy)",
+        "return self._learn(state, noisy, update.round)",
         """
-        learnt = self._learn(state, noisy)
+        learnt = self._learn(state, noisy, update.round)
         if "item_counts" in noisy:
-            learnt = replace(learnt, item_counts=update.arrays["item_counts"] / UNIT)
+            learnt = replace(learnt, item_counts=update.arrays["item_counts"] / self._unit)
         return learnt
         """,
     ),
-    on("NoisyRound.round_event", f"{EXACT}[DPALS]")(
+    on("total_multiplier", f"{EXACT}[DPALS]")(
         "dpals-event-rounded-up", "the noise multiplier in a DPALS event is rounded up",
-        "sum(squares.values()) ** -0.5 * _BELOW_ONE", "sum(squares.values()) ** -0.5 / _BELOW_ONE",
+        "sum(squares.values()) ** -0.5 * BELOW_ONE", "sum(squares.values()) ** -0.5 / BELOW_ONE",
     ),
     on("FrequencyWeights.of_users", "test_no_users_weights_have_a_norm_above_the_scale", f"{PARTS}[DPALS, adaptive]")(
         "dpals-weights-not-normalised", "adaptive weights of DPALS users are not divided by their norm",
@@ -255,7 +261,7 @@ CENTRAL = [
         "(np.sqrt(squares.astype(np.float64)) * _NORM_UNIT).astype(np.int64) + 2",
         "(np.sqrt(squares.astype(np.float64)) * _NORM_UNIT).astype(np.int64)",
     ),
-    on("NoisyRound._contributions", "test_weighted_sums_change_by_a_users_contribution_within_the_sensitivity")(
+    on("ALSRound._contributions", "test_weighted_sums_change_by_a_users_contribution_within_the_sensitivity")(
         "dpals-weights-by-exact-counts", "adaptive weights depend on the exact counts of a shard", "state.item_counts",
         "np.bincount(shard.indices, minlength=shard.n_items).astype(float)",
     ),
@@ -268,21 +274,25 @@ CENTRAL = [
         "dpals-frequencies-for-free", "the budget for item counts is not subtracted from the least-squares budget",
         "remaining_share -= self.frequency_share", "remaining_share -= 0.0",
     ),
-    on("NoisyRound._n_rows", "test_the_sensitivities_are_no_larger_than_needed", f"{EXACT}[DPALS]")(
+    on("ALSRound._n_rows", "test_the_sensitivities_are_no_larger_than_needed", f"{EXACT}[DPALS]")(
         "dpals-one-row-without-weights", "the noise of DPALS covers one row where users contribute several",
         "self.max_items if self.weights is None else 1", "1",
     ),
     on("DPALS._release", "test_features_are_free_and_the_ledger_names_them")(
         "dpals-features-not-noted", "public features are missing from the ledger of DPALS",
-        "self._note_features(features, are_used=True)", "pass",
+        "note_features(self, features, are_used=True, use=_FEATURE_USE)", "pass",
     ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------
-    on("GradientRound.apply", f"{FRESH}[DPFMF]")(
-        "dpfmf-same-noise-every-round", "all rounds of DPFMF share the same noise", "round=update.round", "round=0",
-    ),
-    on("GradientRound.apply", f"{WIDTH}[DPFMF]")(
+    on("GradientRound", f"{WIDTH}[DPFMF]")(
         "dpfmf-no-noise-after-first", "DPFMF's gradients are released without noise after the first round",
-        "rate * noisy", "rate * (noisy if update.round == 0 else update.arrays['gradients'])",
+        GRADIENTS,
+        f"""
+        {GRADIENTS}
+
+        def apply(self, state, update):
+            after = self._learn(state, update.arrays, update.round)
+            return super().apply(state, update) if update.round == 0 else after
+        """,
     ),
     on("DPFMF._plan", f"{COST}[DPFMF]")(
         "dpfmf-budget-not-divided", "the whole budget is spent in each DPFMF round", "mu / math.sqrt(self.n_rounds)",
@@ -292,9 +302,14 @@ CENTRAL = [
         "dpfmf-gradients-of-norm-two", "the norm of DPFMF's gradients is twice the sensitivity", "float(SCALE)",
         "2.0 * SCALE",
     ),
-    on("GradientRound.apply", f"{TRACE}[DPFMF]")(
-        "dpfmf-steps-by-its-users", "DPFMF's step size depends on the private number of users",
-        "rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)",
-        "rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev) * update.n_clients / 20",
+    on("GradientRound", f"{TRACE}[DPFMF]")(
+        "dpfmf-steps-by-its-users", "DPFMF's step size depends on the private number of users", GRADIENTS,
+        f"""
+        {GRADIENTS}
+
+        def apply(self, state, update):
+            step = super().apply(state, update).item_factors - state.item_factors
+            return replace(state, item_factors=state.item_factors + step * update.n_clients / 20)
+        """,
     ),
 ]  # fmt: skip

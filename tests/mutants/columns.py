@@ -33,12 +33,13 @@ COLUMNS = [
     ),
     on("CrossSum._sums", f"{PARTS}[DPGram]")(
         "columns-not-normalised", "contributions to DPGram's column sums have twice the norm bound",
-        "super()._sums(used, shard, n_threads)", "2 * super()._sums(used, shard, n_threads)",
+        "super()._sums(used, shard, key, n_threads)[self._field]",
+        "2 * super()._sums(used, shard, key, n_threads)[self._field]",
     ),
     on("CrossSum._sums", f"{PARTS}[DPGram]")(
         "columns-own-item-stays", "an item's product with itself remains in DPGram's column sums",
-        "super()._sums(used, shard, n_threads)",
-        """super()._sums(used, shard, n_threads) + (
+        "super()._sums(used, shard, key, n_threads)[self._field]",
+        """super()._sums(used, shard, key, n_threads)[self._field] + (
             2**27 * np.bincount(shard.indices, minlength=shard.n_items)[:, None] * used.encoder.astype(np.int64)
         )""",
     ),
@@ -59,7 +60,7 @@ COLUMNS = [
         "columns-divided-by-fewer", "the budget of all rounds of columns is spent in each round",
         "(remaining_share - pair_share - 2 * measured) / _N_ROUNDS", "remaining_share - pair_share - 2 * measured",
     ),
-    on("MeasuredModel._release_pairs", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
+    on("MeasuredRelease._release_pairs", "test_every_noisy_round_is_in_the_ledger[DPGram]")(
         "columns-not-in-the-ledger", "DPGram's measurements are missing from the ledger",
         "fit.rounds(system, state, data)",
         "type(fit)(**{**vars(fit), 'ledger': type(fit.ledger)(fit.ledger.delta)}).rounds(system, state, data)",
@@ -76,25 +77,25 @@ COLUMNS = [
         """,
     ),
     # ---- leaks of exact sums -----------------------------------------------------------------------------------------
-    on("MeasuredModel._release_pairs", SHOWN, f"{EQUAL}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]")(
+    on("MeasuredRelease._release_pairs", SHOWN, f"{EQUAL}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]")(
         "columns-encoder-of-the-data", "the encoder of DPGram's third round depends on exact sums",
         "estimate.encoder(planned.encoder)",
         "(estimate.encoder(planned.encoder) "
         "+ estimate.encoder(planned.encoder).any(axis=0) * (np.bincount(data.indices, minlength=data.n_items)"
         "[:, None] % 3)).astype(np.int16)",
     ),
-    on("MeasuredModel._release_pairs", SHOWN, f"{EQUAL}[DPGram]", f"{FOLLOWS}[DPGram]")(
+    on("MeasuredRelease._release_pairs", SHOWN, f"{EQUAL}[DPGram]", f"{FOLLOWS}[DPGram]")(
         "columns-of-exact-sums", "the exact sums of a round enter DPGram's estimate",
         "fit.rounds(system, SubspaceState(centre, encoder), data).noisy / system._unit",
         """(
             0 * fit.rounds(system, SubspaceState(centre, encoder), data).noisy
-            + system._sums(SubspaceState(centre, encoder), data, 1)
+            + system._sums(SubspaceState(centre, encoder), data, fit.key, 1)["item_projections"]
         ) / system._unit""",
     ),
-    on("MeasuredModel._release_pairs", SHOWN, f"{SENT}[DPGram]", f"{SENT}[DPSubspace]")(
+    on("MeasuredRelease._release_pairs", SHOWN, f"{SENT}[DPGram]", f"{SENT}[DPSubspace]")(
         "columns-sends-exact-mean", "the exact mean is broadcast in DPGram's rounds of columns",
         "to_grid(floored(mean.values))",
-        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self._public_users(data)))",
+        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self.n_users))",
     ),
     on("DPGram._plan", "test_rounds_are_planned_on_public_numbers_alone")(
         "columns-planned-by-the-rows", "DPGram's plan depends on the private lengths of rows",

@@ -31,7 +31,7 @@ DECISION = [
     ),
     on("substitute", PLANS)(
         "substitute-draws-for-nothing", "the mean that replaces columns is charged for too few draws",
-        "system.noise.total_variation_of(math.prod(system._shape(state)))", "system.noise.total_variation_of(1)",
+        "system.noise.total_variation_of(system.n_sums(state))", "system.noise.total_variation_of(1)",
     ),
     on("NoisySum.round_event", "test_a_round_that_a_release_chose_states_2")(
         "substitute-replaced-for-less", "a round selected by a release has its own, smaller replace sensitivity",
@@ -46,8 +46,9 @@ DECISION = [
         "max(systems[0].distance, paid - math.fsum(system.distance for system in systems[1:]))", "systems[0].distance",
     ),
     on("NoisySum.with_noise", PLANS, "test_without_it_a_substitute_states_2")(
-        "substitutes-not-chosen", "substitute rounds are not marked as selected by a release", "noise, True, None",
-        "noise, False, None",
+        "substitutes-not-chosen", "substitute rounds are not marked as selected by a release",
+        "other.is_chosen, other.stated_cost = True, None",
+        "other.is_chosen, other.stated_cost = False, None",
     ),
     on("alternatives", PLANS)(
         "second-mean-for-nothing", "the cost of a second mean is not subtracted from the other rounds' budget",
@@ -62,9 +63,9 @@ DECISION = [
         "_owner, _remedy = 'DPGram', FEWER_ITEMS",
         "_owner, _remedy, replace_sensitivity = 'DPGram', FEWER_ITEMS, SQRT_2",
     ),
-    on("MeasuredModel._release", "test_messages_to_users_follow_from_noisy_numbers[DPGram]")(
-        "columns-by-exact-mean", "the exact mean decides the plan", "self._means(fit, data, phases[0])",
-        "data.interactions_per_item() / data.n_users",
+    on("MeasuredRelease.run", "test_messages_to_users_follow_from_noisy_numbers[DPGram]")(
+        "columns-by-exact-mean", "the exact mean decides the plan", "self._mean_of(phases[0])",
+        "self.data.interactions_per_item() / self.data.n_users",
     ),
     # ---- pairs ------------------------------------------------------------------------------------------------------
     on("PairSum._sums", FORMS, "test_sums_of_both_forms_equal_the_naive_twin_in_whole_numbers")(

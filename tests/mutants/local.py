@@ -312,7 +312,7 @@ LOCAL = [
         "simulation=key.is_simulation)",
         "pass",
     ),
-    on("ExactModel._fit", "systems/baselines/test_item_models::test_the_ledger_claims_no_guarantee")(
+    on("Baseline._fit", "systems/baselines/test_item_models::test_the_ledger_claims_no_guarantee")(
         "item-models-not-recorded", "the release of models of exact data is missing from the ledger",
         "self.ledger_.record(Unprotected(self._released))", "pass",
     ),

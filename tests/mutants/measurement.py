@@ -72,10 +72,11 @@ MEASUREMENT = [
         "hits-are-free", "the cost of DPGram's measurements is not subtracted from the budget",
         "remaining_share - pair_share - 2 * measured", "remaining_share - pair_share",
     ),
-    on("MeasuredModel._release_pairs", FOLLOWS)(
+    on("MeasuredRelease._release_pairs", FOLLOWS)(
         "hits-decide-exactly", "the decision uses the exact sums of a measurement",
-        "system.decide(sums, self._public_users(data), mean.spared(precision_of(todo)))",
-        "system.decide(system._sums(state, data, 1), self._public_users(data), mean.spared(precision_of(todo)))",
+        "system.decide(sums, self.n_users, mean.spared(precision_of(todo)))",
+        "system.decide(system._sums(state, data, fit.key, 1)['hits'], self.n_users, "
+        "mean.spared(precision_of(todo)))",
     ),
     on("HitSum.decide", BEATS)(
         "hits-error-of-half-the-noise", "the standard error of a measured gain is halved",

@@ -44,7 +44,6 @@ EXEMPT = {
         "systems.private_prototypes.private_kmeans.selection_weights",
         "systems.private_prototypes.private_kmeans.swap_losses", "systems.private_prototypes.private_lloyd.limit_steps",
         "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers", "systems.sdcf.model.SDCFState",
-        "systems.rating_svd.baselines.collect_ratings",
         "systems.gram.shrinkage.denoising_bytes",
         "systems.gram.shuffled_sketch.mean_largest",
         "compute.ranking.held_out_rank_counts_factors", "compute.ranking.held_out_ranks_factors",

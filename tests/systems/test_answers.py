@@ -205,7 +205,7 @@ def test_popular_items_are_those_of_many_users(model):
     ids, _ = model.fit(crowd, key=Key.from_seed(1)).recommend([5], n=20)
     assert counts[ids[0]].mean() > 3 * counts.mean()
     # The control ranks in reverse order.
-    backwards = np.argsort(model._popularity())[:20]
+    backwards = np.argsort(model._served().popularity())[:20]
     assert counts[backwards].mean() < counts.mean()
 
 

@@ -110,7 +110,7 @@ def score_blocks(served: Any, profiles: Interactions) -> Iterator[tuple[np.ndarr
 
 
 def _score_rows(served: Recommender, user_rows: np.ndarray) -> np.ndarray:
-    scores = served._fitted()._score_block(user_rows)
+    scores = served._fitted()._served().score_block(user_rows)
     if not np.isfinite(scores).all():
         raise ValueError(f"{type(served).__name__} returned a score that is not finite; has the model diverged?")
     return scores

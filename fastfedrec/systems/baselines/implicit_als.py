@@ -1,9 +1,11 @@
 """ImplicitALS: matrix factorisation of implicit feedback by alternating least squares, without privacy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Unprotected
 from fastfedrec.compute import als
@@ -13,12 +15,12 @@ from fastfedrec.core.log import log_done
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._from_items import FactorScores, explain_least_squares
+from fastfedrec.systems._from_items import explain_least_squares
 from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import RankedFactors, Served
 from fastfedrec.systems.baselines.epochs import EpochBaseline, places_before
 
 __all__ = ["ImplicitALS"]
@@ -28,8 +30,39 @@ _START_SCALE = 0.1  # expected norm of an item's initial factors, approximately
 _BLOCK_NUMBERS = 2**22  # factors in memory at a time when the loss is summed
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _ImplicitScores(RankedFactors):
+    """Scores of ImplicitALS; counts rank the items for users without items."""
+
+    score_pairs = Served.score_pairs
+
+    item_counts_: NDArray[np.float64]
+    unobserved_weight: float
+    use_values: bool
+    _weight: float
+    _regularizations: Callable[[Interactions], float | np.ndarray]
+
+    def popularity(self) -> np.ndarray:
+        return self.item_counts_
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        scores = super().score_block(users)
+        scores[self.lack_scores(users)] = self.item_counts_
+        return scores
+
+    def contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
+        return explain_least_squares(
+            user_rows,
+            self.item_factors_,
+            column,
+            regularization=float(np.ravel(self._regularizations(user_rows))[0]) / self.unobserved_weight,
+            confidence_weight=self._weight,
+            use_values=self.use_values,
+        )
+
+
 @declares_parameters
-class ImplicitALS(FactorScores, EpochBaseline):
+class ImplicitALS(EpochBaseline):
     """Matrix factorisation for implicit feedback by alternating least squares: iALS, or weighted matrix factorisation.
 
     **Guarantee.** None: item factors computed from exact data are released, as the ledger states.
@@ -100,6 +133,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
     (100, 8)
     """
 
+    _serves = _ImplicitScores
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "user_factors_", "item_counts_")
 
     n_factors: int = number_of_factors(64)
@@ -287,25 +321,6 @@ class ImplicitALS(FactorScores, EpochBaseline):
                 for factors, extra_factor in ((users, have_none), (items, model.item_counts_[columns]))
             )
         return users, items
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        with one_blas_thread():
-            scores = self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
-        scores[self._lack_scores(users)] = self.item_counts_
-        return scores
-
-    def _popularity(self) -> np.ndarray:
-        return self.item_counts_
-
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
-        return explain_least_squares(
-            user_rows,
-            self.item_factors_,
-            column,
-            regularization=float(np.ravel(self._regularizations(user_rows))[0]) / self.unobserved_weight,
-            confidence_weight=self._weight,
-            use_values=self.use_values,
-        )
 
     # ---- state --------------------------------------------------------------------------------------------------
 

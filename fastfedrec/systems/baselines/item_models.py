@@ -1,27 +1,25 @@
 """Models of implicit feedback without privacy: a user's own history, item neighbours, and EASE."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import Unprotected
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.compute.row_sums import sum_rows
-from fastfedrec.core.memory import check_memory
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
-from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import no_neighbors
-from fastfedrec.systems._neighbors import NeighborModel, Neighbors, blocks_of_rows, neighbor_arrays, select_neighbors
+from fastfedrec.systems._neighbors import Neighbors, NeighborScores, blocks_of_rows, neighbor_arrays, select_neighbors
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import Served
 from fastfedrec.systems.baselines.popularity import Baseline
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ __all__ = ["EASE", "ItemKNN", "OwnHistory"]
 
 _BLOCK_CELLS = 2**23  # interactions or similarities in memory at a time
 _SORTED_PAIRS = 2**16  # pairs of a block that are sorted together
-_FEWER_ITEMS = "fit only the most used items (top_items=5_000), or ImplicitALS, which has no pairs"
 _MAX_DENSITY = 1 / 8  # of the matrix of pairs: below it, sorting the nonzero pairs is faster than a dense block
 COUNTED_BYTES = 12  # per pair in count_pairs: float32 of the sum and float64 of the result
 
@@ -66,23 +63,29 @@ def _dense(block: Interactions, out: np.ndarray) -> np.ndarray:
     return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray(out=out)
 
 
-class ExactModel(Baseline):
-    """A model of exact data, with an unprotected release in its ledger."""
+@dataclass(frozen=True, eq=False, repr=False)
+class _HistoryScores(Served):
+    """A user's own values, then popularity."""
 
-    _released: ClassVar[str]
-    _bytes_a_pair: ClassVar[int] = 0  # memory for each pair of items during the fit
+    needs_rows = False
 
-    def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        check_memory(type(self).__name__, data.n_items, self._bytes_a_pair * data.n_items**2, _FEWER_ITEMS)
-        self.ledger_.record(Unprotected(self._released))
-        self._compute(data, n_threads, show_progress)
+    item_counts_: NDArray[np.float64]
+    user_values_: NDArray[np.float64]
 
-    @abstractmethod
-    def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
-        """Set the fitted arrays."""
+    def popularity(self) -> np.ndarray:
+        return self.item_counts_ / (self.item_counts_.max() + 1)
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        data = self.interactions_
+        scores = np.tile(self.popularity(), (len(users), 1))
+        lengths = np.diff(data.indptr)[users]
+        entries = np.repeat(data.indptr[users] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+        # Positions of the users' entries: the start of each row, plus 0, 1, ... within the row.
+        scores[np.repeat(np.arange(len(users)), lengths), data.indices[entries]] += self.user_values_[entries]
+        return scores
 
 
-class OwnHistory(ExactModel):
+class OwnHistory(Baseline):
     """A user's earlier items, the most frequent first, then popularity.
 
     It is a strong baseline for repeated consumption, such as the use of a phone's apps, and needs no server.
@@ -111,9 +114,9 @@ class OwnHistory(ExactModel):
     array([[30, 10, 20]])
     """
 
+    _serves = _HistoryScores
     _saved: ClassVar[tuple[str, ...]] = ("item_counts_", "user_values_")
     _keeps_values = True
-    _needs_rows = False
     _released = "exact item counts"
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
@@ -129,22 +132,11 @@ class OwnHistory(ExactModel):
         model.user_values_ = data.values_or_ones().astype(np.float64)
         return model
 
-    def _popularity(self) -> np.ndarray:
-        return self.item_counts_ / (self.item_counts_.max() + 1)
         # Below 1, so that every item of the user, with a value of at least 1, ranks above all others.
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        data = self.interactions_
-        scores = np.tile(self._popularity(), (len(users), 1))
-        lengths = np.diff(data.indptr)[users]
-        entries = np.repeat(data.indptr[users] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-        # Positions of the users' entries: the start of each row, plus 0, 1, ... within the row.
-        scores[np.repeat(np.arange(len(users)), lengths), data.indices[entries]] += self.user_values_[entries]
-        return scores
 
 
 @declares_parameters
-class ItemKNN(NeighborModel, ExactModel):
+class ItemKNN(Baseline):
     """Item-based nearest neighbours with cosine similarity.
 
     **Guarantee.** None: exact similarities are released, as the ledger states.
@@ -189,6 +181,8 @@ class ItemKNN(NeighborModel, ExactModel):
     array([0.5])
     """
 
+    _serves = NeighborScores
+    _saved, _not_in_0_1_0 = NeighborScores.saved, ("item_counts_",)
     _released = "exact similarities and counts of items"
 
     n_neighbors: int = integer(100, low=1).doc("Number of neighbours stored for each item, at least 1.")
@@ -240,8 +234,35 @@ class ItemKNN(NeighborModel, ExactModel):
         return select_neighbors(owners, columns, similarities, len(rows), self.n_neighbors)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _WeightScores(Served):
+    """Sums of weights from a user's items to an item."""
+
+    item_weights_: NDArray[np.float64]
+    item_counts_: NDArray[np.float64]
+
+    def popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
+
+    def similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        items, weights = no_neighbors(columns, n)
+        step = max(1, _BLOCK_CELLS // len(self.item_weights_))
+        for start in range(0, len(columns) if n else 0, step):
+            part = columns[start : start + step]
+            seen = np.arange(len(part) + 1), part
+            nearest = ranking.top_k(self.item_weights_[part], n, seen=seen)
+            items[start : start + step], weights[start : start + step] = nearest
+        return items, weights
+
+    def contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
+        return user_rows.values_or_ones() * self.item_weights_[user_rows.indices, column]
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        return sum_rows(self.interactions_._take_users(users), self.item_weights_)
+
+
 @declares_parameters
-class EASE(ExactModel):
+class EASE(Baseline):
     """A linear model from items to items with a zero diagonal, in closed form.
 
     **Guarantee.** None: weights computed from exact data are released, as the ledger states.
@@ -276,6 +297,7 @@ class EASE(ExactModel):
     array([10, 30])
     """
 
+    _serves = _WeightScores
     _saved: ClassVar[tuple[str, ...]] = ("item_weights_", "item_counts_")
     _not_in_0_1_0 = ("item_counts_",)
     _released = "weights between items and counts of items, computed from exact data"
@@ -304,25 +326,6 @@ class EASE(ExactModel):
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_items = self.interactions_.n_items
         return rules_of(np.float64, item_weights_=(n_items, n_items), item_counts_=(n_items,))
-
-    def _popularity(self) -> np.ndarray | None:
-        return self.item_counts_ if self.item_counts_.any() else None
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        items, weights = no_neighbors(columns, n)
-        step = max(1, _BLOCK_CELLS // len(self.item_weights_))
-        for start in range(0, len(columns) if n else 0, step):
-            part = columns[start : start + step]
-            seen = np.arange(len(part) + 1), part
-            nearest = ranking.top_k(self.item_weights_[part], n, seen=seen)
-            items[start : start + step], weights[start : start + step] = nearest
-        return items, weights
-
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
-        return user_rows.values_or_ones() * self.item_weights_[user_rows.indices, column]
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        return sum_rows(self.interactions_._take_users(users), self.item_weights_)
 
 
 def _invert(matrix: np.ndarray) -> np.ndarray:

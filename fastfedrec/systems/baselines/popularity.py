@@ -1,8 +1,8 @@
 """Reference baselines: random scores, popularity, and popularity under differential privacy."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -18,6 +18,7 @@ from fastfedrec.core.check import (
     check_flag,
     check_integer,
 )
+from fastfedrec.core.memory import check_memory
 from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
@@ -27,9 +28,10 @@ from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.rounds.fit import resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import PopularityScores, Served
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["Baseline", "DPPopularity", "Popularity", "Random", "best_n_reports"]
 
@@ -39,14 +41,18 @@ _SUBSET = "dp_popularity.subset"
 _NOISE = "dp_popularity.noise"
 _REPORTS = "dp_popularity.reports"
 
+_FEWER_ITEMS = "fit only the most used items (top_items=5_000), or ImplicitALS, which has no pairs"
+
 # Epsilon of one report with the smallest worst-case variance, coth(e / 2)^2 * e, at a fixed total: sinh(e) = 2 e.
 BEST_REPORT_EPSILON = 2.1773189849653067
 _MAX_REPORTS = 2**24  # per user: more would not lower the variance, and each takes 16 bytes of a thread
 
 
-class Baseline(OwnRows):
-    """A model that is fitted in one step: checks, then `_fit`."""
+class Baseline(Recommender):
+    """A model that is fitted in one step: checks, then `_fit`, or `_compute` if all data are used exactly."""
 
+    _released: ClassVar[str]  # release of a model of exact data, for the ledger
+    _bytes_a_pair: ClassVar[int] = 0  # memory for each pair of items during such a fit
     _keeps_values: ClassVar[bool] = False  # False: interactions are binary
     _is_private: ClassVar[bool] = False  # True: data without interactions are accepted, and values cause no warning
 
@@ -109,9 +115,30 @@ class Baseline(OwnRows):
         """Return the data of the items that are fitted."""
         return data
 
-    @abstractmethod
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        """Record the event, then compute the fitted arrays."""
+        """Record the event, then compute the fitted arrays; without an override, those of exact data."""
+        check_memory(type(self).__name__, data.n_items, self._bytes_a_pair * data.n_items**2, _FEWER_ITEMS)
+        self.ledger_.record(Unprotected(self._released))
+        self._compute(data, n_threads, show_progress)
+
+    def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
+        """Set the fitted arrays of a model of exact data."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _RandomScores(Served):
+    """Uniform numbers from a public seed."""
+
+    needs_rows = False
+
+    seed_: NDArray[np.uint64]
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        # Word i of the user's stream is the score of item i, as a multiple of 2^-53 in [0, 1).
+        words = Key.from_seed(int(self.seed_[0])).words_by_user(
+            _SCORES, self.interactions_.global_user_ids[users], size=self.interactions_.n_items
+        )
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class Random(Baseline):
@@ -137,10 +164,10 @@ class Random(Baseline):
     True
     """
 
+    _serves = _RandomScores
     _saved: ClassVar[tuple[str, ...]] = ("seed_",)
     _is_private: ClassVar[bool] = True
     _ignores_values = False  # no interaction matters, so there is no warning
-    _needs_rows = False
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.seed_ = key.words(_SEED, size=1)
@@ -148,36 +175,8 @@ class Random(Baseline):
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return rules_of(np.uint64, seed_=(1,))
 
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        # Word i of the user's stream is the score of item i, as a multiple of 2^-53 in [0, 1).
-        words = Key.from_seed(int(self.seed_[0])).words_by_user(
-            _SCORES, self.interactions_.global_user_ids[users], size=self.interactions_.n_items
-        )
-        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-
-class _CountBaseline(Baseline):
-    """A model that ranks the items for every user by `item_counts_`."""
-
-    _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
-    _needs_rows = False
-
-    item_counts_: NDArray[np.float64]
-
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        return rules_of(np.float64, item_counts_=(self.interactions_.n_items,))
-
-    def _popularity(self) -> np.ndarray:
-        return self.item_counts_
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.item_counts_[items]
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        return np.tile(self.item_counts_, (len(users), 1))
-
-
-class Popularity(_CountBaseline):
+class Popularity(Baseline):
     """Popularity, the number of users who have the item.
 
     **Guarantee.** None: the exact counts are released, as the ledger states.
@@ -198,13 +197,16 @@ class Popularity(_CountBaseline):
     array([2., 1.])
     """
 
-    def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        self.ledger_.record(Unprotected("exact item counts"))
+    _serves = PopularityScores
+    _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
+    _released = "exact item counts"
+
+    def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
 
 
 @declares_parameters
-class DPPopularity(_CountBaseline):
+class DPPopularity(Baseline):
     """Item counts released once under differential privacy.
 
     **Guarantee.** With ``trust="central"`` the released counts are `epsilon`-differentially private for adding or
@@ -238,6 +240,8 @@ class DPPopularity(_CountBaseline):
     2.0
     """
 
+    _serves = PopularityScores
+    _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
     _is_private: ClassVar[bool] = True
 
     epsilon: float = real(1.0, low=1e-100, high=1e100).doc("Epsilon of the whole release, in nats, above 0.")

@@ -1,10 +1,12 @@
 """UserKNN: recommendations from the items of the most similar users."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
@@ -12,15 +14,39 @@ from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems.baselines.item_models import ExactModel
+from fastfedrec.systems._served import Served
+from fastfedrec.systems.baselines.popularity import Baseline
 
 __all__ = ["UserKNN"]
 
 _BLOCK_CELLS = 2**22  # similarities in memory at a time
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _UserNeighborScores(Served):
+    """Sums of similarities to the neighbours who have an item."""
+
+    user_neighbors_: NDArray[np.int32]
+    user_similarities_: NDArray[np.float64]
+    item_counts_: NDArray[np.float64]
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        data = self.interactions_
+        # Rows of neighbours are read once each, even if several users share them.
+        rows, neighbor_positions = np.unique(self.user_neighbors_[users], return_inverse=True)
+        starts = np.arange(len(users) + 1) * self.user_neighbors_.shape[1]
+        entries = self.user_similarities_[users].ravel(), neighbor_positions.ravel(), starts
+        similarities = scipy.sparse.csr_array(entries, shape=(len(users), len(rows)))
+        scores = (similarities @ scipy.sparse.csr_array(data._take_users(rows).to_scipy())).toarray()
+        scores[self.lack_scores(users)] = self.item_counts_
+        return scores
+
+    def popularity(self) -> np.ndarray:
+        return self.item_counts_
+
+
 @declares_parameters
-class UserKNN(ExactModel):
+class UserKNN(Baseline):
     """User-based nearest neighbours with cosine similarity.
 
     **Guarantee.** None: recommendations show other users' items, as the ledger states.
@@ -62,6 +88,8 @@ class UserKNN(ExactModel):
     array([0.707, 0.   ])
     """
 
+    _serves = _UserNeighborScores
+
     serves_others: ClassVar[bool] = False
     _saved: ClassVar[tuple[str, ...]] = ("user_neighbors_", "user_similarities_", "item_counts_")
     _released = "what similar users have"
@@ -90,20 +118,6 @@ class UserKNN(ExactModel):
             neighbors[rows], similarities[rows] = nearest[:, :n_neighbors], falling[:, :n_neighbors]
         self.user_neighbors_, self.user_similarities_ = neighbors, similarities
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        data = self.interactions_
-        # Rows of neighbours are read once each, even if several users share them.
-        rows, neighbor_positions = np.unique(self.user_neighbors_[users], return_inverse=True)
-        starts = np.arange(len(users) + 1) * self.user_neighbors_.shape[1]
-        entries = self.user_similarities_[users].ravel(), neighbor_positions.ravel(), starts
-        similarities = scipy.sparse.csr_array(entries, shape=(len(users), len(rows)))
-        scores = (similarities @ scipy.sparse.csr_array(data._take_users(rows).to_scipy())).toarray()
-        scores[self._lack_scores(users)] = self.item_counts_
-        return scores
-
-    def _popularity(self) -> np.ndarray:
-        return self.item_counts_
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_

@@ -4,6 +4,7 @@ docs/explanation/systems/dmf/dmf.md decides what the paper leaves open or derive
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.dmf._graph import check_graph, draw_graph, walk_weights
@@ -35,6 +37,23 @@ _USERS = "dmf.user_factors"
 _ITEMS = "dmf.item_factors"
 _EXAMPLES = "dmf.examples"
 _START_SCALE = 0.6  # of uniform first factors: each vector's norm is about .35 for any number of factors
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _StoredScores(Served):
+    """Scores of all users' own models."""
+
+    user_scores_: NDArray[np.float32]
+    item_counts_: NDArray[np.float64]
+
+    def popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
+
+    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.user_scores_[users, items].astype(np.float64)
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        return self.user_scores_[users].astype(np.float64)
 
 
 @declares_parameters
@@ -83,6 +102,8 @@ class DMF(Baseline):
     >>> "is heard by" in model.ledger_.summary()
     True
     """
+
+    _serves = _StoredScores
 
     serves_others: ClassVar[bool] = False
     _saved: ClassVar[tuple[str, ...]] = ("user_scores_", "item_counts_")
@@ -246,17 +267,6 @@ class DMF(Baseline):
             results.append(neighbor_intersection(self.records_, data))
         for result in results:
             self.ledger_.note(result.statement())
-
-    # ---- answers ------------------------------------------------------------------------------------------------
-
-    def _popularity(self) -> np.ndarray | None:
-        return self.item_counts_ if self.item_counts_.any() else None
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.user_scores_[users, items].astype(np.float64)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        return self.user_scores_[users].astype(np.float64)
 
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)

@@ -6,26 +6,25 @@ docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
-from fastfedrec.compute import als
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
-from fastfedrec.systems._featured import FeaturedModel
-from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
+from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._parameters import number_of_factors, public_features, public_users, run_delta, run_epsilon
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import LeastSquaresScores
 from fastfedrec.systems.dp_als.rounds import MAX_USERS, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
 from fastfedrec.systems.dp_als.side_features import SideFeatures
 from fastfedrec.systems.dp_als.weights import FrequencyWeights
@@ -33,13 +32,31 @@ from fastfedrec.systems.dp_als.weights import FrequencyWeights
 __all__ = ["DPALS"]
 
 _FIRST = "dp_als.first_projection"
+_FEATURE_USE = "the server factorizes them together with the noisy sums, at the weight feature_weight"
 _START_SHARE = 0.1  # share of the squared budget for all power iterations
 # Shares of a round of least squares: the users' Gram matrix, the items' Gram matrices, and right-hand sides.
 _KIND_SHARES = (0.02, 0.1, 0.88)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _ALSScores(LeastSquaresScores):
+    """Scores of users' least squares factors, or noisy counts for a user without items."""
+
+    item_counts_: NDArray[np.float64]
+
+    def popularity(self) -> np.ndarray | None:
+        # Uniform sampling has no counts, so popularity comes from the factors.
+        return self.item_counts_ if self.item_counts_.any() else super().popularity()
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        scores = super().score_block(users)
+        if (popularity := self.popularity()) is not None:
+            scores[self.lack_scores(users)] = popularity
+        return scores
+
+
 @declares_parameters
-class DPALS(CentralModel, FeaturedModel):
+class DPALS(CentralModel):
     """Alternating least squares for implicit feedback with differentially private item factors, a baseline.
 
     **Guarantee.** All releases of the whole run are (`epsilon`, `delta`)-differentially private for all data of one
@@ -92,8 +109,8 @@ class DPALS(CentralModel, FeaturedModel):
     4.07
     """
 
+    _serves = _ALSScores
     _max_users = MAX_USERS
-    _feature_use = "the server factorizes them together with the noisy sums, at the weight feature_weight"
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 
     epsilon: float = run_epsilon()
@@ -139,8 +156,8 @@ class DPALS(CentralModel, FeaturedModel):
             )
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
-        features = self._features_of(data)
-        self._note_features(features, are_used=True)
+        features = align_features(self, data)
+        note_features(self, features, are_used=True, use=_FEATURE_USE)
         if features is not None:
             phases[-1].system.side = SideFeatures.of(features, self.feature_weight)
         state = phases[0].state
@@ -188,35 +205,6 @@ class DPALS(CentralModel, FeaturedModel):
             noise_regularization=self.noise_regularization,
         )
         return [*phases, Phase(system, state, self.n_rounds)]
-
-    # ---- the device ---------------------------------------------------------------------------------------------
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        user_rows = self.interactions_._take_users(users)
-        factors = als.solve_own_users(
-            user_rows, self.item_factors_, regularization=self.regularization, confidence_weight=self.confidence_weight
-        )
-        with one_blas_thread():
-            scores = factors @ self.item_factors_.T
-        if (popularity := self._popularity()) is not None:
-            scores[user_rows.interactions_per_user() == 0] = popularity
-        return scores
-
-    def _popularity(self) -> np.ndarray | None:
-        # Uniform sampling has no counts, so popularity comes from the factors.
-        return self.item_counts_ if self.item_counts_.any() else popularity_of_factors(self.item_factors_)
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_by_factors(self.item_factors_, columns, n)
-
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
-        return explain_least_squares(
-            user_rows,
-            self.item_factors_,
-            column,
-            regularization=self.regularization,
-            confidence_weight=self.confidence_weight,
-        )
 
     # ---- state --------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ and corrections.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,10 +22,10 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.rounds.system import NO_SECRET_COHORT, ArrayRule, DeploymentTerms, DivergenceError
 from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fedgnn._claims import note_attacks, note_published_claims
 from fastfedrec.systems.fedgnn._clients import Parameters, draw_entries, find_states
@@ -32,7 +33,13 @@ from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
 from fastfedrec.systems.privrec.grid_noise import GridNoise, check_grid_sums
-from fastfedrec.systems.rating_model import RatingModel, check_ratings, rating_grid, warn_beyond_ends
+from fastfedrec.systems.rating_model import (
+    RatingModel,
+    check_ratings,
+    popular_values,
+    rating_grid,
+    warn_beyond_ends,
+)
 
 __all__ = ["FedGNN", "FedGNNState"]
 
@@ -49,8 +56,59 @@ def _check_noise_scale(name: str, value: Any) -> float:
     return scale
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _GraphScores(Served):
+    """Predictions of graph attention, from a user's own items and neighbours."""
+
+    weights_: NDArray[np.float64]
+    attention_: NDArray[np.float64]
+    item_factors_: NDArray[np.float64]
+    user_neighbors_: NDArray[np.float64]
+    negatives: int
+    user_learning_rate: float
+    user_steps: int
+    _bounds: tuple[float, float]
+
+    @property
+    def _parameters(self) -> Parameters:
+        return Parameters(self.weights_, self.attention_, self.item_factors_)
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        user_rows = self.interactions_._take_users(users)
+        entries = draw_entries(user_rows, self._bounds, self.negatives, None)
+        embeddings, hidden = find_states(
+            self._parameters, entries, self.user_neighbors_[users], self.user_learning_rate, self.user_steps,
+            resolve_n_threads(0),
+        )  # fmt: skip
+        projected = self._parameters.projected()
+        with one_blas_thread():
+            looks, looked_at = self.attention_ @ projected.T
+            z = embeddings @ self.weights_.T
+            # Attention of an item's node on itself, against the user's node: a softmax of two logits.
+            shares = _bend(looks + looked_at) - _bend(looks + (z @ self.attention_[1])[:, None])
+            shares = 1 / (1 + np.exp(-np.clip(shares, -700, 700)))
+            # The item's state mixes the projections of the user and of the item by this attention.
+            by_user = np.einsum("uf,uf->u", hidden, z)[:, None]
+            return sum(self._bounds) / 2 + by_user + shares * (hidden @ projected.T - by_user)
+
+    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        scores = np.empty(len(users))
+        rows, row_numbers = np.unique(users, return_inverse=True)
+        for start in range(0, len(rows), _SERVED_BLOCK):
+            block = self.score_block(rows[start : start + _SERVED_BLOCK])
+            in_block = np.flatnonzero((row_numbers >= start) & (row_numbers < start + _SERVED_BLOCK))
+            scores[in_block] = block[row_numbers[in_block] - start, items[in_block]]
+        return scores
+
+    def popularity(self) -> np.ndarray | None:
+        return popular_values(popularity_of_factors(self._parameters.projected()), self._bounds)
+
+    def similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self._parameters.projected(), columns, n)
+
+
 @declares_parameters
-class FedGNN(OwnRows, RatingModel):
+class FedGNN(RatingModel):
     """Federated ratings, or rankings, by one layer of graph attention over each client's own graph.
 
     **Guarantee.** ``variant="guaranteed"``: all releases of the whole run are (`epsilon`, `delta`)-differentially
@@ -99,6 +157,8 @@ class FedGNN(OwnRows, RatingModel):
     inf
     """
 
+    _deployment = DeploymentTerms(NO_SECRET_COHORT, names_users=True)
+    _serves = _GraphScores
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "attention_", "item_factors_", "user_neighbors_")
 
@@ -132,6 +192,11 @@ class FedGNN(OwnRows, RatingModel):
     init_scale: float = real(0.1, low=1e-6, high=1e6).doc("Standard deviation of the first item embeddings.")
     grid: Sequence[float] = rating_grid(by_ends=False).doc("""
         Possible values, increasing; predictions are clipped to its ends.""")
+
+    def _objection_to_nodes(self) -> str | None:
+        if self.variant != "guaranteed":
+            return "variant must be 'guaranteed': other variants simulate a third party and users on all data"
+        return None
 
     @property
     def _is_published(self) -> bool:
@@ -294,45 +359,6 @@ class FedGNN(OwnRows, RatingModel):
         # New users took no part in the expansion, so they have no neighbours.
         model.user_neighbors_ = np.zeros((data.n_users, self._n_graph_neighbors, self.n_factors))
         return model
-
-    # ---- scoring ------------------------------------------------------------------------------------------------
-
-    @property
-    def _parameters(self) -> Parameters:
-        return Parameters(self.weights_, self.attention_, self.item_factors_)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        user_rows = self.interactions_._take_users(users)
-        entries = draw_entries(user_rows, self._bounds, self.negatives, None)
-        embeddings, hidden = find_states(
-            self._parameters, entries, self.user_neighbors_[users], self.user_learning_rate, self.user_steps,
-            resolve_n_threads(0),
-        )  # fmt: skip
-        projected = self._parameters.projected()
-        with one_blas_thread():
-            looks, looked_at = self.attention_ @ projected.T
-            z = embeddings @ self.weights_.T
-            # Attention of an item's node on itself, against the user's node: a softmax of two logits.
-            shares = _bend(looks + looked_at) - _bend(looks + (z @ self.attention_[1])[:, None])
-            shares = 1 / (1 + np.exp(-np.clip(shares, -700, 700)))
-            # The item's state mixes the projections of the user and of the item by this attention.
-            by_user = np.einsum("uf,uf->u", hidden, z)[:, None]
-            return sum(self._bounds) / 2 + by_user + shares * (hidden @ projected.T - by_user)
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        scores = np.empty(len(users))
-        rows, row_numbers = np.unique(users, return_inverse=True)
-        for start in range(0, len(rows), _SERVED_BLOCK):
-            block = self._score_block(rows[start : start + _SERVED_BLOCK])
-            in_block = np.flatnonzero((row_numbers >= start) & (row_numbers < start + _SERVED_BLOCK))
-            scores[in_block] = block[row_numbers[in_block] - start, items[in_block]]
-        return scores
-
-    def _popularity(self) -> np.ndarray | None:
-        return self._popular_values(popularity_of_factors(self._parameters.projected()))
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_by_factors(self._parameters.projected(), columns, n)
 
     # ---- state --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ little, as the ledger states with figures.  docs/explanation/systems/fedrec/fedr
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,24 +19,29 @@ from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.mechanisms import Channel
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.rounds.system import ArrayRule, DivergenceError
-from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
-from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, DivergenceError
 from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import SavedModel, finite_or_none, rules_of
+from fastfedrec.systems._served import FactorScores
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fedrec._traffic import VectorTraffic, count_vectors
 from fastfedrec.systems.fedrec._views import Messages, RecordedRound
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.rounds import FedRecRounds, FedRecState
-from fastfedrec.systems.rating_model import RatingModel, check_ratings, rating_grid, solve_ratings, warn_beyond_ends
+from fastfedrec.systems.rating_model import (
+    RatingModel,
+    check_ratings,
+    popular_values,
+    rating_grid,
+    solve_ratings,
+    warn_beyond_ends,
+)
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
@@ -44,8 +49,18 @@ _MAX_COUNT_STDDEV = 2.0**15  # standard deviation of the noise on counts: its ta
 _MAX_FACTOR = 1e3  # ratings are products of factors, so larger ones mean that training has diverged
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _FedRecScores(FactorScores):
+    """Inner products of factors, with popularity on the scale of the ratings."""
+
+    _bounds: tuple[float, float]
+
+    def popularity(self) -> np.ndarray | None:
+        return popular_values(super().popularity(), self._bounds)
+
+
 @declares_parameters
-class FedRec(OwnRows, RatingModel, FedRecRounds):
+class FedRec(RatingModel, FedRecRounds):
     """Federated probabilistic matrix factorisation of ratings, with virtual ratings of unrated items.
 
     **Guarantee.** None by default: the server receives each user's real-valued gradients with their items, and the
@@ -94,6 +109,12 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     inf
     """
 
+    _deployment = DeploymentTerms(
+        only_simulated="a node adds up messages that each user would send separately to the server or to another user",
+        names_users=True,
+        has_devices=True,
+    )
+    _serves = _FedRecScores
     _communicates = True
     _seen = (
         "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be "
@@ -142,6 +163,11 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     def _check_parameters(self) -> None:
         self._check_filling()
         self._check_central()
+
+    def _objection_to_nodes(self) -> str | None:
+        if self.max_items is not None:
+            return "max_items must be None, and divisor given: fit counts raters in all data"
+        return None
 
     def _check_filling(self) -> None:
         """Check the filling and its probabilities."""
@@ -368,21 +394,6 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             self.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
             for result in run_attacks(self.records_, data, grid=self.grid):
                 self.ledger_.note(result.statement())
-
-    # ---- scoring ------------------------------------------------------------------------------------------------
-
-    def _popularity(self) -> np.ndarray | None:
-        return self._popular_values(popularity_of_factors(self.item_factors_))
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_by_factors(self.item_factors_, columns, n)
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items])
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        with one_blas_thread():
-            return self.user_factors_[users] @ self.item_factors_.T
 
     def _header(self) -> dict[str, Any]:
         *counts, received, sent, ordinary = astuple(self.vectors_)

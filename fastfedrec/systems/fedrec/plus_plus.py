@@ -96,6 +96,12 @@ class FedRecPlusPlus(FedRec, _Denoising):
         if self.fill_by == "popularity" and self.filling != "hybrid":
             raise ValueError("fill_by='popularity' needs filling='hybrid'; randomized response has no weights")
 
+    def _objection_to_nodes(self) -> str | None:
+        objection = super()._objection_to_nodes()
+        if objection is None and self.fill_by != "uniform":
+            return "fill_by must be 'uniform': fit counts raters in all data"
+        return objection
+
     @property
     def _sharing(self) -> int:  # type: ignore[override]
         return ADDITIVE if self.sharing == "additive" else PUBLISHED

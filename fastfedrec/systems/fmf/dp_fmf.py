@@ -17,14 +17,13 @@ from fastfedrec.compute import als
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
-from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
 from fastfedrec.systems._parameters import public_users, run_delta, run_epsilon
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import LeastSquaresScores, Served
 from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
@@ -80,6 +79,7 @@ class DPFMF(CentralModel):
     4.32
     """
 
+    _serves = LeastSquaresScores
     _max_users = MAX_USERS
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_",)
 
@@ -114,28 +114,13 @@ class DPFMF(CentralModel):
 
         return self._within_delta(gaussian_mu(self.epsilon, self.delta), phases, n_items)
 
-    # ---- the device ---------------------------------------------------------------------------------------------
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        user_rows = self.interactions_._take_users(users)
-        factors = als.solve_own_users(
-            user_rows, self.item_factors_, regularization=self.regularization, confidence_weight=0.0
-        )
-        with one_blas_thread():
-            return factors @ self.item_factors_.T
-
-    def _popularity(self) -> np.ndarray | None:
-        return popularity_of_factors(self.item_factors_)
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_by_factors(self.item_factors_, columns, n)
-
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
-        return explain_least_squares(
-            user_rows, self.item_factors_, column, regularization=self.regularization, confidence_weight=0.0
-        )
-
     # ---- state --------------------------------------------------------------------------------------------------
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return rules_of(np.float64, item_factors_=(self.interactions_.n_items, self.n_factors))
+
+    def _served(self) -> Served:
+        factors, regularization = self.item_factors_, self.regularization
+        return LeastSquaresScores(
+            type(self).__name__, self.interactions_, factors, regularization, confidence_weight=0.0
+        )

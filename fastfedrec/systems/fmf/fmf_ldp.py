@@ -8,6 +8,7 @@ lists corrections of the paper.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,27 +19,48 @@ from fastfedrec.core.arrays import Column, FloatArray
 from fastfedrec.core.check import check_callback, check_flag
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
+from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
-from fastfedrec.systems._from_items import FactorScores, explain_least_squares, popularity_of_factors
+from fastfedrec.systems._from_items import explain_least_squares
 from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import RankedFactors
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.fmf._auto import Settings
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
+from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["FMFLDP", "FMFState"]
 
 _MAX_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so larger factors mean that training has diverged
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _FMFScores(RankedFactors):
+    """Scores of FMF-LDP, with the settings that its explanations need."""
+
+    regularization: float
+    use_values: bool
+    _settings: Settings
+
+    def contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
+        return explain_least_squares(
+            user_rows,
+            self.item_factors_,
+            column,
+            regularization=self.regularization,
+            confidence_weight=self._settings.confidence_weight,
+            use_values=self.use_values,
+        )
+
+
 @declares_parameters
-class FMFLDP(FactorScores, OwnRows, FMFRounds):
+class FMFLDP(Recommender, FMFRounds):
     """Federated matrix factorisation of implicit feedback under local differential privacy.
 
     **Guarantee** (`epsilon` given).  One report is `epsilon`-differentially private, and a run is
@@ -77,6 +99,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     375.0
     """
 
+    _serves = _FMFScores
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
@@ -277,26 +300,6 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         model = self._fitted()
         data = model.interactions_
         return model.user_factors_[data.user_index(user_ids)], model.item_factors_[data.item_index(item_ids)]
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items], dtype=np.float64)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        with one_blas_thread():
-            return self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
-
-    def _popularity(self) -> np.ndarray | None:
-        return popularity_of_factors(self.item_factors_)
-
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
-        return explain_least_squares(
-            user_rows,
-            self.item_factors_,
-            column,
-            regularization=self.regularization,
-            confidence_weight=self._settings.confidence_weight,
-            use_values=self.use_values,
-        )
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape

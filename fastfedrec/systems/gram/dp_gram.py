@@ -18,14 +18,17 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
-from fastfedrec.systems.gram.decision import best_estimator, named_estimators
+from fastfedrec.systems.gram.decision import Candidate, best_estimator, named_estimators
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, RepeatedShareSum, SubstituteShareSum
-from fastfedrec.systems.gram.measured_model import MeasuredModel
+from fastfedrec.systems.gram.gram_model import GramModel
+from fastfedrec.systems.gram.measured_model import MeasuredRelease
+from fastfedrec.systems.gram.measurement import candidates_with
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.gram.plan import planned_rounds
+from fastfedrec.systems.gram.plan import alternatives, planned_rounds
 from fastfedrec.systems.gram.pooled import PooledPairs
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 
@@ -33,7 +36,7 @@ __all__ = ["DPGram"]
 
 
 @declares_parameters
-class DPGram(MeasuredModel):
+class DPGram(CentralModel, GramModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
     **Guarantee.** All releases together are (`epsilon`, `delta`)-differentially private for all data of one user
@@ -95,8 +98,6 @@ class DPGram(MeasuredModel):
     """
 
     _max_users = MAX_USERS
-    _repeated_mean, _substitute_mean = RepeatedShareSum, SubstituteShareSum
-
     epsilon: float = run_epsilon()
     delta: float = run_delta()
     mean_share: float = share_of_mean(0.07)
@@ -131,6 +132,10 @@ class DPGram(MeasuredModel):
             features = None
         return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)
 
+    @property
+    def _candidates(self) -> tuple[Candidate, ...]:
+        return candidates_with(self.ridge)
+
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
@@ -148,3 +153,14 @@ class DPGram(MeasuredModel):
             return planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates)
 
         return self._within_delta(mu, phases_at, n_items)
+
+    def _alternatives(self, phases: list[Phase]) -> dict[str, list[Phase]]:
+        """Return the plan and the alternative plans with a second mean, by their names."""
+        return alternatives(phases, RepeatedShareSum, SubstituteShareSum)
+
+    def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
+        return list(self._alternatives(phases).values())
+
+    def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
+        release = MeasuredRelease(self, fit, data, self._public_users(data), self._candidates)
+        release.run(phases, self._alternatives(phases))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +14,12 @@ from fastfedrec.core.parameters import choice, real
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_by_factors
-from fastfedrec.systems._neighbors import score_neighbors
+from fastfedrec.systems._neighbors import made_once, score_neighbors
 from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._served import Served
 from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
+from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["GramModel"]
 
@@ -26,9 +28,70 @@ _MIN_SCALE = 1e-100  # smallest scale of an item in a file, since entries are di
 _BLOCK_CELLS = 2**23  # number of similarities in memory at the same time
 
 
-class GramModel(FeaturedModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class PairScores(Served):
+    """Scores that a device computes from a matrix of item pairs, as factors, and its user's row."""
+
+    item_means_: NDArray[np.float64]
+    item_factors_: NDArray[np.float64]
+    scoring_factors_: NDArray[np.float64]
+    item_scales_: NDArray[np.float64]
+    scoring: str
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        rows = self.interactions_._take_users(users)
+        if self.scoring_factors_.shape[1] == 0:
+            return np.tile(self.item_means_, (len(users), 1))
+        lengths = rows.interactions_per_user()
+        # A row is normalised to norm 1, and entries are divided by the items' scales.
+        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths) / self.item_scales_[rows.indices]
+        if self.scoring == "knn":
+            scores = score_neighbors(rows, *_neighbors_of(self.scoring_factors_))
+        else:
+            factors = self.scoring_factors_
+            with one_blas_thread():
+                scores = sum_rows(rows, factors, weights=entries) @ factors.T
+            if self.scoring == "ease":
+                # EASE's weights have no diagonal, so an item's entry does not contribute to its own score.
+                squares = np.square(factors).sum(axis=1)
+                scores[np.repeat(np.arange(len(users)), lengths), rows.indices] -= entries * squares[rows.indices]
+                scores /= 1 - squares
+            scores *= self.item_scales_
+        scores[lengths == 0] = self.item_means_
+        return scores
+
+    def popularity(self) -> np.ndarray:
+        return self.item_means_
+
+    def similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        if not self.item_factors_.any():
+            raise ValueError(
+                f"{self.name} released popularity only, which cannot compare items, since the noise would "
+                "have covered the pairs of items; raise epsilon, or fit it on more users"
+            )
+        return similar_by_factors(self.item_factors_, columns, n)
+
+    def contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
+        if not self.scoring_factors_.shape[1]:
+            raise ValueError(
+                "all users are recommended popular items, since the noise would have covered the pairs of items; raise "
+                "epsilon, or fit the model on more users"
+            )
+        if self.scoring == "knn":
+            return contributions_of_neighbors(user_rows, column, *_neighbors_of(self.scoring_factors_))
+        factors, scales = self.scoring_factors_, self.item_scales_
+        entries = scales[column] / (scales[user_rows.indices] * math.sqrt(user_rows.n_interactions))
+        products = factors[user_rows.indices] @ factors[column]
+        if self.scoring == "ease":
+            products[user_rows.indices == column] = 0.0
+            products /= 1 - np.square(factors[column]).sum()
+        return entries * products
+
+
+class GramModel(Recommender):
     """A matrix of item pairs as factors L, and the scores that a device computes from them and its user's row."""
 
+    _serves = PairScores
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
@@ -76,76 +139,6 @@ class GramModel(FeaturedModel):
         else:
             self.scoring_factors_, self.item_scales_ = pairs.score(factors, chosen, noise)
 
-    # ---- the device ---------------------------------------------------------------------------------------------
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        rows = self.interactions_._take_users(users)
-        if self.scoring_factors_.shape[1] == 0:
-            return np.tile(self.item_means_, (len(users), 1))
-        lengths = rows.interactions_per_user()
-        # A row is normalised to norm 1, and entries are divided by the items' scales.
-        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths) / self.item_scales_[rows.indices]
-        if self.scoring == "knn":
-            scores = score_neighbors(rows, *self._neighbors())
-        else:
-            factors = self.scoring_factors_
-            with one_blas_thread():
-                scores = sum_rows(rows, factors, weights=entries) @ factors.T
-            if self.scoring == "ease":
-                # EASE's weights have no diagonal, so an item's entry does not contribute to its own score.
-                squares = np.square(factors).sum(axis=1)
-                scores[np.repeat(np.arange(len(users)), lengths), rows.indices] -= entries * squares[rows.indices]
-                scores /= 1 - squares
-            scores *= self.item_scales_
-        scores[lengths == 0] = self.item_means_
-        return scores
-
-    def _popularity(self) -> np.ndarray:
-        return self.item_means_
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        if not self.item_factors_.any():
-            raise ValueError(
-                f"{type(self).__name__} released popularity only, which cannot compare items, since the noise would "
-                "have covered the pairs of items; raise epsilon, or fit it on more users"
-            )
-        return similar_by_factors(self.item_factors_, columns, n)
-
-    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
-        if not self.scoring_factors_.shape[1]:
-            raise ValueError(
-                "all users are recommended popular items, since the noise would have covered the pairs of items; raise "
-                "epsilon, or fit the model on more users"
-            )
-        if self.scoring == "knn":
-            return contributions_of_neighbors(user_rows, column, *self._neighbors())
-        factors, scales = self.scoring_factors_, self.item_scales_
-        entries = scales[column] / (scales[user_rows.indices] * math.sqrt(user_rows.n_interactions))
-        products = factors[user_rows.indices] @ factors[column]
-        if self.scoring == "ease":
-            products[user_rows.indices == column] = 0.0
-            products /= 1 - np.square(factors[column]).sum()
-        return entries * products
-
-    def _neighbors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the items with the largest cosines to each item, without itself, and the cosines."""
-        # The result is cached for the array of factors that it was computed from.
-        cached = getattr(self, "_cached_neighbors", None)
-        if cached is None or cached[0] is not self.scoring_factors_:
-            factors = self.scoring_factors_
-            n_neighbors = min(_N_NEIGHBORS, len(factors) - 1)
-            items = np.empty((len(factors), n_neighbors), dtype=np.int64)
-            cosines = np.empty((len(factors), n_neighbors))
-            step = max(1, _BLOCK_CELLS // len(factors))
-            for start in range(0, len(factors), step):
-                part = slice(start, min(start + step, len(factors)))
-                with one_blas_thread():
-                    block = factors[part] @ factors.T
-                block[np.arange(len(block)), np.arange(part.start, part.stop)] = -2.0  # below every cosine
-                items[part], cosines[part] = ranking.top_k(block, n_neighbors)
-            cached = self._cached_neighbors = self.scoring_factors_, items, np.maximum(cosines, 0.0)
-        return cached[1], cached[2]
-
     # ---- state --------------------------------------------------------------------------------------------------
 
     def _header(self) -> dict[str, Any]:
@@ -160,3 +153,19 @@ class GramModel(FeaturedModel):
         factors = dict.fromkeys(("item_factors_", "scoring_factors_"), (n_items, None))
         scales = ArrayRule(np.float64, (n_items,), low=_MIN_SCALE)
         return {**rules_of(np.float64, item_means_=(n_items,), **factors), "item_scales_": scales}
+
+
+@made_once
+def _neighbors_of(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the items with the largest cosines to each item, without itself, and the cosines."""
+    n_neighbors = min(_N_NEIGHBORS, len(factors) - 1)
+    items = np.empty((len(factors), n_neighbors), dtype=np.int64)
+    cosines = np.empty((len(factors), n_neighbors))
+    step = max(1, _BLOCK_CELLS // len(factors))
+    for start in range(0, len(factors), step):
+        part = slice(start, min(start + step, len(factors)))
+        with one_blas_thread():
+            block = factors[part] @ factors.T
+        block[np.arange(len(block)), np.arange(part.start, part.stop)] = -2.0  # below every cosine
+        items[part], cosines[part] = ranking.top_k(block, n_neighbors)
+    return items, np.maximum(cosines, 0.0)

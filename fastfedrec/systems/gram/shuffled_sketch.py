@@ -30,6 +30,7 @@ from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._parameters import public_features, run_delta
 from fastfedrec.systems._saved import SavedModel
@@ -53,6 +54,7 @@ from fastfedrec.systems.gram.scoring import popularity_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     MAX_CELLS,
+    TERMS,
     FirstSketchRound,
     LastSketchRound,
     SketchRound,
@@ -137,6 +139,8 @@ class ShuffledSketchGram(GramModel):
     True
     """
 
+    _deployment = TERMS
+
     epsilon: float = real(1.0, above=0.0, below=_MAX_EPSILON).doc("""
         Epsilon of the whole run behind the shuffler, in nats; below 50.""")
     epsilon_0: float = real(2.5, above=0.0).doc("""
@@ -197,7 +201,7 @@ class ShuffledSketchGram(GramModel):
             One report already exceeds the budget, or there are too many items for `n_rotations`.
         """
         data = check_counts(self, interactions, is_private=True, min_users=1).binarize()
-        features = self._features_of(data)
+        features = align_features(self, data)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
@@ -205,7 +209,7 @@ class ShuffledSketchGram(GramModel):
         rounds = [self._run_round(fit, phases[0])]
         self.item_means_ = self._means(rounds)
         self._release_popularity()
-        self._note_features(features, are_used=len(phases) > 1)
+        note_features(self, features, are_used=len(phases) > 1)
         if len(phases) == 1:
             self.ledger_.note(
                 "ShuffledSketchGram: pairs take two items and two reports of every user, so all of epsilon went to "
@@ -325,8 +329,6 @@ class ShuffledSketchGram(GramModel):
             f"ShuffledSketchGram: only {' and '.join(str(state.n_users) for _, state, _ in rounds)} users reported, "
             f"so it was epsilon {account.get_epsilon(self.delta):.3g} for all data of one user against none"
         )
-
-    # ---- the server ---------------------------------------------------------------------------------------------
 
     def _run_round(self, fit: Fit, phase: Phase) -> Phase:
         """Run a round, and return its phase with the state after it."""

@@ -20,11 +20,17 @@ from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LargestResponse
-from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, FederatedSystem, Update
 from fastfedrec.systems.claims import FEWER_ITEMS
 
-__all__ = ["MAX_CELLS", "FirstSketchRound", "LastSketchRound", "SketchRound", "SketchState"]
+__all__ = ["MAX_CELLS", "TERMS", "FirstSketchRound", "LastSketchRound", "SketchRound", "SketchState"]
 
+#: Conditions of a run with data on nodes.
+TERMS = DeploymentTerms(
+    only_simulated="its reports need a shuffler, and there is none between these nodes and the server",
+    note="there was no shuffler between nodes and server: the figure behind a shuffler is for the deployment that "
+    "this run simulates, and holds for no message of this run",
+)
 MAX_CELLS = 2**28  # number of cells of all rotations: 2 GiB of sums, and rows short enough for 16 bits
 # Number of answers that are sorted together, 64 MiB, or half the cells if that is more, since all sums are read.
 _MAX_ANSWERS = 2**24

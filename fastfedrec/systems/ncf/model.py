@@ -1,6 +1,7 @@
 """Neural collaborative filtering, trained centrally: GMF, MLP, and NeuMF, which combines both (He et al. 2017)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._served import Served
 from fastfedrec.systems.baselines.epochs import EpochBaseline, places_before
 from fastfedrec.systems.ncf._network import Network, Trainer, fuse
 
@@ -34,6 +36,33 @@ def _check_layers(name: str, layers: Any) -> tuple[int, ...]:
     if not isinstance(layers, list | tuple | np.ndarray) or np.ndim(layers) != 1 or not len(layers):
         raise ValueError(f"{name} must be None or hold at least one width, got {layers!r}")
     return tuple(check_integer(f"{name}[{k}]", width, low=1, high=_MAX_WIDTH) for k, width in enumerate(layers))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _NetworkScores(Served):
+    """Outputs of a network for the embeddings of users and items."""
+
+    weights_: NDArray[np.float32]
+    item_embeddings_: NDArray[np.float32]
+    user_embeddings_: NDArray[np.float32]
+    item_counts_: NDArray[np.float64]
+    threshold: float
+    _network: Callable[[Interactions, int], Network]
+
+    def popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
+
+    def lack_scores(self, rows: np.ndarray) -> np.ndarray:
+        # A user without positives has an untrained embedding.
+        return self.interactions_._take_users(rows).binarize(self.threshold).interactions_per_user() == 0
+
+    def similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self.item_embeddings_, columns, n)
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        network = self._network(self.interactions_, len(users))
+        table = np.concatenate([self.user_embeddings_[users], self.item_embeddings_])
+        return network.score(table, self.weights_)
 
 
 @declares_parameters
@@ -94,6 +123,8 @@ class NCF(EpochBaseline):
     >>> model.set_params(n_epochs=1).fit(data, key=Key.from_seed(2), warm_start=model).weights_.shape
     (9,)
     """
+
+    _serves = _NetworkScores
 
     serves_others: ClassVar[bool] = False
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
@@ -241,20 +272,3 @@ class NCF(EpochBaseline):
             "user_embeddings_": (n_users, network.width),
         }
         return {**rules_of(np.float32, **arrays), **rules_of(np.float64, item_counts_=(n_items,))}
-
-    # ---- answers ------------------------------------------------------------------------------------------------
-
-    def _popularity(self) -> np.ndarray | None:
-        return self.item_counts_ if self.item_counts_.any() else None
-
-    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
-        # A user without positives has an untrained embedding.
-        return self.interactions_._take_users(rows).binarize(self.threshold).interactions_per_user() == 0
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_by_factors(self.item_embeddings_, columns, n)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        network = self._network(self.interactions_, len(users))
-        table = np.concatenate([self.user_embeddings_[users], self.item_embeddings_])
-        return network.score(table, self.weights_)

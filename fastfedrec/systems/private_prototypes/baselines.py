@@ -1,6 +1,7 @@
 """Baselines of private prototypes: a non-negative factorisation of all data, and one of each entity's data."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -19,15 +20,51 @@ from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._parameters import range_of_values
+from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes.server import encode_labels
-from fastfedrec.systems.rating_model import LARGEST_RATING, ValueModel
+from fastfedrec.systems.rating_model import LARGEST_RATING, RatingModel
 
 __all__ = ["CentralNMF", "IndividualNMF"]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _ModelScores(Served):
+    """Inner products of users' factors with the item factors of their factorisations."""
+
+    user_factors_: NDArray[np.float64]
+    item_factors_: NDArray[np.float64]
+    user_models_: NDArray[np.int64]
+
+    def popularity(self) -> np.ndarray | None:
+        # An unknown user belongs to none of several models.
+        if len(self.item_factors_) > 1 or not self.user_factors_.any():
+            return None
+        return self.item_factors_[0] @ self.user_factors_.mean(axis=0)
+
+    def lack_scores(self, rows: np.ndarray) -> np.ndarray:
+        return ~self.user_factors_[rows].any(axis=1)
+
+    def similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        if len(self.item_factors_) > 1:
+            return super().similar(columns, n)
+        return similar_by_factors(self.item_factors_[0], columns, n)
+
+    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[self.user_models_[users], items])
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        scores = np.empty((len(users), self.item_factors_.shape[1]))
+        models = self.user_models_[users]
+        with one_blas_thread():
+            for model in np.unique(models):
+                in_model = models == model
+                scores[in_model] = self.user_factors_[users[in_model]] @ self.item_factors_[model].T
+        return scores
+
+
 @declares_parameters
-class CentralNMF(ValueModel):
+class CentralNMF(RatingModel):
     """Non-negative matrix factorisation of all data in one place, the limit of federation without loss.
 
     **Guarantee.** None: a server sees all data, as the ledger states.
@@ -52,7 +89,9 @@ class CentralNMF(ValueModel):
     (2,)
     """
 
+    _serves = _ModelScores
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
+    serves_others, _instead = False, "fit it again with the others"
 
     n_factors: int = integer(20, low=1, high=MAX_FACTORS).doc("Number of factors, at least 1.")
     regularization: float = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
@@ -145,32 +184,6 @@ class CentralNMF(ValueModel):
     def _disagreement(self) -> str | None:
         largest, n_models = int(self.user_models_.max(initial=-1)), len(self.item_factors_)
         return None if largest < n_models else f"a user belongs to model {largest} of {n_models}"
-
-    def _popularity(self) -> np.ndarray | None:
-        # An unknown user belongs to none of several models.
-        if len(self.item_factors_) > 1 or not self.user_factors_.any():
-            return None
-        return self.item_factors_[0] @ self.user_factors_.mean(axis=0)
-
-    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
-        return ~self.user_factors_[rows].any(axis=1)
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        if len(self.item_factors_) > 1:
-            return super()._similar(columns, n)
-        return similar_by_factors(self.item_factors_[0], columns, n)
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[self.user_models_[users], items])
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        scores = np.empty((len(users), self.item_factors_.shape[1]))
-        models = self.user_models_[users]
-        with one_blas_thread():
-            for model in np.unique(models):
-                in_model = models == model
-                scores[in_model] = self.user_factors_[users[in_model]] @ self.item_factors_[model].T
-        return scores
 
 
 @declares_parameters

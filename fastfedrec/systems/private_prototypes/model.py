@@ -32,10 +32,11 @@ from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._parameters import range_of_values
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.private_prototypes._entities import _EntityModels
+from fastfedrec.systems.private_prototypes._entities import EntityScores, refine_entities, solve_users
 from fastfedrec.systems.private_prototypes.budget import choose_n_prototypes, steps_per_unit
 from fastfedrec.systems.private_prototypes.rounds import PrototypeRounds, PrototypeState
 from fastfedrec.systems.private_prototypes.server import Sums, encode_labels, factorize, make_prototypes
+from fastfedrec.systems.rating_model import RatingModel
 
 __all__ = ["PrivatePrototypes", "PrototypeState"]
 
@@ -43,7 +44,7 @@ _ROWS = "private_prototypes.rows"
 
 
 @declares_parameters
-class PrivatePrototypes(PrototypeRounds, _EntityModels):
+class PrivatePrototypes(PrototypeRounds, RatingModel):
     """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
 
     **Guarantee** (`epsilon` given, and `variant` "guaranteed").  The message of an entity is `epsilon`-differentially
@@ -91,6 +92,8 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     10.0
     """
 
+    _serves = EntityScores
+    serves_others = False
     _instead = "use serve(interactions, entities), since who holds a row decides which factors answer"
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = (
@@ -149,6 +152,11 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
                 raise ValueError(f"{name} must be {value!r} with variant='published', got {getattr(self, name)!r}")
         if self.epsilon is None or self.n_prototypes == "auto":
             raise ValueError("variant='published' needs a (nominal) epsilon and a number of n_prototypes")
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        low, high = self.value_range
+        return low if self.prototypes == "masked" else 0.0, high  # a mean with zeros may be below the range
 
     @transactional
     def fit(
@@ -218,7 +226,8 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             )
         state = self.initial_state(names, tuple(self.n_prototypes_.tolist()), data.n_items, fit.key)
         self.item_factors_ = self._train(fit.rounds(self, state, shards), fit.n_threads)
-        self._solve(fit.n_threads)
+        self.user_side_item_factors_ = refine_entities(self, fit.n_threads)
+        self.user_factors_ = solve_users(self, fit.n_threads)
         return self
 
     def serve(
@@ -254,7 +263,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         places = np.array([known.get(id_at(labels, h), -1) if entities is not None else -1 for h in range(len(labels))])
         model = copy.copy(fitted)
         model.interactions_, model.user_entities_ = data, places[rows]
-        model.user_factors_ = model._solve_users(resolve_n_threads(n_threads))
+        model.user_factors_ = solve_users(model, resolve_n_threads(n_threads))
         return model
 
     def _bring(self, read_rows: Callable[[], InteractionsLike]) -> Self:

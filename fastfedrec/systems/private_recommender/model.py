@@ -17,10 +17,12 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._featured import FeaturedModel
+from fastfedrec.rounds.system import DeploymentTerms
+from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._parameters import public_features, public_users, run_delta
 from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.gram.decision import Decision
 from fastfedrec.systems.private_recommender.advice import Advice
@@ -37,7 +39,7 @@ _CHOSEN = _PLANNED | {"Random"}
 
 
 @declares_parameters
-class PrivateRecommender(FeaturedModel):
+class PrivateRecommender(Recommender):
     """The system that a rule on public numbers chooses, at an epsilon that is the true cost of the whole run.
 
     **Guarantee.** The whole run is (`epsilon`, `delta`)-differentially private for replacing all data of one user
@@ -93,6 +95,9 @@ class PrivateRecommender(FeaturedModel):
     (2, 3)
     """
 
+    _deployment = DeploymentTerms()
+    _serves = Served  # of the chosen system
+
     epsilon: float = real(1.0, above=0.0, high=MAX_EPSILON).doc("""
         Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.""")
     delta: float = run_delta()
@@ -107,6 +112,11 @@ class PrivateRecommender(FeaturedModel):
     item_features: ItemFeaturesLike | None = public_features(
         "They go to the chosen system; if it takes none, the ledger states this."
     )
+
+    def _objection_to_nodes(self) -> str | None:
+        if self.trust != "central":
+            return "trust must be 'central': for other trust models, deploy the system that advise names"
+        return None
 
     @transactional
     def fit(
@@ -146,7 +156,7 @@ class PrivateRecommender(FeaturedModel):
             )
         data = check_counts(self, interactions, is_private=True, min_users=int(self.trust != "central"))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        self._features_of(data)  # features that do not match the items raise before a cost is recorded
+        align_features(self, data)  # features that do not match the items raise before a cost is recorded
         self.n_users_ = self._public_users(data)
         # The choice depends on public numbers only, so it has no privacy cost.
         advice = self._advice(self.n_users_, data.n_items)
@@ -286,8 +296,8 @@ class PrivateRecommender(FeaturedModel):
         super()._fitted()
         return self.model_._fitted()
 
-    def _score_block(self, users: Any) -> Any:
-        return self._fitted()._score_block(users)
+    def _served(self) -> Served:
+        return self._fitted()._served()
 
     def with_users(self, interactions: InteractionsLike) -> Self:
         """Return a model with the same releases for other users, without a new fit or a privacy cost.

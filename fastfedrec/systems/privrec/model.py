@@ -30,7 +30,7 @@ from fastfedrec.data.log import InteractionLog
 from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Phase, resolve_engine, resolve_ledger
-from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.rounds.system import NO_SECRET_COHORT, ArrayRule, DeploymentTerms
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
@@ -39,7 +39,7 @@ from fastfedrec.systems.privrec._cohort import OPTIMIZERS
 from fastfedrec.systems.privrec._joint import JointRounds
 from fastfedrec.systems.privrec._meta import METAS, MetaData, MetaRounds
 from fastfedrec.systems.privrec._run import Run
-from fastfedrec.systems.privrec._serving import _Personalized, _TwoTowerRecommender
+from fastfedrec.systems.privrec._serving import TABLES, _Personalized, _TwoTowerRecommender
 from fastfedrec.systems.privrec._settings import PRESETS, PrivRecSettings, check_settings, is_private
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import ClientData, LocalTraining, PrivRecRounds
@@ -55,13 +55,11 @@ from fastfedrec.systems.privrec.stage1 import (
 
 __all__ = ["PrivRec"]
 
-_TABLES = ("user", "item", "context")
-
 
 def _check_features(name: str, features: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the features of the towers, or raise."""
     check_instance(name, features, Mapping, "pass {'user': [names], 'item': [names]}")
-    if unknown := sorted(set(features) - set(_TABLES)):
+    if unknown := sorted(set(features) - set(TABLES)):
         raise ValueError(f"{name} must have the keys 'user', 'item' or 'context', got {unknown}")
     return features
 
@@ -115,6 +113,7 @@ class PrivRec(_TwoTowerRecommender):
     (2, 4)
     """
 
+    _deployment = DeploymentTerms(NO_SECRET_COHORT, names_users=True)
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("parameters_",)
 
@@ -182,6 +181,14 @@ class PrivRec(_TwoTowerRecommender):
 
     def _check_parameters(self) -> None:
         check_settings(self.get_params())
+
+    def _objection_to_nodes(self) -> str | None:
+        for name, counted in (("features", "their values"), ("popularity_epsilon", "the items")):
+            if getattr(self, name) is not None:
+                return f"{name} must be None: fit counts {counted} in all data"
+        if self.stage1 != "none":
+            return "stage1 must be 'none': fit reads its sequences in all data"
+        return None
 
     @transactional
     def fit(
@@ -393,22 +400,9 @@ class PrivRec(_TwoTowerRecommender):
 
     # ---- saving -------------------------------------------------------------------------------------------------
 
-    def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
-        arrays = super()._fitted_arrays(include_users)
-        for name in _TABLES:
-            table = getattr(self.features_, name)
-            is_stored = name == "item" or (name == "user" and include_users)
-            arrays[f"features.{name}.indptr"] = table.indptr if is_stored else table.indptr[:1]
-            arrays[f"features.{name}.indices"] = table.indices if is_stored else table.indices[:0]
-            for number, values in enumerate(table.vocabularies):
-                arrays[f"features.{name}.{number}"] = values
-        if self.learning_rates_ is not None:
-            arrays["model.learning_rates_"] = self.learning_rates_
-        return arrays
-
     def _header(self) -> dict[str, Any]:
         return super()._header() | {
-            "features": {name: list(getattr(self.features_, name).names) for name in _TABLES},
+            "features": {name: list(getattr(self.features_, name).names) for name in TABLES},
             "noise_multiplier": self.noise_multiplier_,
         }
 
@@ -420,7 +414,7 @@ class PrivRec(_TwoTowerRecommender):
         names, n_users, n_items = saved.mapping("features"), *self.interactions_.shape
         entries = {"user": n_users, "item": n_items, "context": 0}
         if names.keys() != entries.keys():
-            raise saved.error("features", f"must have the keys {_TABLES}, got {sorted(names)}")
+            raise saved.error("features", f"must have the keys {TABLES}, got {sorted(names)}")
         self.features_ = Features(**{name: saved.features(name, names[name], n) for name, n in entries.items()})
         self._network = self._build()
         learnt = self.meta == "meta-sgd"

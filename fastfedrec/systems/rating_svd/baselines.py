@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -16,33 +16,39 @@ from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._from_items import similar_neighbors
 from fastfedrec.systems._neighbors import (
+    RatingNeighborScores,
     blocks_of_rows,
     neighbor_arrays,
     neighbor_disagreement,
     neighbor_rules,
-    score_neighbors,
     select_neighbors,
 )
-from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._served import AdditiveScores
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.rating_model import STARS, AdditiveModel, RatingModel, check_ratings, rating_grid
+from fastfedrec.systems.rating_model import (
+    RatingModel,
+    check_ratings,
+    rating_grid,
+    warn_beyond_ends,
+)
 from fastfedrec.systems.rating_svd._biases import fit_biases, fit_means
-from fastfedrec.systems.rating_svd._decoder import ReportDecoder
-from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
+from fastfedrec.systems.rating_svd._collection import collect_ratings
+from fastfedrec.systems.rating_svd.laplace_rr_svd import BIAS_PRIOR_RULE, COUNT_AS_NEAREST, LaplaceRRSVD
 
 __all__ = ["BiasedMF", "GlobalMean", "ItemMean", "RatingBaseline", "RatingItemKNN", "UserMean"]
 
-_BLOCK_CELLS = 2**23  # scores in memory at a time
 _BLOCK_PAIRS = 2**22  # pairs of items with products that are computed together
-_NO_DEVIATION = 0.5  # similarity to a virtual neighbour without deviation, which damps few and distant neighbours
 
 
 class RatingBaseline(RatingModel):
     """A model of ratings that is fitted in one step."""
+
+    serves_others, _instead = False, "fit it again with the others"
 
     @property
     def _is_private(self) -> bool:
@@ -82,8 +88,11 @@ class RatingBaseline(RatingModel):
 
 
 @declares_parameters
-class _Mean(RatingBaseline, AdditiveModel):
+class _Mean(RatingBaseline):
     """A mean of exact ratings, or of private reports of them."""
+
+    _serves = AdditiveScores
+    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
 
     epsilon: float | None = real(None, above=0.0, also=[None]).doc("""
         Epsilon per rating, in nats, above 0: each is reported through `BayesKary`.  None takes the exact ratings.""")
@@ -198,7 +207,7 @@ class ItemMean(_Mean):
 
 
 @declares_parameters
-class BiasedMF(LaplaceRRSVD):
+class BiasedMF(RatingModel):
     """Biased matrix factorisation of exact ratings: `LaplaceRRSVD` without its privacy.
 
     **Guarantee.** None, as the ledger states.
@@ -223,6 +232,10 @@ class BiasedMF(LaplaceRRSVD):
     True
     """
 
+    _communicates = True
+    _serves = AdditiveScores
+    _saved: ClassVar[tuple[str, ...]] = LaplaceRRSVD._saved
+
     grid: Sequence[float] = rating_grid(by_ends=True).doc("""
         Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.""")
     n_factors: int = integer(20, low=0, high=MAX_FACTORS).doc("""
@@ -236,22 +249,60 @@ class BiasedMF(LaplaceRRSVD):
         L2 penalty of the factors for each rating; "auto" is .13.  Biases are shrunk by the ratings' variances
         instead.""")
 
-    def __init__(
+    @property
+    def _trainer(self) -> LaplaceRRSVD:
+        """Model without privacy that collects the exact ratings and trains on them."""
+        return LaplaceRRSVD(None, **self.get_params())
+
+    @transactional
+    def fit(
         self,
-        grid: Sequence[float] = STARS,
-        n_factors: int = 20,
-        n_epochs: int | str = "auto",
-        learning_rate: float | str = "auto",
-        regularization: float | str = "auto",
-    ):
-        super().__init__(
-            None,
-            grid=grid,
-            n_factors=n_factors,
-            n_epochs=n_epochs,
-            learning_rate=learning_rate,
-            regularization=regularization,
-        )
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Collect the exact ratings, and train on them.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Ratings as values; every stored one counts, also zeros.
+
+        Warns
+        -----
+        UserWarning
+            Ratings are beyond the ends of the grid.
+        RuntimeWarning
+            Training diverged; the model has the last finite epoch, and all predictions are finite.
+        """
+        data = check_ratings(interactions, min_users=1)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+        warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST, stacklevel=3)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        trainer = self._trainer
+        trainer._train(trainer._collect(data, fit), fit.n_threads)
+        vars(self).update({name: getattr(trainer, name) for name in (*self._saved, "n_epochs_")})
+        return self
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data
+
+    def _serving(self, data: Interactions) -> Self:
+        return self._trainer._serve(super()._serving(data))
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"n_epochs": self.n_epochs_}
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.n_epochs_ = saved.integer("n_epochs", low=0)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return {**super()._saved_rules(), **BIAS_PRIOR_RULE}
 
 
 @declares_parameters
@@ -292,11 +343,10 @@ class RatingItemKNN(RatingBaseline):
     (2,)
     """
 
+    _serves = RatingNeighborScores
     _saved: ClassVar[tuple[str, ...]] = (
         "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
     )  # fmt: skip
-
-    _needs_rows = False  # the biases score items for a user without ratings
 
     n_neighbors: int = integer(200, low=1).doc("Number of neighbours stored for each item, at least 1.")
     shrinkage: float = real(100.0, low=0.0).doc("""
@@ -343,38 +393,10 @@ class RatingItemKNN(RatingBaseline):
     def _disagreement(self) -> str | None:
         return neighbor_disagreement(self.neighbor_items_, self.neighbor_similarities_, self.n_neighbors)
 
-    def _popularity(self) -> np.ndarray:
-        return self.mean_ + self.item_biases_
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
-
     def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
         """Return values of all interactions as a CSR array."""
         data = self.interactions_
         return scipy.sparse.csr_array((values, data.indices, data.indptr), shape=data.shape)
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        neighbors = self.neighbor_items_, self.neighbor_similarities_
-        user_rows = self.interactions_._take_users(users)
-        lengths = user_rows.interactions_per_user()
-        # Positions of the users' entries in the model's arrays.
-        shifts = self.interactions_.indptr[users] - user_rows.indptr[:-1]
-        entries = np.repeat(shifts, lengths) + np.arange(lengths.sum())
-        sums = score_neighbors(user_rows, *neighbors, weights=self.user_residuals_[entries])
-        weights = score_neighbors(user_rows, *neighbors, weights=np.ones(len(entries)))
-        return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + sums / (weights + _NO_DEVIATION)
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        # Each user's row of scores is computed once.
-        rows, row_numbers = np.unique(users, return_inverse=True)
-        scores = np.empty(len(users))
-        step = max(1, _BLOCK_CELLS // self.interactions_.n_items)
-        for start in range(0, len(rows), step):
-            in_block = (row_numbers >= start) & (row_numbers < start + step)
-            block = self._score_block(rows[start : start + step])
-            scores[in_block] = block[row_numbers[in_block] - start, items[in_block]]
-        return scores
 
 
 def _at(products: "scipy.sparse.csr_array", pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -382,50 +404,3 @@ def _at(products: "scipy.sparse.csr_array", pairs: tuple[np.ndarray, np.ndarray]
     stored = products.tocsr()
     same = stored.nnz == len(pairs[1]) and np.array_equal(stored.indices, pairs[1])
     return stored.data if same else np.asarray(stored[pairs]).ravel()
-
-
-def collect_ratings(
-    data: Interactions,
-    epsilon: float | None,
-    grid: Sequence[float],
-    key: Key,
-    ledger: Ledger,
-    n_threads: int,
-    *,
-    caller: str,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], ReportDecoder | None]:
-    """Collect the ratings of all users, exactly or through private reports.
-
-    Parameters
-    ----------
-    data : Interactions
-        Ratings as values.
-    epsilon : float or None
-        Epsilon per rating, in nats, above 0; None takes exact values.
-    grid : sequence of float
-        Possible ratings, increasing; without `epsilon` only the ends matter.
-    key : Key
-        Source of the reports.
-    ledger : Ledger
-        Ledger that gets its entries before any report.
-    n_threads : int
-        Number of threads, at least 1.
-    caller : str
-        Name of the model that is fitted, for errors about reused keys.
-
-    Returns
-    -------
-    users, items : ndarray of shape (n_ratings,), int64
-        Row and column of each rating, in the order of `data`.
-    values : ndarray of shape (n_ratings,), float64
-        Exact or decoded values.
-    decoder : ReportDecoder or None
-        Decoder of the reports, if there are reports.
-    """
-    half_epsilon = 1.0 if epsilon is None else epsilon / 2  # exact, and the two halves add up to epsilon
-    collector = LaplaceRRSVD(None if epsilon is None else "optimal", half_epsilon, half_epsilon, grid=grid)
-    fit = Fit.resolve(key, n_threads, False, ledger, None)
-    fit.caller = caller  # the name under which the collector's fit claims the key
-    state = collector._collect(data, fit)
-    decoder = collector._decoder(state)
-    return state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder

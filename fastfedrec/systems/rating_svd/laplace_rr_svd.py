@@ -24,12 +24,12 @@ from fastfedrec.mechanisms import Channel, RatedOrNot
 from fastfedrec.mechanisms.ratings.bayes_kary import check_prior
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._served import AdditiveScores
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.rating_model import (
-    AdditiveModel,
+    RatingModel,
     check_ratings,
     rating_grid,
     solve_ratings,
@@ -41,13 +41,15 @@ from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd._factors import Training, fit_published_factors, fit_residual_factors
 from fastfedrec.systems.rating_svd.rounds import RatingRounds, RatingState, truth_statement
 
-__all__ = ["LaplaceRRSVD", "RatingState"]
+__all__ = ["BIAS_PRIOR_RULE", "COUNT_AS_NEAREST", "LaplaceRRSVD", "RatingState"]
 
 # Tuned on the first two splits of MovieLens 100K, without privacy and at epsilon 2 and 4 per rating.
 _AUTO = {
     "ours": Training(20, n_epochs=60, learning_rate=0.04, regularization=0.13),
     "published": Training(20, n_epochs=20, learning_rate=0.02, regularization=0.02),
 }
+COUNT_AS_NEAREST = "count as the nearest of them"  # use of ratings beyond the ends of the grid, for a warning
+BIAS_PRIOR_RULE = {"bias_prior_": ArrayRule(np.float64, (2,), 0.0)}
 _VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
 
 
@@ -57,7 +59,7 @@ def _check_shares(name: str, prior: Sequence[float]) -> tuple[float, ...]:
 
 
 @declares_parameters
-class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
+class LaplaceRRSVD(RatingModel, RatingRounds):
     """Matrix factorisation of ratings that the users' devices randomize.
 
     **Guarantee** (every variant but "published" and None).  One rating is `channel`.epsilon-differentially private in
@@ -109,8 +111,10 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     (2,)
     """
 
+    _deployment = DeploymentTerms(names_users=True, keeps_users=True)
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = (*AdditiveModel._saved, "bias_prior_")
+    _serves = AdditiveScores
+    _saved: ClassVar[tuple[str, ...]] = (*AdditiveScores.saved, "bias_prior_")
 
     variant: str | None = choice("optimal", _VARIANTS, also=[None]).doc("""
         Randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true rating
@@ -155,6 +159,11 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             if self.hide_items or self.variant != "optimal":
                 raise ValueError("prior needs variant='optimal' and hide_items=False: no other channel has one")
 
+    def _objection_to_nodes(self) -> str | None:
+        if self.max_ratings is None and not self.hide_items:
+            return "max_ratings must be given: its default is the maximum over users, which no party may see"
+        return None
+
     @transactional
     def fit(
         self,
@@ -183,19 +192,18 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         """
         data = check_ratings(interactions, is_private=self.channel is not None, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+        if self.variant is None:
+            warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST, stacklevel=3)
+        elif self.channel is None:
+            warn_off_grid(data, self.grid, stacklevel=3)
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._train(self._collect(data, fit), fit.n_threads)
         return self
 
     def _collect(self, data: Interactions, fit: Fit) -> RatingState:
-        """Run the one round."""
-        channel = self.channel  # raises for an impossible channel, before any report
-        if self.variant is None:
-            warn_beyond_ends(data, self.grid, "count as the nearest of them", stacklevel=4)
-        elif channel is None:
-            warn_off_grid(data, self.grid, stacklevel=4)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        """Run the one round, after notes on its claims."""
         self._measure(data)
-        self._note_claims(fit.ledger, channel, data.n_users, fit.key)
+        self._note_claims(fit.ledger, self.channel, data.n_users, fit.key)
         ((system, state, _),) = self._plan(data, fit.key)
         return fit.rounds(system, state, data)
 
@@ -260,6 +268,8 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             residuals = values - biases.mean - biases.users[users] - biases.items[items]
             factors = fit_residual_factors(users, items, residuals, *options)
         self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
+        self.user_factors_: NDArray[np.float64]
+        self.item_factors_: NDArray[np.float64]
         self.user_factors_, self.item_factors_, self.n_epochs_ = factors
         self.bias_prior_: NDArray[np.float64] = np.array([biases.spreads[0], max(variance - sum(biases.spreads), 0.0)])
 
@@ -269,14 +279,18 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
 
     def _serving(self, data: Interactions) -> Self:
-        model = super()._serving(data)
+        return self._serve(super()._serving(data))
+
+    def _serve(self, model: Any) -> Any:
+        """Set the biases and factors of a model's users, as their devices compute them from exact ratings."""
+        data = model.interactions_
         counts = data.interactions_per_user()
         users = np.repeat(np.arange(data.n_users), counts)
         # The same shrinkage as in the fit, with the noise-free residual variance of `bias_prior_`.
-        residuals = self._on_scale(data) - self.mean_ - self.item_biases_[data.indices]
-        model.user_biases_ = shrink(np.bincount(users, residuals, minlength=data.n_users), counts, *self.bias_prior_)
+        residuals = self._on_scale(data) - model.mean_ - model.item_biases_[data.indices]
+        model.user_biases_ = shrink(np.bincount(users, residuals, minlength=data.n_users), counts, *model.bias_prior_)
         bias_residuals = data._replace(values=residuals - model.user_biases_[users])
-        model.user_factors_ = solve_ratings(bias_residuals, self.item_factors_, self._training.regularization)
+        model.user_factors_ = solve_ratings(bias_residuals, model.item_factors_, self._training.regularization)
         return model
 
     def _header(self) -> dict[str, Any]:
@@ -287,4 +301,4 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         self.n_epochs_ = saved.integer("n_epochs", low=0)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        return {**super()._saved_rules(), "bias_prior_": ArrayRule(np.float64, (2,), 0.0)}
+        return {**super()._saved_rules(), **BIAS_PRIOR_RULE}

@@ -19,12 +19,15 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
 from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems.gram.decision import Candidate
-from fastfedrec.systems.gram.measured_model import MeasuredModel
+from fastfedrec.systems.gram.gram_model import GramModel
+from fastfedrec.systems.gram.measured_model import MeasuredRelease
 from fastfedrec.systems.gram.measurement import candidates_with
+from fastfedrec.systems.gram.plan import alternatives
 from fastfedrec.systems.projection_rounds import (
     FEWER_COLUMNS,
     MAX_COLUMNS,
@@ -42,7 +45,7 @@ _MAX_ROUNDS = 16  # largest number of rounds of projections
 
 
 @declares_parameters
-class DPSubspace(MeasuredModel):
+class DPSubspace(CentralModel, GramModel):
     """EASE for many items, from differentially private projections of the matrix of item pairs.
 
     **Guarantee.** All releases of the whole run are (`epsilon`, `delta`)-differentially private for all data of one
@@ -106,7 +109,6 @@ class DPSubspace(MeasuredModel):
     """
 
     _max_users = MAX_USERS
-    _repeated_mean, _substitute_mean = RepeatedShareSum, SubstituteShareSum
     _attributes: ClassVar[dict[str, str]] = {}
     scoring = "ease"
 
@@ -174,6 +176,17 @@ class DPSubspace(MeasuredModel):
             check_memory("DPSubspace", n_items, n_needed, FEWER_COLUMNS, growth="number")
         n_measured = max(n_users, data.n_users)
         return self._within_delta(mu, lambda mu: self._rounds(mu, n_items, n_measured, key), n_items)
+
+    def _alternatives(self, phases: list[Phase]) -> dict[str, list[Phase]]:
+        """Return the plan and the alternative plans with a second mean, by their names."""
+        return alternatives(phases, RepeatedShareSum, SubstituteShareSum)
+
+    def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
+        return list(self._alternatives(phases).values())
+
+    def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
+        release = MeasuredRelease(self, fit, data, self._public_users(data), self._candidates)
+        release.run(phases, self._alternatives(phases))
 
     @property
     def _n_projections(self) -> int:

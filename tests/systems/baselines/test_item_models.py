@@ -139,10 +139,10 @@ def test_item_knn_refuses_neighbors_that_memory_does_not_hold(monkeypatch):
 def test_neighbors_are_transposed_once_for_all_served_models(monkeypatch):
     rng = np.random.default_rng(2)
     data = Interactions.from_arrays(np.repeat(np.arange(40), 5), rng.integers(0, 60, 200))
-    model, n_before = ItemKNN(9).fit(data), len(_neighbors._tables)
+    model, n_before = ItemKNN(9).fit(data), len(_neighbors._results)
     scores = model.score_items(data.user_ids)
-    assert len(_neighbors._tables) == n_before + 1
-    (table,) = [_neighbors._tables[key] for key in _neighbors._tables if key == id(model.neighbor_similarities_)]
+    assert len(_neighbors._results) == n_before + 1
+    (table,) = [_neighbors._results["_table", id(model.neighbor_similarities_)]]
     served = model.with_users(data.select_users([3]))
     # The rows of neighbours must not be built a second time.
     monkeypatch.setattr("scipy.sparse.csr_array", None)
@@ -150,7 +150,7 @@ def test_neighbors_are_transposed_once_for_all_served_models(monkeypatch):
     assert _neighbors._table(model.neighbor_items_, model.neighbor_similarities_) is table
     del model, served
     gc.collect()
-    assert len(_neighbors._tables) == n_before
+    assert len(_neighbors._results) == n_before
 
 
 @pytest.mark.ignores_values

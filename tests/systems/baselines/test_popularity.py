@@ -182,11 +182,11 @@ def test_a_score_does_not_depend_on_other_pairs_of_the_call(model, data, monkeyp
     order = np.random.default_rng(1).permutation(len(users))
     shuffled_scores = model.score(users[order], items[order])
     np.testing.assert_array_equal(
-        shuffled_scores, model._score_block(users[order])[np.arange(len(order)), items[order]]
+        shuffled_scores, model._served().score_block(users[order])[np.arange(len(order)), items[order]]
     )
     assert shuffled_scores[7] == model.score(users[order[7:8]], items[order[7:8]])[0]
     # A block has 2 users.
-    monkeypatch.setattr("fastfedrec.systems._answers._PAIR_CELLS", 70)
+    monkeypatch.setattr("fastfedrec.systems._served._PAIR_CELLS", 70)
     np.testing.assert_array_equal(model.score(users[order], items[order]), shuffled_scores)
     assert model.score([], []).shape == (0,)
 
@@ -248,7 +248,7 @@ def test_local_counts_are_unbiased_and_a_wrong_decoder_is_rejected(data):
 @pytest.mark.slow
 def test_random_scores_are_uniform(data):
     draws = np.concatenate(
-        [Random().fit(data, key=Key.from_seed(s))._score_block(np.arange(60)).ravel() for s in range(60)]
+        [Random().fit(data, key=Key.from_seed(s))._served().score_block(np.arange(60)).ravel() for s in range(60)]
     )
     assert stats.kstest(draws, "uniform").pvalue > ALPHA
     assert stats.kstest(draws, "uniform", args=(0, 0.9)).pvalue < ALPHA

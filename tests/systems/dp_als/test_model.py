@@ -113,6 +113,7 @@ def test_the_server_solves_the_normal_equations():
             "item_products": has.T @ products * UNIT,
             "item_sums": has.T @ factors * UNIT,
         },
+        0,
     )
     # The users' side solves with its own ridge.
     by_item = Interactions.from_scipy(scipy.sparse.csr_array(has.T.astype(np.float32)))
@@ -136,7 +137,7 @@ def test_with_hardly_any_noise_it_finds_the_groups():
     has[:, 0] = True
     data = Interactions.from_arrays(*np.nonzero(has))
     model = DPALS(16.0, n_factors=2, max_items=20).fit(data, key=KEY)
-    scores = model._score_block(np.arange(2000))
+    scores = model._served().score_block(np.arange(2000))
     group_scores = np.where(
         (group == 0)[:, None], scores[:, 1:10].mean(axis=1)[:, None], scores[:, 10:].mean(axis=1)[:, None]
     )
@@ -216,7 +217,7 @@ def test_a_user_without_items_is_served_popular_items():
     matrix = data.to_scipy().tolil()
     matrix[3] = 0
     model = DPALS(8.0, n_factors=2).fit(Interactions.from_scipy(matrix.tocsr()), key=Key.from_seed(2))
-    scores = model._score_block(np.array([2, 3]))
+    scores = model._served().score_block(np.array([2, 3]))
     np.testing.assert_array_equal(scores[1], model.item_counts_)
     assert (scores[0] != model.item_counts_).any()
 

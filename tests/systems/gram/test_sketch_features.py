@@ -5,6 +5,7 @@ import pytest
 from support.feature_case import grouped
 
 from fastfedrec import Key, ShuffledSketchGram
+from fastfedrec.systems._featured import align_features
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, estimate_popularity
 from fastfedrec.systems.gram.decision import PairMatrix, choose_candidate, named_estimators
 from fastfedrec.systems.gram.scoring import popularity_shares
@@ -57,7 +58,7 @@ def test_labels_at_random_are_hardly_ever_chosen_beside_the_popularity_that_all_
         return denoise_with_features(matrix, noise, given, popularity)
 
     def is_chosen(labels):
-        features = ShuffledSketchGram(item_features={"label": labels})._features_of(rows)
+        features = align_features(ShuffledSketchGram(item_features={"label": labels}), rows)
         return "features" in choose_candidate(pairs, named_estimators(features, estimate), (1.0,)).chosen.estimator
 
     assert sum(is_chosen(rng.permutation(groups)) for _ in range(10)) <= 1

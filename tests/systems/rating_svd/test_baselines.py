@@ -17,6 +17,7 @@ from fastfedrec.accounting import Ledger, LocalReports, Unprotected
 from fastfedrec.datasets import load_movielens
 from fastfedrec.evaluation import PublishedFolds, evaluate, evaluate_ratings
 from fastfedrec.mechanisms import BayesKary
+from fastfedrec.systems.rating_svd._collection import collect_ratings
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd.baselines import (
     BiasedMF,
@@ -24,7 +25,6 @@ from fastfedrec.systems.rating_svd.baselines import (
     ItemMean,
     RatingItemKNN,
     UserMean,
-    collect_ratings,
 )
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -168,7 +168,7 @@ def test_blocks_do_not_change_the_neighbors(monkeypatch):
     data = random_ratings(40, 13, 3)
     whole = RatingItemKNN(5).fit(data)
     predicted = whole.predict(*every_pair(data))
-    monkeypatch.setattr("fastfedrec.systems.rating_svd.baselines._BLOCK_CELLS", 30)
+    monkeypatch.setattr("fastfedrec.systems._served._PAIR_CELLS", 30)
     monkeypatch.setattr("fastfedrec.systems.rating_svd.baselines._BLOCK_PAIRS", 30)
     blocked = RatingItemKNN(5).fit(data)
     np.testing.assert_allclose(blocked.neighbor_similarities_, whole.neighbor_similarities_, atol=1e-12)
