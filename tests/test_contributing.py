@@ -15,11 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = "fastfedrec/core/names.py"
 REFERENCE = "docs/reference/index.md"
 LINE = '    "toy": "systems.toy.model.Toy",\n'
-MODELS = "tests/support/models.py"
 EVERY_MODEL = (
     "tests/systems/test_recommender.py::test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load"
 )
-MODEL_LINES = {"    UserMean,\n": "    Toy,\n", "]\n\n\ndef held": "    Toy(),\n"}
 NEW = {
     "fastfedrec/systems/toy/__init__.py": '"""Items by their least value."""\n\n__all__: list[str] = []\n',
     "fastfedrec/systems/toy/model.py": '''"""A toy: every user is recommended the items that came first."""
@@ -66,6 +64,14 @@ class Toy(Baseline):
 
     def _saved_rules(self):
         return rules_of(np.float64, order_=(self.interactions_.n_items,))
+''',
+    "tests/systems/toy/case.py": '''"""The case of the toy."""
+
+from support.system_case import SystemCase
+
+from fastfedrec import Toy
+
+CASES = (SystemCase(small={"": Toy()}),)
 ''',
     "tests/systems/toy/test_model.py": '''"""The toy."""
 
@@ -273,12 +279,10 @@ def add_line(tree, name, before, line):
     write(tree, {name: text.replace(before, line + before)})
 
 
-def add_toy(tree, *, line=True, page=True, models=True, without=()):
+def add_toy(tree, *, line=True, page=True, without=()):
     write(tree, {name: text for name, text in NEW.items() if name not in without})
     if line:
         add_line(tree, NAMES, '    "random": ', LINE)
-    for before, new in MODEL_LINES.items() if models else ():
-        add_line(tree, MODELS, before, new)
     if page:
         add_line(tree, REFERENCE, "   fastfedrec.systems.dplcf\n", "   fastfedrec.systems.toy.model\n")
 
@@ -295,7 +299,7 @@ def touched_files(tree, before):
 def test_a_system_is_its_package_one_line_its_tests_and_its_page(tree):
     before = contents(tree)
     add_toy(tree)
-    assert touched_files(tree, before) == {*NEW, NAMES, MODELS, REFERENCE}
+    assert touched_files(tree, before) == {*NEW, NAMES, REFERENCE}
     used = run(tree, "-c", USE)
     assert used.returncode == 0, used.stderr
     checked = check(tree, "tests/systems/toy")
@@ -304,11 +308,11 @@ def test_a_system_is_its_package_one_line_its_tests_and_its_page(tree):
     for name in NEW:
         for top in ("tree", "site"):
             (tree / top / name).unlink(missing_ok=True)
-    for name in (NAMES, MODELS, REFERENCE):
+    for name in (NAMES, REFERENCE):
         for top in ("tree", "site"):
             if (path := tree / top / name).exists():
                 text = path.read_text()
-                for line in (LINE, *MODEL_LINES.values(), "   fastfedrec.systems.toy.model\n"):
+                for line in (LINE, "   fastfedrec.systems.toy.model\n"):
                     text = text.replace(line, "")
                 path.write_text(text)
     assert contents(tree) == before
@@ -329,13 +333,17 @@ def test_without_its_line_a_system_is_not_known(tree):
         ("page", "systems.toy.model"),
         ("explanation", "name them on a page of docs/explanation/systems/"),
         ("tests", "tests/systems/toy/test_model.py"),
-        ("models", EVERY_MODEL),
+        ("case", EVERY_MODEL),
     ],
 )
 def test_the_tests_of_the_tree_fail_if_a_step_is_omitted(tree, omitted, named):
-    files = {"tests": "tests/systems/toy/test_model.py", "explanation": "docs/explanation/systems/toy/toy.md"}
+    files = {
+        "tests": "tests/systems/toy/test_model.py",
+        "case": "tests/systems/toy/case.py",
+        "explanation": "docs/explanation/systems/toy/toy.md",
+    }
     without = [files[omitted]] if omitted in files else ()
-    add_toy(tree, page=omitted != "page", models=omitted != "models", without=without)
+    add_toy(tree, page=omitted != "page", without=without)
     checked = check(tree)
     assert checked.returncode == 1
     assert named in checked.stdout

@@ -17,7 +17,8 @@ CODE = """if True:
     from numba.core.caching import _CacheLocator
     from fastfedrec import Key
     from support.gru_case import Case
-    from support.models import MODELS, rated
+    from support.data import rated
+    from support.models import MODELS
 
     make_folder = _CacheLocator.ensure_cache_path
 
@@ -36,8 +37,8 @@ CODE = """if True:
     _CacheLocator.ensure_cache_path = make_folder_at_home
     event.register("numba:compile", Compiled())
     compiled = {}
-    for model in MODELS:
-        names = compiled.setdefault(repr(model), [])
+    for name, model in MODELS.items():
+        names = compiled.setdefault(name, [])
         data = rated(80, 50, 1)
         model.fit(data, key=Key.from_seed(2)).recommend(data.user_ids[:1], n=3)
     names = compiled.setdefault("GRUEncoder", [])

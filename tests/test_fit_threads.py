@@ -5,41 +5,15 @@ import sys
 
 import numpy as np
 import pytest
+from support.models import CASES
 from support.parallel_calls import KEY, count_threads, start_thread_of_scipy
 from support.thread_case import needs_linux, needs_openmp, needs_two, run_python
 
-from fastfedrec import (
-    DPALS,
-    DPFMF,
-    DPLCF,
-    EASE,
-    FMFLDP,
-    DPGram,
-    DPPopularity,
-    DPSubspace,
-    FedRec,
-    FedRecPlusPlus,
-    ItemKNN,
-    LaplaceRRSVD,
-    PrivatePrototypes,
-    PrivRec,
-    ShuffledSketchGram,
-    datasets,
-)
+from fastfedrec import datasets
 from fastfedrec.core import threads
 from fastfedrec.core.threads import default_threads, resolve_n_threads
-from fastfedrec.systems.rating_svd.baselines import BiasedMF, ItemMean, RatingItemKNN
 
 RUN_FITS = "import sys, test_fit_threads as test; test.print_threads(int(sys.argv[1]), *sys.argv[2:])"
-MODELS = {
-    type(model).__name__: model
-    for model in (
-        BiasedMF(), DPALS(8.0), DPFMF(8.0, n_rounds=2), DPGram(8.0), DPLCF(), DPPopularity(),
-        DPSubspace(8.0), EASE(), FMFLDP(n_rounds=2), FedRec(n_rounds=2), FedRecPlusPlus(n_rounds=2), ItemKNN(),
-        ItemMean(2.0), LaplaceRRSVD(), PrivRec(n_rounds=2), PrivatePrototypes(), RatingItemKNN(),
-        ShuffledSketchGram(8.0),
-    )
-}  # fmt: skip
 
 
 def print_threads(n_threads, bypass=""):
@@ -49,9 +23,9 @@ def print_threads(n_threads, bypass=""):
     users = datasets.generate_implicit(3000, 100, key=KEY, n_threads=1)
     data, counts = users._replace(values=(1 + np.arange(users.n_interactions) % 5).astype(np.float32)), {}
     start_thread_of_scipy()
-    for name, model in MODELS.items():
+    for name, case in CASES.items():
         before = count_threads()
-        model.fit(data, key=KEY, n_threads=n_threads)
+        case.small[""].fit(data, key=KEY, n_threads=n_threads)
         counts[name] = count_threads() - before
     json.dump(counts, sys.stdout)
 
@@ -59,7 +33,7 @@ def print_threads(n_threads, bypass=""):
 @needs_linux
 @needs_openmp
 def test_a_fit_on_one_thread_starts_no_other():
-    assert json.loads(run_python("-c", RUN_FITS, "1")) == dict.fromkeys(MODELS, 0)
+    assert json.loads(run_python("-c", RUN_FITS, "1")) == dict.fromkeys(CASES, 0)
 
 
 @needs_linux

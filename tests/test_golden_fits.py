@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from support.models import MODELS, rated
+from support.data import rated
+from support.models import MODELS, new
 
 from fastfedrec import Interactions, Key
 from fastfedrec.accounting import Ledger
@@ -21,10 +22,6 @@ from fastfedrec.accounting import Ledger
 GOLDEN = Path(__file__).with_suffix(".json")
 TOLERANCE = 1e-5  # relative to the sum of magnitudes
 TIED = {"neighbor_items_"}  # of items that are equally near, rounding errors choose
-
-
-def name_of(number):
-    return f"{number}-{type(MODELS[number]).__name__}"
 
 
 def summary(value):
@@ -49,11 +46,11 @@ def summary(value):
     return value if isinstance(value, (int, float, str, type(None))) else type(value).__name__
 
 
-def fitted(number):
+def fitted(name):
     """Return summaries of every public attribute of a fit and of its recommendations."""
-    model = type(MODELS[number])(**MODELS[number].get_params()).fit(rated(80, 50, 1), key=Key.from_seed(2))
-    names = [name for name in vars(model) if name.endswith("_") and name[0] != "_" and name not in TIED]
-    actual = {name: summary(getattr(model, name)) for name in names}
+    model = new(MODELS[name]).fit(rated(80, 50, 1), key=Key.from_seed(2))
+    attributes = [name for name in vars(model) if name.endswith("_") and name[0] != "_" and name not in TIED]
+    actual = {attribute: summary(getattr(model, attribute)) for attribute in attributes}
     ids, scores = model.recommend(np.arange(20), 5)
     return actual | {"recommended": [summary(np.asarray(ids)), summary(np.asarray(scores))]}
 
@@ -97,17 +94,17 @@ def with_other_signs(monkeypatch):
 
 @pytest.mark.ignores_values
 @pytest.mark.parametrize("signs", ["own", "other"])
-@pytest.mark.parametrize("number", range(len(MODELS)), ids=name_of)
-def test_a_fit_gives_the_stored_figures(number, signs, monkeypatch):
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fit_gives_the_stored_figures(name, signs, monkeypatch):
     golden = json.loads(GOLDEN.read_text())
     if signs == "other":
         with_other_signs(monkeypatch)
-    actual = json.loads(json.dumps(fitted(number)))
-    assert differences(golden[name_of(number)], actual) == []
+    actual = json.loads(json.dumps(fitted(name)))
+    assert differences(golden[name], actual) == []
 
 
 def test_a_changed_number_is_seen():
-    golden = json.loads(GOLDEN.read_text())[name_of(0)]
+    golden = json.loads(GOLDEN.read_text())["FMFLDP"]
     changed = json.loads(json.dumps(golden))
     changed["item_factors_"]["sum"] += 1e-3 * changed["item_factors_"]["magnitude"]
     assert len(differences(golden, changed)) == 1
@@ -115,6 +112,6 @@ def test_a_changed_number_is_seen():
 
 
 if __name__ == "__main__":
-    fits = {name_of(number): json.dumps(fitted(number), sort_keys=True) for number in range(len(MODELS))}
+    fits = {name: json.dumps(fitted(name), sort_keys=True) for name in MODELS}
     GOLDEN.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {fits[name]}" for name in sorted(fits)) + "\n}\n")
     sys.stdout.write(f"{len(MODELS)} fits written to {GOLDEN}\n")

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.data import rated
 from support.hostile_files import array_changed, bytes_changed, fields_changed, json_changed
-from support.models import MODELS, rated
+from support.models import MODELS, new
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, load
 from fastfedrec.accounting import Ledger
@@ -36,8 +37,8 @@ def contents():
     files = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model")
-        for model in MODELS:
-            fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2))
+        for model in MODELS.values():
+            fitted = new(model).fit(data, key=Key.from_seed(2))
             for include_users in (True, False):
                 fitted.save(path, include_users=include_users)
                 files.append(path.read_bytes())
@@ -48,8 +49,8 @@ def contents():
 def texts():
     """Return each model's ledger as JSON."""
     data, ledgers = rated(12, 40, 1), []
-    for model in MODELS:
-        fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2))
+    for model in MODELS.values():
+        fitted = new(model).fit(data, key=Key.from_seed(2))
         ledgers.append(fitted.ledger_.to_json())
     return ledgers
 

@@ -10,25 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.models import MODELS, held
+from support.models import CASES, MODELS, case_of, gather, held, new
 from support.one_user import KINDS, N_ITEMS, N_USERS, ONE, OTHERS, SEED, Recorder, answers, data_of, row_of_one, without
 from support.one_user import shards_of as shards_of_engine
 from test_conventions import public_objects
 
 import fastfedrec
-from fastfedrec import (
-    DPALS,
-    FMFLDP,
-    DPPopularity,
-    FedGNN,
-    FedRec,
-    Interactions,
-    Key,
-    LaplaceRRSVD,
-    PrivatePrototypes,
-    PrivRec,
-    als,
-)
+from fastfedrec import DPPopularity, Interactions, Key, PrivRec, als
 from fastfedrec.compute.clustering import assign_rows
 from fastfedrec.compute.nmf import solve_rows_nonnegative
 from fastfedrec.compute.row_sums import sum_rows
@@ -44,70 +32,26 @@ from fastfedrec.rounds import fit as fit_module
 from fastfedrec.systems.dplcf import sum_answers
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
 
-NETWORK = {"n_factors": 16, "hidden": (16,), "cohort_size": N_USERS, "clip_norm": 0.1, "noise_multiplier": 1.0}
-#: More settings than `MODELS` has, in which values matter.
-MORE = {
-    "FMFLDP values": FMFLDP(n_rounds=2, use_values=True, confidence_weight=1.0),
-    "DPALS uniform": DPALS(8.0, n_factors=3, sampling="uniform"),
-    "PrivRec threshold": PrivRec(n_rounds=2, threshold=0.1, **NETWORK),
-    "PrivRec popularity": PrivRec(n_rounds=1, threshold=0.1, popularity_epsilon=1.0, **NETWORK),
-    "PrivatePrototypes range": PrivatePrototypes(n_factors=2, epsilon=5.0, value_range=(0.0, 5.3)),
-    "PrivatePrototypes zeros": PrivatePrototypes(
-        n_factors=2, epsilon=5.0, value_range=(0.0, 5.3), prototypes="zero_filled", grouping="one"
-    ),
-    "LaplaceRRSVD grid": LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2, grid=(0.1, 0.3, 2.6, 5.3)),
-    "FedRec clipped": FedRec(
-        divisor=5.0, clip_norm=0.5, noise_multiplier=2.0, n_rounds=2, n_factors=2, grid=(0.1, 2.6, 5.3)
-    ),
-    "FedGNN ranking": FedGNN(n_rounds=2, n_factors=2, user_steps=1, negatives=1, cohort_size=N_USERS),
-}
-ALL = {f"{type(model).__name__} {number}": model for number, model in enumerate(MODELS)} | MORE
-#: Settings of `MODELS` without rounds of exact sums or reports, with the reason.
-WITHOUT_PARTS = {
-    "no user contributes": {"Random"},
-    "no guarantee: central training on all values together": {
-        "Popularity",
-        "OwnHistory",
-        "ItemKNN",
-        "EASE",
-        "BiasedMF",
-        "RatingItemKNN",
-        "CentralNMF",
-        "IndividualNMF",
-        "NCF",
-        "ImplicitALS",
-        "UserKNN",
-    },
-    "no guarantee: neighbours train on each other's gradients": {"DMF"},
-    "counts, tried by `test_counts_of_other_users`": {"DPPopularity"},
-    "counts, tried by `sum_answers` of `FUNCTIONS`": {"DPLCF"},
-    "takes the system that it advises, which is tried": {"PrivateRecommender"},
-}
-#: Settings of classes that are tried otherwise.
-PLAIN = {
-    "exact sums of floats": {
-        *(f"FMFLDP {p}" for p, m in enumerate(MODELS) if getattr(m, "epsilon", 1) is None),
-        *(f"PrivRec {p}" for p, m in enumerate(MODELS) if getattr(m, "noise_multiplier", 1) is None),
-    },
-    "exact sums over clusters of all users": {
-        f"PrivatePrototypes {p}" for p, m in enumerate(MODELS) if getattr(m, "grouping", "") == "kmeans"
-    },
-}
-EXCLUDED = set.union(*WITHOUT_PARTS.values(), *PLAIN.values())
-#: Systems without a guarantee that refuse ratings that are all 1.
-REFUSES_ONES = {"FedRec 20", "FedRecPlusPlus 21", "ItemMean 24", "SDCF 40", "FedGNN 42"}
-IN_ROUNDS = [name for name in ALL if not {name, name.split()[0]} & EXCLUDED]
+ALL = gather("small", "one_user")
+REFUSES_ONES = {name for name, model in MODELS.items() if name.partition(", ")[2] in case_of(model).refuses_ones}
 
 
-def fresh(name):
-    return type(ALL[name])(**ALL[name].get_params())
+def is_repeated(model):
+    """Return whether a model has rounds of reports, or of exact sums of integers over all users."""
+    sums_floats = (
+        getattr(model, {"FMFLDP": "epsilon", "PrivRec": "noise_multiplier"}.get(type(model).__name__, ""), 1) is None
+    )
+    return not (case_of(model).without_rounds or sums_floats or getattr(model, "grouping", "") == "kmeans")
+
+
+IN_ROUNDS = [name for name, model in ALL.items() if is_repeated(model)]
 
 
 def run(name, kind, other_values):
     """Return the engine of a fit with recorded rounds."""
     engine = Recorder()
     with mock.patch.object(fit_module, "LocalEngine", return_value=engine):
-        fresh(name).fit(data_of(kind, other_values), key=Key.from_seed(SEED))
+        new(ALL[name]).fit(data_of(kind, other_values), key=Key.from_seed(SEED))
     return engine
 
 
@@ -115,7 +59,7 @@ def shards_of(name, kind, other_values):
     """Return the shards of a model's first round."""
     engine = Recorder(stops=True)
     with mock.patch.object(fit_module, "LocalEngine", return_value=engine):
-        return shards_of_engine(fresh(name), data_of(kind, other_values), engine)
+        return shards_of_engine(new(ALL[name]), data_of(kind, other_values), engine)
 
 
 # ---- Oracle ----------------------------------------------------------------------------------------------------------
@@ -282,18 +226,14 @@ def test_counts_of_other_users(other_values):
         assert all(np.array_equal(counts, local[0]) for counts in local)
 
 
-#: Systems that serve only the users of the fit, or that read no data.
-SERVE_NO_OTHERS = {
-    "DMF", "Random", "GlobalMean", "UserMean", "ItemMean", "RatingItemKNN", "CentralNMF", "IndividualNMF", "NCF",
-    "UserKNN",
-}  # fmt: skip
-SERVED = [name for name in ALL if name.split()[0] not in SERVE_NO_OTHERS]
+#: Models that serve others than the users of the fit, from data.
+SERVED = [name for name, model in ALL.items() if name != "Random" and case_of(model).serves_new_users]
 
 
 @pytest.mark.parametrize("name", SERVED)
 @pytest.mark.filterwarnings("ignore")
 def test_a_device_scores_by_its_users_values(name):
-    model = fresh(name).fit(data_of("one", "float32 numbers"), key=Key.from_seed(SEED))
+    model = new(ALL[name]).fit(data_of("one", "float32 numbers"), key=Key.from_seed(SEED))
     scores = []
     for kind in KINDS:
         data = data_of(kind, "float32 numbers")
@@ -306,9 +246,9 @@ def test_a_device_scores_by_its_users_values(name):
 # ---- what is listed --------------------------------------------------------------------------------------------------
 
 
-def test_every_system_is_listed():
-    of_class = {path.rpartition(".")[2] for path in names.SYSTEMS.values()}
-    assert of_class == {name.split()[0] for name in IN_ROUNDS} | set.union(*WITHOUT_PARTS.values())
+def test_every_system_has_rounds_that_are_repeated_or_a_reason():
+    classes = {path.rpartition(".")[2] for path in names.SYSTEMS.values()}
+    assert classes == {name.partition(",")[0] for name in IN_ROUNDS} | {n for n, c in CASES.items() if c.without_rounds}
 
 
 def takes_interactions():
@@ -388,7 +328,7 @@ def test_one_value_does_not_change_other_users_positives():
 @pytest.mark.filterwarnings("ignore")
 def test_a_file_without_users_does_not_store_the_type_of_values(name, tmp_path):
     """The files of two data sets of one release are equal byte for byte."""
-    model = fresh(name).fit(data_of("one", "float32 numbers"), key=Key.from_seed(SEED))
+    model = new(ALL[name]).fit(data_of("one", "float32 numbers"), key=Key.from_seed(SEED))
     files = []
     for other_values in OTHERS:
         # Both files have the same release, because another fit may store a number at another offset.

@@ -7,21 +7,9 @@ import importlib
 import numpy as np
 import pytest
 from support.decision_case import prefer
+from support.models import gather, new
 
-from fastfedrec import (
-    DPALS,
-    DPFMF,
-    FMFLDP,
-    DPGram,
-    DPPopularity,
-    DPSubspace,
-    FedRec,
-    Interactions,
-    Key,
-    PrivatePrototypes,
-    PrivRec,
-    ShuffledSketchGram,
-)
+from fastfedrec import DPPopularity, Interactions, Key, PrivatePrototypes
 from fastfedrec.accounting import Ledger
 from fastfedrec.mechanisms.bounded_rows import grid_candidates
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
@@ -31,64 +19,13 @@ from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 
 N_USERS, N_ITEMS = 40, 30
 
-SMALL = {"n_rounds": 2, "cohort_size": 20, "local_epochs": 1, "n_factors": 16, "hidden": (16,), "clip_norm": 0.1}
-STAGE1 = {"n_rounds": 2, "cohort_size": 10, "length": 4}
-
-#: Public features that models use for any rows (`believing`).
-FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0 for width in range(1, 9)}
-
 #: CENTRAL: a server or an entity adds noise. LOCAL: users randomize their messages.
-CENTRAL = {
-    "DPGram": DPGram(4.0),
-    "DPGram, popularity alone": DPGram(1.0),
-    "DPGram, mean instead": DPGram(4.0),
-    "DPGram, mean again": DPGram(4.0),
-    "DPGram, neighbours": DPGram(4.0, score="knn", n_users=45),
-    "DPGram, features": DPGram(18.0, item_features=FEATURES),
-    "DPSubspace": DPSubspace(4.0, n_columns=4),
-    "DPSubspace, popularity alone": DPSubspace(1.0, n_columns=4),
-    "DPSubspace, features": DPSubspace(18.0, n_columns=8, item_features=FEATURES),
-    "DPALS": DPALS(4.0, n_factors=3, n_rounds=2, n_start_rounds=2, max_items=4),
-    "DPALS, uniform": DPALS(4.0, n_factors=3, n_rounds=1, n_start_rounds=0, max_items=4, sampling="uniform"),
-    "DPALS, adaptive": DPALS(4.0, n_factors=3, max_items=4, weights="adaptive"),
-    "DPALS, features": DPALS(4.0, n_factors=3, max_items=4, weights="adaptive", item_features=FEATURES),
-    "DPFMF": DPFMF(4.0, n_factors=3, n_rounds=2),
-    "PrivRec": PrivRec(noise_multiplier=0.5, **SMALL),
-    "PrivRec, Laplace": PrivRec(noise_multiplier=0.5, noise="laplace", **SMALL),
-    "PrivRec, Meta-SGD": PrivRec(noise_multiplier=0.5, meta="meta-sgd", **SMALL),
-    "PrivRec, all stages": PrivRec(
-        noise_multiplier=0.5, popularity_epsilon=1.0, stage1="dp", stage1_options=STAGE1, **SMALL
-    ),
-    "PrivRec, joint": PrivRec(
-        noise_multiplier=0.5, stage1="dp", stage1_options={**STAGE1, "contrastive_weight": 0.5}, **SMALL
-    ),
-    "PrivatePrototypes": PrivatePrototypes(2, 2, 4.0, max_entries=5, n_epochs=2),
-    "PrivatePrototypes, clusters": PrivatePrototypes(
-        2,
-        2,
-        5000.0,  # so that every cell with a user is divided on every level
-        1e-5,
-        max_entries=5,
-        n_epochs=2,
-        grouping="kmeans",
-        candidates="grid",
-        support="gumbel",
-        n_support_items=9,
-    ),
-    "FedRec": FedRec(0, n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=3.0, max_items=8),
-}
-LOCAL = {
-    "ShuffledSketchGram": ShuffledSketchGram(20.0, n_rotations=2),
-    "ShuffledSketchGram, features": ShuffledSketchGram(20.0, n_rotations=2, item_features=FEATURES),
-    "ShuffledSketchGram, popularity alone": ShuffledSketchGram(20.0, n_rotations=2),
-    "FMFLDP": FMFLDP(n_rounds=2, n_factors=3, n_reports=10),
-}
+CENTRAL, LOCAL = gather("central"), gather("local")
 #: Systems with counts outside of the rounds, or with state of devices between rounds.
-BESIDE_MESSAGES = ("PrivRec, all stages", "FedRec")
+BESIDE_MESSAGES = ("PrivRec, all stages", "FedRec", "DPPopularity")
 SYSTEMS = {name: model for name, model in (CENTRAL | LOCAL).items() if name not in BESIDE_MESSAGES}
 #: Systems with one round, whose users receive no learnt values.
 SEND_NOTHING = ("DPALS, uniform", "PrivatePrototypes", "PrivatePrototypes, clusters")
-CENTRAL["DPPopularity"] = DPPopularity(max_items_per_user=3)
 
 
 def content(value):
@@ -182,7 +119,7 @@ def given_away(model, data, path, engine=None):
     options = {} if isinstance(model, DPPopularity) else {"engine": engine or LocalEngine(n_shards=2)}
     if isinstance(model, PrivatePrototypes):
         options |= {"entities": np.arange(N_USERS) % 2, "public_sizes": {0: 2000, 1: 2000}}
-    model = type(model)(**model.get_params()).fit(data, key=Key.from_seed(1), **options)
+    model = new(model).fit(data, key=Key.from_seed(1), **options)
     assert engine is None or engine.rejections == []
     model.save(path, include_users=False)
     reports = [model.ledger_.to_json(), model.ledger_.summary(), getattr(model, "communication_", None)]
@@ -350,9 +287,8 @@ def test_messages_to_users_follow_from_noisy_numbers(name, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if "features" in name])
 def test_features_are_part_of_the_release(name):
-    model = type(SYSTEMS[name])(**SYSTEMS[name].get_params())
-    without = type(model)(**model.get_params() | {"item_features": None})
-    factors = [system.fit(rows_of(1), key=Key.from_seed(1)).item_factors_ for system in (model, without)]
+    models = new(SYSTEMS[name]), new(SYSTEMS[name], item_features=None)
+    factors = [model.fit(rows_of(1), key=Key.from_seed(1)).item_factors_ for model in models]
     assert not np.array_equal(*factors)
 
 

@@ -16,6 +16,7 @@ from support.als_case import (
     ratings,
     users_of,
 )
+from support.data import of_dense
 from support.interaction_case import rows_of
 from support.strategies import seeds
 
@@ -34,7 +35,7 @@ def test_eigenvalues_that_are_spread_evenly_are_left_to_the_matrix(instruction_s
     # V'V is the identity, and the user's items have shares from 0 to 1 of it: as many steps as the condition allows.
     shares = np.linspace(0, 1, n_factors + 2)[1:-1]
     v = np.concatenate([np.diag(np.sqrt(shares)), np.diag(np.sqrt(1 - shares))]).astype(dtype)
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.repeat([[1.0, 0.0]], n_factors, axis=1)))
+    data = of_dense(np.repeat([[1.0, 0.0]], n_factors, axis=1))
     with hardware.use_instruction_set(instruction_set):
         got = als.solve_users(data, v, regularization=0.0, confidence_weight=weight)
     expected = (1 + weight) * np.sqrt(shares) / (1 + weight * shares)
@@ -137,7 +138,7 @@ def test_one_regularization_may_be_given_for_each_user(n_factors, solver):
 def test_a_user_whom_float32_cannot_solve_keeps_its_own_regularization():
     # Two factors that are nearly the same: pivots too small for float32, so that the plain form solves in double.
     v = np.array([[1, 1], [1, 1 + 1e-4], [2, 2]], dtype=np.float32)
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((2, 3))))
+    data = of_dense(np.ones((2, 3)))
     ridges = np.array([1e-3, 2e-3])
     got = als.solve_users(data, v, regularization=ridges, confidence_weight=5.0)
     assert close(got, naive.solve_users(rows_of(data), v, ridges, 5.0, False), 1e-4)
@@ -320,7 +321,7 @@ def test_dependent_columns_are_singular(seed, n_factors, weight):
     rng = np.random.default_rng(seed)
     v = rng.integers(-3, 4, size=(40, n_factors)).astype(float)
     v[:, -1] = v[:, 0] - 2 * v[:, n_factors // 2 - 1] if n_factors > 3 else v[:, 0]
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((2, 40))), user_ids=["ann", "bob"])
+    data = of_dense(np.ones((2, 40)), user_ids=["ann", "bob"])
     message = "of every user is singular" if weight == 0 else "system of user 'ann' .row 0. is singular"
     with pytest.raises(ValueError, match=message):
         als.solve_users(data, v, regularization=0.0, confidence_weight=weight)
@@ -332,7 +333,7 @@ def test_dependent_columns_are_singular(seed, n_factors, weight):
 def test_the_first_singular_user_is_named_by_external_id(n_threads, kind):
     # One item and two factors: every user who holds it is singular; user 0 is empty, and so is not.
     names = {int: [70, 71, 72], str: ["a", "b", "c"], tuple: [(0, 0), (0, 1), (0, 2)]}[kind]
-    data = Interactions.from_scipy(scipy.sparse.csr_array([[0], [1], [1]]), user_ids=names)
+    data = of_dense([[0], [1], [1]], user_ids=names)
     shown = {int: "71", str: "'b'", tuple: r"\(0, 1\)"}[kind]
     with pytest.raises(ValueError, match=rf"user {shown} \(row 1\) is singular at regularization=0.0.*raise regular"):
         als.solve_users(data, np.ones((1, 2)), regularization=0.0, confidence_weight=1.0, n_threads=n_threads)

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.compute import als as naive
 from support.als_case import ANY_TOLERANCE, DTYPES, TOLERANCE, factors, ratings
+from support.data import of_dense
 from support.interaction_case import rows_of
 from support.strategies import seeds
 
-from fastfedrec import Interactions, als
+from fastfedrec import als
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ def test_conjugate_gradients_converge_to_the_exact_solution(dtype, n_factors):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_conjugate_gradients_without_a_direction_leave_the_start(dtype):
     # Solved already, or overflowed: no NaN is ever returned; a user without items has zeros, wherever it starts.
-    data = Interactions.from_scipy(scipy.sparse.csr_array([[1.0, 1.0], [0.0, 0.0]]))
+    data = of_dense([[1.0, 1.0], [0.0, 0.0]])
     start = np.full((2, 2), 3, dtype=dtype)
     arguments = {"regularization": 1.0, "solver": "cg", "start": start}
     got = als.solve_users(data, np.zeros((2, 2), dtype=dtype), confidence_weight=1.0, **(arguments | {"start": None}))

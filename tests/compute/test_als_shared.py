@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.compute import als as naive
 from support.als_case import ANY_TOLERANCE, DTYPES, close, factors, lengths_from_none_to_all, ratings
+from support.data import of_dense
 from support.interaction_case import rows_of
 from support.strategies import seeds
 
-from fastfedrec import Interactions, als, hardware
+from fastfedrec import als, hardware
 from fastfedrec._kernels.compute import als as kernel
 
 # ---- V'V --------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_steps_are_those_of_the_twin_whatever_the_spectrum(instruction_set, dtyp
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_user_without_a_step_keeps_its_start_to_the_last_bit(dtype):
     # Rotated there and back, it would not.
-    data = Interactions.from_scipy(scipy.sparse.csr_array([[1.0, 1.0], [0.0, 0.0]]))
+    data = of_dense([[1.0, 1.0], [0.0, 0.0]])
     start, v = factors(2, 64, dtype), factors(2, 64, dtype, 2)
     arguments = {"regularization": 1.0, "solver": "cg", "start": start}
     got = als.solve_users(data, v, confidence_weight=1e308, **arguments)

@@ -10,6 +10,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.compute import clustering as naive
+from support.data import of_dense
 from support.significance import counts_are, tilted
 from support.strategies import seeds
 
@@ -21,10 +22,6 @@ def rows(n, m, seed=0, dtype=np.float64):
     """Small whole numbers, many of them 0: distances are exact in float32 too."""
     rng = np.random.default_rng(seed)
     return (rng.integers(0, 6, (n, m)) * (rng.random((n, m)) < 0.4)).astype(dtype)
-
-
-def sparse(dense):
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -40,7 +37,7 @@ def sparse(dense):
 )
 def test_assignment_is_the_nearest_centre(seed, n, m, n_clusters, is_sparse, dtype):
     x, centers = rows(n, m, seed, dtype), rows(n_clusters, m, seed + 1, dtype)
-    labels, distances = assign_rows(sparse(x) if is_sparse else x, centers)
+    labels, distances = assign_rows(of_dense(x) if is_sparse else x, centers)
     expected = naive.distances(x, centers)
     assert labels.tolist() == expected.argmin(axis=1).tolist()  # whole numbers: ties are ties
     np.testing.assert_array_equal(distances, expected.min(axis=1))
@@ -49,7 +46,7 @@ def test_assignment_is_the_nearest_centre(seed, n, m, n_clusters, is_sparse, dty
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_no_rows_have_no_nearest_centre(is_sparse):
     x = np.zeros((0, 3))
-    labels, distances = assign_rows(sparse(x) if is_sparse else x, np.ones((2, 3)))
+    labels, distances = assign_rows(of_dense(x) if is_sparse else x, np.ones((2, 3)))
     assert (labels.tolist(), distances.tolist()) == ([], [])
 
 
@@ -59,7 +56,7 @@ def test_no_rows_have_no_nearest_centre(is_sparse):
 def test_iterations_equal_the_twin(seed, n, m, n_iterations, is_sparse):
     x = rows(n, m, seed) + (0 if is_sparse else np.random.default_rng(seed).random((n, m)))
     start = x[:3] + np.random.default_rng(seed).random((3, m))  # no ties
-    result = kmeans(sparse(x) if is_sparse else x, 3, init=start, n_iterations=n_iterations)
+    result = kmeans(of_dense(x) if is_sparse else x, 3, init=start, n_iterations=n_iterations)
     labels, centers, objective = naive.lloyd(x, start.astype(result.centers.dtype), n_iterations)
     if not np.array_equal(result.labels, labels):  # nearer than rounding
         d = np.sort(naive.distances(x, centers), axis=1)
@@ -87,7 +84,7 @@ def test_objective_never_rises_and_ends_at_a_fixed_point(seed, init):
 @pytest.mark.parametrize("unit", [1.0, 0.5, 2.0**-10])
 def test_adding_only_rows_that_moved_gives_the_same_bits(unit, is_sparse, monkeypatch):
     x = rows(300, 12, 4, np.float32) * np.float32(unit)
-    data = sparse(x) if is_sparse else x
+    data = of_dense(x) if is_sparse else x
     means = clustering._Means.zeros(clustering._Rows.of(data), 9)
     assert means.are_exact
     moved = [kmeans(data, 9, key=Key.from_seed(1), n_iterations=n) for n in range(8)]
@@ -258,7 +255,7 @@ def test_an_empty_cluster_keeps_its_centre():
 def test_first_centres_are_rows_even_where_all_rows_are_equal():
     x = np.ones((5, 2))
     assert kmeans(x, 3, n_iterations=0, key=Key.from_seed(1)).centers.tolist() == [[1, 1]] * 3
-    assert kmeans(sparse(np.zeros((4, 3))), 2, key=Key.from_seed(1)).objective == 0
+    assert kmeans(of_dense(np.zeros((4, 3))), 2, key=Key.from_seed(1)).objective == 0
 
 
 def test_no_row_is_drawn_twice_by_plus_plus():
@@ -350,7 +347,7 @@ def test_clear_labels_need_nothing_but_8_bits(instruction_set, n_clusters, unit)
     rng = np.random.default_rng(n_clusters)
     groups = rng.permutation(np.arange(500) % n_clusters)
     dense = 2 * unit * (np.arange(4 * n_clusters) // 4 == groups[:, None]) * rng.integers(1, 16, (500, 4 * n_clusters))
-    data = clustering._Rows.of(sparse(dense.astype(np.float32)))
+    data = clustering._Rows.of(of_dense(dense.astype(np.float32)))
     centers = np.kron(np.eye(n_clusters), np.full(4, 30 * unit)).astype(np.float32)
     columns = columns_of(data, centers)
     without = dataclasses.replace(data, values=np.zeros_like(data.values))  # which all other sums are of
@@ -363,7 +360,7 @@ def test_clear_labels_need_nothing_but_8_bits(instruction_set, n_clusters, unit)
 @pytest.mark.parametrize("instruction_set", VECTORS)
 def test_long_rows_fit_into_their_sums(instruction_set):
     m = 5_000
-    data = clustering._Rows.of(sparse(np.full((3, m), 31.0, dtype=np.float32)))
+    data = clustering._Rows.of(of_dense(np.full((3, m), 31.0, dtype=np.float32)))
     levels = np.append(np.linspace(-33, 10, 19), 31)  # to both ends of 8 bits
     centers = (levels[:, None] * np.ones((1, m))).astype(np.float32)
     with hardware.use_instruction_set(instruction_set):
@@ -375,7 +372,7 @@ def test_long_rows_fit_into_their_sums(instruction_set):
 @pytest.mark.parametrize("instruction_set", VECTORS)
 @pytest.mark.parametrize("n_iterations", [0, 1, 2, 3, 50])
 def test_8_bits_do_not_change_a_bit_of_k_means(instruction_set, n_iterations, monkeypatch):
-    data = sparse(rows(400, 30, 5, np.float32))
+    data = of_dense(rows(400, 30, 5, np.float32))
     with hardware.use_instruction_set(instruction_set):
         result = [kmeans(data, 40, key=Key.from_seed(3), n_iterations=n_iterations, n_threads=n) for n in (1, 4)]
         monkeypatch.setattr(clustering._Rounded, "of", lambda *_: None)
@@ -388,14 +385,14 @@ def test_8_bits_do_not_change_a_bit_of_k_means(instruction_set, n_iterations, mo
 
 def test_8_bits_are_left_where_they_do_not_pay_or_do_not_fit():
     x = rows(40, 6, 1, np.float32)
-    data, of = clustering._Rows.of(sparse(x)), clustering._Rounded.of
+    data, of = clustering._Rows.of(of_dense(x)), clustering._Rounded.of
     fits = of(data, 32)
     assert (fits is None) == (hardware.instruction_set() == "plain")
     for other in (x * 0.3, x * 7, x / 8):
-        assert of(clustering._Rows.of(sparse(other.astype(np.float32))), 32) is None
+        assert of(clustering._Rows.of(of_dense(other.astype(np.float32))), 32) is None
     assert of(data, 31) is None
     assert of(clustering._Rows.of(x), 32) is None
-    assert of(clustering._Rows.of(sparse(np.full((1, 2**17 + 1), 31.0, np.float32))), 32) is None
+    assert of(clustering._Rows.of(of_dense(np.full((1, 2**17 + 1), 31.0, np.float32))), 32) is None
     assert of(dataclasses.replace(data, values=data.values.astype(np.float64)), 32) is None
     with hardware.use_instruction_set("plain"):
         assert of(data, 32) is None
@@ -437,7 +434,7 @@ def test_bad_arguments():
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 def test_threads_do_not_change_a_bit(is_sparse, instruction_set):
     x = rows(700, 30, 3) * 0.3
-    data = sparse(x) if is_sparse else x
+    data = of_dense(x) if is_sparse else x
     with hardware.use_instruction_set(instruction_set):
         one, four = (kmeans(data, 7, key=Key.from_seed(2), n_threads=n) for n in (1, 4))
     assert one.centers.tobytes() == four.centers.tobytes()

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from support.array_kinds import Converted, Exported, OnGPU, WithGradient
+from support.data import of_dense
 
-from fastfedrec import Interactions, Key, als, clustering, gru, hadamard, nmf, ranking, row_sums, sgd, two_tower
+from fastfedrec import Key, als, clustering, gru, hadamard, nmf, ranking, row_sums, sgd, two_tower
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.core.arrays import check_rows
 from fastfedrec.core.check import check_array, plain_array
@@ -16,7 +17,7 @@ from fastfedrec.data.features import Features
 KEY = Key.from_seed(1)
 RNG = np.random.default_rng(2)
 DENSE = np.where(RNG.random((30, 12)) < 0.4, RNG.integers(1, 6, (30, 12)), 0).astype(np.float32)
-DATA = Interactions.from_scipy(scipy.sparse.csr_array(DENSE))
+DATA = of_dense(DENSE)
 FACTORS = RNG.normal(size=(12, 4)).astype(np.float32)
 USERS = RNG.normal(size=(30, 4)).astype(np.float32)
 

@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.compute import places as naive
 from naive.compute import ranking as naive_ranking
+from support.data import of_dense
 
-from fastfedrec import Interactions, hardware
+from fastfedrec import hardware
 from fastfedrec.compute.places import rank_counts, rank_counts_factors
 from fastfedrec.compute.ranking import recommend_factors
 
 
 def interactions_of(mask):
-    return Interactions.from_scipy(scipy.sparse.csr_array(np.asarray(mask, dtype=np.float32)))
+    return of_dense(np.asarray(mask, dtype=np.float32))
 
 
 @st.composite

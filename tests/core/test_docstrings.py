@@ -9,7 +9,7 @@ from support.models import MODELS
 from fastfedrec.accounting import events
 from fastfedrec.core.docstrings import complete_docstring
 
-FITS = {type(model).fit for model in MODELS}
+FITS = {type(model).fit for model in MODELS.values()}
 SHARED = "key : Key\n    Of what is drawn.\nledger : Ledger\n    Of what is spent.\nother : int\n    Nobody's."
 
 

@@ -5,12 +5,12 @@ import importlib
 import inspect
 import re
 import warnings
-from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from support import numbers_calls, numbers_case, numbers_exempt, numbers_mechanisms
+from support.models import CASES
 from support.number_kinds import fingerprint, is_number, kinds_of, wrong_kinds
 from test_conventions import public_objects
 
@@ -20,7 +20,7 @@ from fastfedrec.systems.recommender import Recommender
 
 NUMERIC = re.compile(r"\b(int|float|Fraction)\b")
 ARRAYS = re.compile(r"_nested_sequence|_dtype_like")  # NumPy 2.0's types of array-likes and dtype-likes
-CASES = numbers_mechanisms.MECHANISMS, numbers_mechanisms.ACCOUNTING, numbers_case.FUNCTIONS
+TABLES = numbers_mechanisms.MECHANISMS, numbers_mechanisms.ACCOUNTING, numbers_case.FUNCTIONS
 PREFIXES = "mechanisms.", "accounting.", ""
 
 
@@ -38,7 +38,7 @@ def resolve(name):
 
 def calls():
     """Every (name, case): functions, classes and methods; systems from their defaults and the numbers given."""
-    for prefix, cases in zip(PREFIXES, CASES, strict=True):
+    for prefix, cases in zip(PREFIXES, TABLES, strict=True):
         for name, case in cases.items():
             for entry in case if isinstance(case, list) else [case]:
                 yield prefix + name, entry
@@ -134,14 +134,15 @@ def test_a_number_of_any_type_is_the_same_number(name, case):
 def model_case(name, more=False):
     parameters = inspect.signature(MODELS[name]).parameters
     numbers = {p: v.default for p, v in parameters.items() if is_number(v.default) or isinstance(v.default, tuple)}
-    # Parameters without a numeric default take their values from the tables of cases.
-    given = numbers_case.SYSTEMS.get(name, {}) | (numbers_case.MORE_SYSTEMS[name] if more else {})
-    return numbers_calls.call(**(numbers | given))
+    # Parameters without a numeric default take their values from the system's case.
+    case = CASES[name]
+    return numbers_calls.call(**numbers | case.numbers | (case.more_numbers if more else {}))
 
 
-@pytest.mark.parametrize(
-    ("name", "more"), [(name, False) for name in MODELS] + [(name, True) for name in numbers_case.MORE_SYSTEMS]
-)
+WITH_MORE = [name for name, case in CASES.items() if case.more_numbers]
+
+
+@pytest.mark.parametrize(("name", "more"), [(name, False) for name in MODELS] + [(name, True) for name in WITH_MORE])
 def test_a_model_keeps_pythons_numbers(name, more):
     assert list(misfits(MODELS[name], model_case(name, more))) == []
 
@@ -161,37 +162,14 @@ def test_set_params_converts_too(name):
     assert fingerprint(model.get_params()) == expected
 
 
-FITS = {
-    "FMFLDP": {"n_factors": np.int64(5), "n_rounds": np.int32(2), "epsilon": Fraction(5, 2)},
-    "DPPopularity": {"max_items_per_user": np.int64(10)},
-    "DPALS": {"max_items": np.int64(100), "epsilon": Decimal(8)},
-    "DPFMF": {"n_factors": np.int8(5), "epsilon": np.float16(8), "n_rounds": np.uint8(2)},
-    "DPGram": {"epsilon": np.float32(2), "n_users": np.int16(60)},
-    "DPSubspace": {"epsilon": np.float32(2), "n_users": np.int16(60), "n_columns": np.int8(8), "n_rounds": np.int8(2)},
-    "PrivateRecommender": {"epsilon": np.float32(2), "n_users": np.int16(60)},
-    "PrivRec": {
-        "clip_norm": np.float32(1), "target_epsilon": np.float64(8), "n_rounds": np.int64(2),
-        "cohort_size": np.int64(20), "n_factors": np.int64(16), "hidden": np.array([16]),
-    },
-    "LaplaceRRSVD": {"n_factors": np.int64(3), "n_epochs": np.int64(2), "grid": np.arange(1.0, 6.0)},
-    "FedRec": {"n_rounds": np.int64(2), "n_factors": np.int64(3), "grid": np.arange(1, 6)},
-    "PrivatePrototypes": {"n_prototypes": np.int64(1), "n_factors": np.int64(3), "value_range": np.array([1, 5])},
-    "ShuffledSketchGram": {"epsilon": np.float32(8), "n_rotations": np.int64(2)},
-    "EASE": {"regularization": np.float32(8)},
-    "ItemKNN": {"n_neighbors": np.uint8(3)},
-    "DPLCF": {"n_neighbors": np.array(3)},
-    "ItemMean": {"epsilon": np.array(2.0)},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.numpy_numbers])
 def test_a_model_with_numpys_parameters_is_fitted_and_saved(name, tmp_path):
     data = numbers_case.rated() if "grid" in inspect.signature(MODELS[name]).parameters else numbers_case.implicit()
     data = numbers_case.rated() if name == "PrivatePrototypes" else data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         # A file can hold only Python's numbers, so saving shows that the constructor converted them.
-        model = MODELS[name](**FITS[name]).fit(data, key=Key.from_seed(1), n_threads=np.int64(1))
+        model = MODELS[name](**CASES[name].numpy_numbers).fit(data, key=Key.from_seed(1), n_threads=np.int64(1))
     model.save(tmp_path / "model.npz")
     assert load(tmp_path / "model.npz").get_params() == model.get_params()
 
@@ -282,30 +260,11 @@ def test_what_is_impossible_is_refused_by_the_callers_own_name(name, argument, n
         bind(resolve(name))(**(arguments | {argument: number}))
 
 
-#: Invalid arguments of models, which the constructor or `fit` must reject.
-IMPOSSIBLE_MODELS = [
-    *((name, "epsilon", epsilon) for name in ("DPALS", "DPFMF", "DPGram", "DPSubspace") for epsilon in (1e13, 1e300)),
-    ("DPALS", "n_rounds", 2**62),
-    ("DPALS", "n_start_rounds", 2**62),
-    ("DPALS", "confidence_weight", 1.7e308),
-    ("DPALS", "noise_regularization", 1.7e308),
-    ("DPFMF", "n_rounds", 2**62),
-    ("DPPopularity", "epsilon", 1e-320),
-    ("FMFLDP", "init_scale", 1e100),
-    ("FedRec", "max_items", 2**31 - 1),
-    ("LaplaceRRSVD", "epsilon_1", 1e100),
-    ("LaplaceRRSVD", "n_factors", 2**62),
-    ("PrivRec", "popularity_epsilon", 1e-320),
-    ("PrivatePrototypes", "epsilon", 1e-320),
-    ("PrivatePrototypes", "epsilon", 1.7e308),
-    ("PrivatePrototypes", "n_prototypes", 2**62),
-    ("PrivatePrototypes", "n_factors", 2**62),
-    ("ShuffledSketchGram", "epsilon", 1e17),
-    ("ShuffledSketchGram", "epsilon_0", 1e-300),
-]
-
-
-@pytest.mark.parametrize(("name", "argument", "number"), IMPOSSIBLE_MODELS, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("name", "argument", "number"),
+    [(name, *pair) for name, case in CASES.items() for pair in case.impossible],
+    ids=lambda value: str(value),
+)
 def test_a_model_that_is_impossible_is_refused_by_its_own_parameters_name(name, argument, number):
     data = numbers_case.rated() if name in ("LaplaceRRSVD", "PrivatePrototypes") else numbers_case.implicit()
     with pytest.raises(ValueError, match=rf"\b{argument}\b"):
@@ -385,14 +344,9 @@ def called_parameters():
 
 
 def test_everything_public_that_takes_a_number_is_called():
-    models = {
-        name: {"stage1_options"}.union(
-            *(model_case(name, more)[1] for more in (False, name in numbers_case.MORE_SYSTEMS))
-        )
-        for name in MODELS
-    }
+    models = {name: {"stage1_options"}.union(*(model_case(name, more)[1] for more in (False, True))) for name in MODELS}
     missing = list(uncovered(public_objects(), called_parameters(), models))
-    assert not missing, f"no call in tests/support/numbers_case.py (of models: in its SYSTEMS) gives {missing}"
+    assert not missing, f"no call in tests/support/numbers_case.py (of a system: in its case.py) gives {missing}"
 
 
 def test_what_public_classes_inherit_is_called():

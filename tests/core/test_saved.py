@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.data import rated
 from support.hostile_files import change_array, pack, unpack
-from support.models import MODELS, rated
+from support.models import MODELS, new
 
 from fastfedrec import DPLCF, EASE, FMFLDP, Interactions, ItemKNN, Key, LaplaceRRSVD, Popularity, PrivRec, load
 from fastfedrec.accounting import Ledger
@@ -23,17 +24,14 @@ pytestmark = pytest.mark.ignores_values
 KEY = Key.from_seed(2)
 
 
-NAMES = [f"{type(model).__name__}{number}" for number, model in enumerate(MODELS)]
-
-
 @pytest.fixture(scope="module")
 def data():
     return rated(30, 40, 1, user_ids=[f"user {u}" for u in range(30)], item_ids=[(i, "film") for i in range(40)])
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=NAMES)
+@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS)
 def fitted(request, data):
-    return type(request.param)(**request.param.get_params()).fit(data, key=KEY)
+    return new(request.param).fit(data, key=KEY)
 
 
 # ---- what is written ------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from support.data import rated
 from support.hostile_files import change_array, change_header, pack, unpack
-from support.models import rated
 
 from fastfedrec import FMFLDP, ItemKNN, Key, Popularity, PrivRec, load
 from fastfedrec.core.model_files import read_model, write_model

@@ -11,25 +11,10 @@ import numpy as np
 import pytest
 from distributed import Client
 from support.benches_module import load_benches
+from support.models import WITH_ROUNDS
 from support.patience import HANG, wait_until
 
-from fastfedrec import (
-    DPALS,
-    DPFMF,
-    FMFLDP,
-    SDCF,
-    DPGram,
-    DPSubspace,
-    FedGNN,
-    FedRec,
-    FedRecPlusPlus,
-    Key,
-    LaplaceRRSVD,
-    PrivatePrototypes,
-    PrivateRecommender,
-    PrivRec,
-    ShuffledSketchGram,
-)
+from fastfedrec import FMFLDP, FedRec, Key, PrivRec
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.datasets import generate_implicit
@@ -42,25 +27,6 @@ from fastfedrec.rounds.system import Update
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 
 KEY = Key.from_seed(7)
-SYSTEMS = {
-    "fmf_ldp": FMFLDP(n_rounds=3),
-    "fedrec": FedRec(1, n_rounds=4, t_predict=2),
-    "fedrec_plus_plus": FedRecPlusPlus(n_rounds=4),
-    "sdcf": SDCF(True, n_rounds=3),
-    "fedgnn": FedGNN("published", n_rounds=3, n_factors=4, n_pseudo_items=5, expansion_round=1),
-    "fedgnn_central": FedGNN(n_rounds=2, n_factors=4, cohort_size=10),
-    "laplace_rr_svd": LaplaceRRSVD(),
-    "private_prototypes": PrivatePrototypes(),
-    "privrec": PrivRec(n_rounds=2, cohort_size=5, local_epochs=1),
-    "privrec meta-sgd": PrivRec(n_rounds=2, cohort_size=5, local_epochs=1, n_factors=16, hidden=(16,), meta="meta-sgd"),
-    "dp_gram": DPGram(1.0),
-    "private_recommender": PrivateRecommender(2.0),
-    "shuffled_sketch": ShuffledSketchGram(1.0),
-    "dp_subspace": DPSubspace(1.0, n_columns=8),
-    "dp_als": DPALS(1.0),
-    "dp_fmf": DPFMF(1.0, n_rounds=2),
-    "fmf_ldp turned": FMFLDP(n_rounds=2, normalize="l2", rotate=True),
-}
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +43,9 @@ def scores(model, data):
 
 
 @pytest.mark.ignores_values
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", WITH_ROUNDS)
 def test_two_workers_make_the_model_of_one_process(client, data, name):
-    model, key = SYSTEMS[name], Key.from_seed(3)
+    model, key = WITH_ROUNDS[name], Key.from_seed(3)
     here = scores(model.fit(data, key=key), data)
     there = scores(model.fit(data, key=key, engine=DaskEngine(client)), data)
     np.testing.assert_array_equal(there, here)

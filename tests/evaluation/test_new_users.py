@@ -1,7 +1,6 @@
 """The protocol of new users: the split, and ranks among everything a user has never had."""
 
 import math
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.evaluation import new_users as naive
+from support.data import rated
 
 from fastfedrec import EASE, Interactions, ItemKNN, Key, OwnHistory, Popularity, datasets
 from fastfedrec.data.log import InteractionLog
@@ -31,13 +31,6 @@ class InContext:
         return (np.asarray(user_ids)[:, None] * 7 + np.arange(30) * 5 + np.asarray(contexts["hour"])[:, None]) % 6 / 2
 
 
-@cache
-def rated(n_users=40, n_items=40, seed=3):
-    matrix = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed)).to_scipy()
-    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
-    return Interactions.from_scipy(matrix)
-
-
 def logged(n_entries=600, n_users=25, n_items=30, seed=1):
     words = Key.from_seed(seed).words("test.log", size=3 * n_entries).reshape(3, -1)
     users, items = np.r_[words[0] % n_users, np.arange(n_users)], np.r_[words[1] % n_items, np.arange(n_users)]
@@ -56,7 +49,7 @@ def pairs(data):
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_equals_the_twin(k):
-    data = rated()
+    data = rated(40, 40, 3)
     split = personalization_split(data, threshold=3, test_fraction=0.3, key=Key.from_seed(0))
     actual = evaluate_personalized(Coarse(), split, metrics=[f"hr@{k}", f"ndcg@{k}"])
     held_out = [(u, i, None) for u, i in sorted(pairs(split.held_out))]
@@ -118,7 +111,7 @@ def test_a_constant_model_ranks_in_the_middle():
         def score(self, user_ids, item_ids):
             return np.zeros(len(user_ids))
 
-    split = personalization_split(rated(), threshold=3, key=Key.from_seed(0))
+    split = personalization_split(rated(40, 40, 3), threshold=3, key=Key.from_seed(0))
     unseen = 40 - split.visited.interactions_per_user()[split.test_users]
     middle = int(1 + unseen.max() / 2)
     assert evaluate_personalized(Constant(), split, metrics=[f"hr@{middle}"])["all"][f"hr@{middle}"] == 1
@@ -126,7 +119,7 @@ def test_a_constant_model_ranks_in_the_middle():
 
 
 def test_results_do_not_depend_on_blocks(monkeypatch):
-    splits = [personalization_split(d, test_fraction=0.4, key=Key.from_seed(1)) for d in (rated(), logged())]
+    splits = [personalization_split(d, test_fraction=0.4, key=Key.from_seed(1)) for d in (rated(40, 40, 3), logged())]
     whole = [evaluate_personalized(m, s) for m, s in zip((Coarse(), InContext()), splits, strict=True)]
     monkeypatch.setattr("fastfedrec.evaluation.new_users._BLOCK_CELLS", 70)
     assert [evaluate_personalized(m, s) for m, s in zip((Coarse(), InContext()), splits, strict=True)] == whole
@@ -158,11 +151,11 @@ def test_without_new_items_there_is_no_figure():
 )
 def test_bad_splits(arguments, error, message):
     with pytest.raises(error, match=message):
-        personalization_split(**({"data": rated(), "key": Key.from_seed(0)} | arguments))
+        personalization_split(**({"data": rated(40, 40, 3), "key": Key.from_seed(0)} | arguments))
 
 
 def test_bad_models():
-    split = personalization_split(rated(), key=Key.from_seed(0))
+    split = personalization_split(rated(40, 40, 3), key=Key.from_seed(0))
 
     class Wrong:
         def __init__(self, shape, fill=0.0):
@@ -184,10 +177,10 @@ def test_bad_models():
         with pytest.raises(error, match=message):
             evaluate_personalized(model, split)
     with pytest.raises(TypeError, match="split must be PersonalizationSplit"):
-        evaluate_personalized(Coarse(), rated())
+        evaluate_personalized(Coarse(), rated(40, 40, 3))
     with pytest.raises(ValueError, match="unknown metric"):
         evaluate_personalized(Coarse(), split, metrics=["hits@5"])
-    nothing = personalization_split(rated(), threshold=9, key=Key.from_seed(0))
+    nothing = personalization_split(rated(40, 40, 3), threshold=9, key=Key.from_seed(0))
     with pytest.raises(ValueError, match="split must hold out at least one positive, got none"):
         evaluate_personalized(Coarse(), nothing)
 
@@ -196,7 +189,7 @@ def test_bad_models():
 
 
 def test_results_do_not_depend_on_threads():
-    split = personalization_split(rated(), threshold=3, key=Key.from_seed(0))
+    split = personalization_split(rated(40, 40, 3), threshold=3, key=Key.from_seed(0))
     assert evaluate_personalized(Coarse(), split, n_threads=1) == evaluate_personalized(Coarse(), split, n_threads=4)
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.evaluation import splits as naive
+from support.data import of_dense
 from support.evaluation_case import KEY, Table, interactions, random_table
 
 from fastfedrec import Interactions
@@ -32,7 +32,7 @@ def test_percentile_rank_equals_naive(data, with_seen, batch_size):
 
 
 def test_percentile_rank_of_the_best_the_worst_and_a_constant():
-    test = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[0.0, 5, 0, 0], [0, 0, 0, 2]])))
+    test = of_dense(np.array([[0.0, 5, 0, 0], [0, 0, 0, 2]]))
     scores = test.to_scipy().toarray()
     assert mean_percentile_rank(Table(test, scores), test) == 0.0
     assert mean_percentile_rank(Table(test, -scores), test) == 1.0

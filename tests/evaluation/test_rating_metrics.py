@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
+from support.data import of_dense
 
 from fastfedrec import Interactions
 from fastfedrec.evaluation import evaluate, evaluate_ratings
@@ -19,7 +19,7 @@ class Predicts:
 
 
 def test_rating_errors_are_the_definitions():
-    test = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[5.0, 0, 2], [0, 1, 0]])))
+    test = of_dense(np.array([[5.0, 0, 2], [0, 1, 0]]))
     model = Predicts([[4, 9, 2.5], [9, 3, 9]])
     for batch_size in (1, 2, 100):
         actual = evaluate_ratings(model, test, batch_size=batch_size)

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive.evaluation import splits as naive
 from scipy.stats import chisquare
+from support.data import of_dense
 from support.evaluation_case import KEY, dense_data, interactions
 from support.significance import ALPHA, assert_only, counts_are, share_is, tilted
 
@@ -96,7 +97,7 @@ def test_latest_ignores_missing_timestamps_of_users_it_does_not_test():
 @given(st.integers(1, 30), st.floats(0.01, 0.99))
 @settings(deadline=None)
 def test_random_split_counts_are_within_one_of_the_fraction(length, test_fraction):
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((5, length))))
+    data = of_dense(np.ones((5, length)))
     counts = next(RandomHoldout(share=test_fraction).split(data, key=KEY)).test.interactions_per_user()
     assert (np.abs(counts - test_fraction * length) < 1 + 1e-9).all()
 
@@ -201,7 +202,7 @@ EVEN = np.full(13, 1 / 13)
 
 
 def full_rows(n_users, length):
-    return Interactions.from_scipy(scipy.sparse.csr_array(np.ones((n_users, length), dtype=np.float32)))
+    return of_dense(np.ones((n_users, length), dtype=np.float32))
 
 
 @pytest.mark.slow

@@ -297,7 +297,7 @@ LOCAL = [
         "key.claim_message(_NOISE, round, sender)", "pass",
     ),
     # ---- baselines without a guarantee -------------------------------------------------------------------------------
-    on("NCF._train", "systems/ncf/test_model::test_the_ledger_claims_no_guarantee")(
+    on("NCF._train", "test_systems_that_claim_no_guarantee_have_unprotected_events[NCF]")(
         "ncf-not-recorded", "the training of NCF on exact data is missing from the ledger",
         "self.ledger_.record(Unprotected('a network trained on exact data, and counts of items'), "
         "simulation=key.is_simulation)",
@@ -312,7 +312,7 @@ LOCAL = [
         "simulation=key.is_simulation)",
         "pass",
     ),
-    on("Baseline._fit", "systems/baselines/test_item_models::test_the_ledger_claims_no_guarantee")(
+    on("Baseline._fit", "test_systems_that_claim_no_guarantee_have_unprotected_events[EASE]")(
         "item-models-not-recorded", "the release of models of exact data is missing from the ledger",
         "self.ledger_.record(Unprotected(self._released))", "pass",
     ),

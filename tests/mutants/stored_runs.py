@@ -36,7 +36,7 @@ STORED_RUNS = [
     ),
     on(
         "_fit_and_finish", "test_features_that_cannot_be_copied_are_refused_before_counts_are_released",
-        "test_the_cost_is_recorded_at_every_line_after_the_first_release[DPGram0]",
+        "test_the_cost_is_recorded_at_every_line_after_the_first_release[DPGram]",
     )(
         "cost-lost-in-the-end", "the cost of a fit is lost if its parameters cannot be copied",
         "parameters = model._copied_parameters()\nfit(model, *arguments, **options)\nmodel._finish(parameters)",

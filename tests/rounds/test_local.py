@@ -5,23 +5,10 @@ from itertools import count
 import numpy as np
 import pytest
 from support.adder import Adder
+from support.data import rated
+from support.models import WITH_ROUNDS, new
 
-from fastfedrec import (
-    DPALS,
-    DPFMF,
-    FMFLDP,
-    DPGram,
-    DPSubspace,
-    FedRec,
-    FedRecPlusPlus,
-    Key,
-    LaplaceRRSVD,
-    NoAnswerError,
-    PrivatePrototypes,
-    PrivRec,
-    ShuffledSketchGram,
-    datasets,
-)
+from fastfedrec import FMFLDP, Key, NoAnswerError, datasets
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.core import progress
 from fastfedrec.engines import LocalEngine
@@ -99,32 +86,15 @@ class Deaf(LocalEngine):
                 yield replace(update, **self._says) if lost else update
 
 
-SYSTEMS = {
-    "FMFLDP": FMFLDP(n_rounds=3),
-    "FMFLDP without noise": FMFLDP(n_rounds=3, epsilon=None),
-    "DPGram": DPGram(4.0),
-    "DPSubspace": DPSubspace(4.0),
-    "DPALS": DPALS(4.0),
-    "DPFMF": DPFMF(4.0),
-    "LaplaceRRSVD": LaplaceRRSVD(),
-    "ShuffledSketchGram": ShuffledSketchGram(4.0),
-    "PrivRec": PrivRec(n_rounds=2, n_factors=16, hidden=(16,)),
-    "FedRec": FedRec(n_rounds=2),
-    "FedRecPlusPlus": FedRecPlusPlus(n_rounds=2),
-    "PrivatePrototypes": PrivatePrototypes(n_prototypes=2),
-}
-WITH_RATINGS = ("LaplaceRRSVD", "FedRec", "FedRecPlusPlus", "PrivatePrototypes")
-
-
 def case(name):
     """Return a new model of this name, its users, and further arguments of its `fit`."""
-    people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
-    options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
-    return type(SYSTEMS[name])(**SYSTEMS[name].get_params()), people, options
+    options = {"entities": np.arange(50) % 2} if name.startswith("PrivatePrototypes") else {}
+    return new(WITH_ROUNDS[name]), rated(50, 40, 1), options
 
 
 @pytest.mark.parametrize("says", [None, {"n_clients": 10**9}])
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.ignores_values
+@pytest.mark.parametrize("name", WITH_ROUNDS)
 def test_a_run_that_nobody_answered_has_no_model(name, says):
     (model, people, options), engine, ledger = case(name), Deaf(says=says), Ledger()
     with pytest.raises(
@@ -151,7 +121,8 @@ def test_a_round_that_nobody_answered_among_others_is_a_note(data, lost):
     assert sum(model.ledger_.events.values()) == 3
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.ignores_values
+@pytest.mark.parametrize("name", WITH_ROUNDS)
 def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name):
     """The second round has no message; a system with several kinds of rounds has no model without one of them."""
     (model, people, options), calls = case(name), count()
@@ -186,7 +157,8 @@ def test_people_without_data_answer(data):
     assert not run(LocalEngine(2), Adder(), data.select_users([]))[1].notes
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.ignores_values
+@pytest.mark.parametrize("name", WITH_ROUNDS)
 def test_shards_without_users_change_nothing(name):
     _, people, _ = case(name)
     # 60 shards for 50 users: at least ten shards are empty.

@@ -1,13 +1,9 @@
 """Users of whom one has no item, and one all items but one."""
 
-from fastfedrec import (
-    Interactions,
-)
-from support.models import rated
+from fastfedrec import Interactions
+from support.data import rated
 
 NOBODY = "user 7"  # a user without items
-
-
 FULL = "user 9"  # a user with all items but one
 
 

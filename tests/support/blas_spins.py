@@ -11,7 +11,8 @@ import scipy.linalg  # noqa: F401  its library has threads of its own
 
 from fastfedrec import Key
 from fastfedrec.core.threads import default_threads, one_blas_thread
-from support.models import MODELS, rated
+from support.data import rated
+from support.models import MODELS
 
 # All threads but this one: libraries of BLAS start theirs when loaded, and OpenMP with the first loop.
 BLAS_THREADS = [task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
@@ -56,8 +57,8 @@ def main():
         print(f"{worked(norm):.1f} held")
     data = rated(300, N_ITEMS, 1)
     with default_threads(1):
-        for model in MODELS:
-            print(f"{worked(functools.partial(use, model, data)):.1f} {model!r}", flush=True)
+        for name, model in MODELS.items():
+            print(f"{worked(functools.partial(use, model, data)):.1f} {name}", flush=True)
 
 
 if __name__ == "__main__":

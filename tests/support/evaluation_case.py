@@ -5,6 +5,7 @@ import scipy.sparse
 from hypothesis import strategies as st
 
 from fastfedrec import Interactions, Key
+from support.data import of_dense
 
 KEY = Key.from_seed(23)
 
@@ -42,4 +43,4 @@ def random_table(data, seed=0, n_levels=4, dtype=np.float64):
 
 def dense_data(n_users=40, n_items=60, seed=1):
     mask = np.random.default_rng(seed).random((n_users, n_items)) < 0.3
-    return Interactions.from_scipy(scipy.sparse.csr_array(mask.astype(np.float32)))
+    return of_dense(mask.astype(np.float32))

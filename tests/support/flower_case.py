@@ -27,7 +27,6 @@ FMF = {
     "gradients": FMFLDP(n_rounds=2, epsilon=None),
 }
 
-
 PROTOTYPES = {
     "masked": PrivatePrototypes(n_prototypes=2),
     "zero_filled": PrivatePrototypes(n_prototypes=2, prototypes="zero_filled", delta=1e-6),
@@ -37,9 +36,7 @@ PROTOTYPES = {
     "exact": PrivatePrototypes(n_prototypes=3, epsilon=None),
 }
 
-
 SMALL = {"n_rounds": 2, "cohort_size": 50, "local_epochs": 1, "n_factors": 16, "hidden": (16,)}
-
 
 CENTRAL = {
     "dp_gram": DPGram(8.0),
@@ -51,13 +48,11 @@ CENTRAL = {
     "dp_fmf": DPFMF(1.0, n_factors=4, n_rounds=2),
 }
 
-
 RATINGS = {
     "laplace_rr_svd": LaplaceRRSVD(max_ratings=20, n_factors=2, n_epochs=2),
     "laplace_rr_svd hidden": LaplaceRRSVD(hide_items=True, n_reports=10),
     "laplace_rr_svd exact": LaplaceRRSVD(None, max_ratings=100, n_factors=2, n_epochs=2),
 }
-
 
 SIMULATED = {
     "shuffled_sketch": ShuffledSketchGram(1.0),
@@ -72,7 +67,6 @@ SIMULATED = {
     "sdcf denoised": SDCF(True, prior="wishart", n_rounds=3, n_factors=4),
     "fedrec_plus_plus published": FedRecPlusPlus(2, "published", n_rounds=3, n_factors=4),
 }
-
 
 SYSTEMS = CENTRAL | RATINGS | SIMULATED
 

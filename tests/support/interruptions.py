@@ -10,16 +10,6 @@ from fastfedrec.rounds.local import LocalEngine
 OURS = str(next(iter(fastfedrec.__path__)))
 
 
-def new(model, **parameters):
-    """Return an unfitted model with the same parameters, except some others."""
-    return type(model)(**(model.get_params() | parameters))
-
-
-def name_of(model):
-    """Return the name of a case."""
-    return type(model).__name__ if hasattr(model, "fit") else None
-
-
 class StopHereError(Exception):
     """Exception of an engine, a callback or a user."""
 

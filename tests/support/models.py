@@ -1,102 +1,44 @@
-"""Every model that can be fitted, in small size, with the data of its fit."""
+"""The cases of all systems and baselines, and their models by name."""
 
-import numpy as np
+import inspect
+import runpy
+from pathlib import Path
 
-from fastfedrec import (
-    DMF,
-    DPALS,
-    DPFMF,
-    DPLCF,
-    EASE,
-    FMFLDP,
-    SDCF,
-    BiasedMF,
-    DPGram,
-    DPPopularity,
-    DPSubspace,
-    FedGNN,
-    FedRec,
-    FedRecPlusPlus,
-    GlobalMean,
-    ImplicitALS,
-    Interactions,
-    ItemKNN,
-    ItemMean,
-    Key,
-    LaplaceRRSVD,
-    OwnHistory,
-    Popularity,
-    PrivatePrototypes,
-    PrivateRecommender,
-    PrivRec,
-    Random,
-    RatingItemKNN,
-    ShuffledSketchGram,
-    UserKNN,
-    UserMean,
-    datasets,
-)
-from fastfedrec.systems.ncf.model import NCF
-from fastfedrec.systems.private_prototypes.baselines import CentralNMF, IndividualNMF
+SYSTEMS = Path(__file__).parents[1] / "systems"
+#: Cases by the name of their class, found in `tests/systems/**/case.py`.
+CASES = {
+    case.kind.__name__: case for path in sorted(SYSTEMS.rglob("case.py")) for case in runpy.run_path(str(path))["CASES"]
+}
 
-MODELS = [
-    FMFLDP(n_rounds=2, n_reports=10),
-    FMFLDP(n_rounds=2, n_reports=10, normalize="l2", rotate=True),
-    FMFLDP(n_rounds=2, epsilon=None),
-    Random(),
-    Popularity(),
-    DPPopularity(1.0),
-    DPPopularity(5.0, trust="local"),
-    DPLCF(2.5),
-    DPALS(8.0, n_factors=3),
-    DPFMF(8.0, n_factors=3, n_rounds=2),
-    DPGram(8.0),
-    DPGram(1.0, score="knn"),
-    DPGram(8.0, score="knn"),
-    ShuffledSketchGram(8.0),
-    ShuffledSketchGram(8.0, score="ridge"),
-    OwnHistory(),
-    ItemKNN(n_neighbors=5),
-    EASE(20.0),
-    LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2),
-    LaplaceRRSVD(hide_items=True, n_reports=10, n_factors=3, n_epochs=2),
-    FedRec(rho=1, n_rounds=3, n_factors=3),
-    FedRecPlusPlus(2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
-    GlobalMean(2.0),
-    UserMean(2.0),
-    ItemMean(),
-    BiasedMF(),
-    RatingItemKNN(n_neighbors=5),
-    PrivatePrototypes(n_factors=3, epsilon=5.0),
-    PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
-    CentralNMF(3),
-    IndividualNMF(3),
-    NCF(n_epochs=2, n_factors=3, layers=(6, 3)),
-    PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
-    PrivRec(n_rounds=0, popularity_epsilon=2.0, n_factors=16, hidden=(16,)),
-    PrivRec(
-        n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,), clip_norm=0.01, noise_multiplier=1.0, noise="laplace"
-    ),
-    ImplicitALS(3, 2),
-    ImplicitALS(3, 2, regularization_scaling=0.5, use_values=True, solver="cg", dtype="float64"),
-    UserKNN(n_neighbors=5),
-    DPSubspace(8.0, n_columns=8),
-    PrivateRecommender(4.0),
-    SDCF(True, 2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
-    DMF(3, 2),
-    FedGNN("published", n_pseudo_items=5, n_neighbors=2, expansion_round=1, n_rounds=3, n_factors=3, user_steps=1),
-    FedGNN(epsilon=8.0, n_rounds=2, n_factors=3, cohort_size=20),
-    DPALS(8.0, n_factors=3, weights="adaptive"),
-]
+
+def gather(*fields):
+    """Return the entries of all cases in some fields, by the name of the class and the entry's label."""
+    gathered = {}
+    for name, case in CASES.items():
+        for label, entry in (pair for field in fields for pair in getattr(case, field).items()):
+            full_name = f"{name}, {label}" if label else name
+            assert full_name not in gathered, f"{full_name} needs another label in one of {fields}"
+            gathered[full_name] = entry
+    return gathered
+
+
+#: The small models of every class.
+MODELS = gather("small")
+#: Those that run on an engine, and of them those with rounds.
+ON_ENGINES = {name: model for name, model in MODELS.items() if "engine" in inspect.signature(model.fit).parameters}
+WITH_ROUNDS = {name: model for name, model in ON_ENGINES.items() if getattr(model, "n_rounds", 1) != 0}
+
+
+def new(model, **parameters):
+    """Return an unfitted model with the same parameters, except some others."""
+    return type(model)(**(model.get_params() | parameters))
+
+
+def case_of(model):
+    """Return the case of a model's class."""
+    return CASES[type(model).__name__]
 
 
 def held(model):
     """Return the model with the released arrays; a recommender's is its chosen model."""
     return getattr(model, "model_", model)
-
-
-def rated(n_users, n_items, seed, **ids):
-    """Return generated interactions with values from 1 to 5."""
-    matrix = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed)).to_scipy()
-    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
-    return Interactions.from_scipy(matrix, **ids)

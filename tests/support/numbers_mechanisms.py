@@ -9,17 +9,9 @@ from support.mechanism_table import EXAMPLES
 from support.numbers_calls import HALF, KEY, ONE, SMALL, call, on
 
 PURE, ZCDP = accounting.PureAccountant, accounting.ZCDPAccountant
-
-
 LOCAL = accounting.LocalReports("x", ONE, 2, 100)
-
-
 SHUFFLED = accounting.ShuffledReports("x", ONE, 2, 100)
-
-
 GAUSSIAN = accounting.Gaussian(2.0, neighboring="add_remove", sampling="none")
-
-
 SEARCH = {"epsilon": ONE, "delta": SMALL}
 
 
@@ -122,7 +114,6 @@ MECHANISMS = {
     "frequencies.subset_selection.SubsetSelection": call(nominal_epsilon=ONE, n_values=6, subset_size=2),
     "frequencies.subset_selection.SubsetSelection.privatize": on(subsets, values=[0, 3], key=KEY),
 }
-
 
 # Calls of every kind of event.
 EVENT_CALLS = {

@@ -6,27 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastfedrec import Interactions, Key, datasets
+from fastfedrec import Key, load
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
 from fastfedrec.data.log import InteractionLog
+from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.systems.privrec.rounds import LocalTraining, PrivRecRounds
+from support.data import rated
 
 KEY = Key.from_seed(3)
-
-
 SMALL = {"n_factors": 16, "hidden": (16,), "n_rounds": 3, "cohort_size": 5, "local_epochs": 2, "learning_rate": 0.1}
-
-
 FEATURES = {"user": ["age"], "item": ["genres"]}
 
 
 def small_data(n_users=30, n_items=40):
-    matrix = datasets.generate_implicit(n_users, n_items, key=KEY).to_scipy()
-    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
-    data = Interactions.from_scipy(matrix)
-    return data.with_features(
+    return rated(n_users, n_items, 3).with_features(
         user_features={"age": np.arange(n_users) % 3},
         item_features={"genres": [("drama",) * (i % 2) + ("war",) * (i % 3 == 0) for i in range(n_items)]},
     )
@@ -75,3 +70,29 @@ def assert_hostile_messages_are_refused(system, data, *, private):
         assert not server.receive(replace(honest, arrays={"total": bad}))
     assert server.receive(honest)
     np.testing.assert_array_equal(server.close().arrays["total"], total)
+
+
+def assert_same_on_threads_and_shards(fit, *, private):
+    """Check that `fit` makes one model for 1 and 4 threads, and for 4 shards; float sums of shards are rounded."""
+    one, four, sharded = fit(n_threads=1), fit(n_threads=4), fit(engine=LocalEngine(4))
+    np.testing.assert_array_equal(one.parameters_, four.parameters_)
+    if private:
+        np.testing.assert_array_equal(one.parameters_, sharded.parameters_)
+    np.testing.assert_allclose(one.parameters_, sharded.parameters_, rtol=1e-4, atol=1e-5)
+
+
+def assert_noise_is_on_every_number(system, data):
+    state = system.initial_state()
+    update = system.local_round(state, data, KEY, 0)
+    untouched = update.arrays["total"] == 0
+    assert untouched.mean() > 0.01
+    assert (system.apply(state, update).parameters != state.parameters)[untouched].mean() > 0.99
+
+
+def saved_and_fine_tuned(model, new_users, path):
+    """Return a model from a file without users, and its scores after fine-tuning, which must equal the model's."""
+    model.save(path, include_users=False)
+    loaded = load(path)
+    scores = [one.personalize(new_users, key=KEY).score_items(new_users.user_ids) for one in (model, loaded)]
+    np.testing.assert_array_equal(*scores)
+    return loaded, scores[0]

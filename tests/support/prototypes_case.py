@@ -1,9 +1,9 @@
 """Ratings of a few users, and a first state of private prototypes on them."""
 
 import numpy as np
-import scipy.sparse
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Key
+from support.data import of_dense
 
 KEY = Key.from_seed(5)
 
@@ -12,7 +12,7 @@ def rated(n_users=60, n_items=25, seed=0, density=0.4):
     rng = np.random.default_rng(seed)
     mask = rng.random((n_users, n_items)) < density
     mask[:, 0] = True
-    return Interactions.from_scipy(scipy.sparse.csr_array(mask * rng.integers(1, 6, mask.shape).astype(np.float64)))
+    return of_dense(mask * rng.integers(1, 6, mask.shape).astype(np.float64))
 
 
 def start(model, data, names=("a",), n_prototypes=None):

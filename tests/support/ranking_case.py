@@ -1,16 +1,16 @@
 """Users' items as masks."""
 
 import numpy as np
-import scipy.sparse
 from hypothesis import strategies as st
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Key
+from support.data import of_dense
 
 KEY = Key.from_seed(11)
 
 
 def interactions_of(mask):
-    return Interactions.from_scipy(scipy.sparse.csr_array(np.asarray(mask, dtype=np.float32)))
+    return of_dense(np.asarray(mask, dtype=np.float32))
 
 
 @st.composite

@@ -6,17 +6,9 @@ from fastfedrec.datasets import generate_sequences
 from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, Stage1Settings
 
 KEY = Key.from_seed(3)
-
-
 SMALL = {"n_factors": 16, "hidden": (16,), "n_rounds": 2, "cohort_size": 5, "local_epochs": 1, "learning_rate": 0.1}
-
-
 FEW = {"n_rounds": 3, "cohort_size": 7, "length": 6, "server_learning_rate": 2.0}
-
-
 PRIVATE = {"clip_norm": 0.01, "noise_multiplier": 2.0, "delta": 1e-5}
-
-
 NUMBERS = OPTIONS | FEW | {"noise_multiplier": None}
 
 

@@ -13,17 +13,9 @@ from fastfedrec.core.threads import resolve_n_threads
 from support.patience import HANG
 
 TESTS = Path(__file__).resolve().parents[1]
-
-
 needs_openmp = pytest.mark.skipif(kernel.max_threads() == 0, reason="built without OpenMP")
-
-
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of its threads")
-
-
 needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
-
-
 needs_two = pytest.mark.skipif(resolve_n_threads(0) < 2, reason="needs two processors")
 
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from fastfedrec import Interactions, Key, PrivRec, datasets
+from fastfedrec import Key, PrivRec
 from fastfedrec.data.log import InteractionLog
+from support.data import rated
 
 
 def small_networks(make, **parameters):
@@ -20,10 +21,8 @@ def small_networks(make, **parameters):
 
 
 def movies():
-    matrix = datasets.generate_implicit(60, 50, key=Key.from_seed(1)).to_scipy()
-    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
     users = np.arange(60)
-    return Interactions.from_scipy(matrix).with_features(
+    return rated(60, 50, 1).with_features(
         user_features={"gender": users % 2, "age": users % 3, "occupation": users % 5},
         item_features={"genres": [("a",) * (i % 2) for i in range(50)]},
     )

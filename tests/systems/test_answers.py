@@ -2,54 +2,13 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from support.answers_case import FULL, NOBODY, people
-from support.models import MODELS, held, rated
+from support.data import of_dense, rated
+from support.models import MODELS, case_of, held, new
 
-from fastfedrec import (
-    DPALS,
-    DPFMF,
-    FMFLDP,
-    DPGram,
-    Interactions,
-    Key,
-    load,
-)
+from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, DPSubspace, Interactions, Key, load
 
 pytestmark = pytest.mark.ignores_values
-
-#: Models without an estimate of popularity, and models that serve only their own users.
-BLIND = {"Random", "GlobalMean", "UserMean"}
-AT_HOME = {
-    "GlobalMean", "UserMean", "ItemMean", "RatingItemKNN", "CentralNMF", "IndividualNMF", "NCF",
-    "UserKNN", "DMF",
-}  # fmt: skip
-#: Scores that are sums over the user's items, and models that compare items; DPGram's gate may disable both.
-LINEAR = {
-    "EASE",
-    "ItemKNN",
-    "DPLCF",
-    "DPGram",
-    "DPSubspace",
-    "ShuffledSketchGram",
-    "FMFLDP",
-    "DPALS",
-    "DPFMF",
-    "ImplicitALS",
-    "PrivateRecommender",
-}
-WITHOUT_ITEMS = {
-    "Random",
-    "Popularity",
-    "DPPopularity",
-    "OwnHistory",
-    "GlobalMean",
-    "UserMean",
-    "ItemMean",
-    "UserKNN",
-    "DMF",
-}
-BY_NEIGHBORS = {"EASE", "ItemKNN", "DPLCF", "RatingItemKNN"}
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +16,10 @@ def data():
     return people()
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=lambda model: f"{MODELS.index(model)}-{type(model).__name__}")
+@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS)
 def model(request, data):
-    kind = type(request.param)
-    options = {"entities": np.arange(80) % 3} if kind.__name__ == "IndividualNMF" else {}
-    return kind(**request.param.get_params()).fit(data, key=Key.from_seed(2), **options)
+    options = {"entities": np.arange(80) % 3} if name(request.param) == "IndividualNMF" else {}
+    return new(request.param).fit(data, key=Key.from_seed(2), **options)
 
 
 def name(model):
@@ -74,7 +32,7 @@ def is_closed(model):
 
 
 def knows_popularity(model):
-    if name(model) in BLIND:
+    if not case_of(model).has_popularity:
         return False
     learnt = [getattr(model, one) for one in ("item_means_", "item_biases_", "item_factors_") if hasattr(model, one)]
     return not learnt or any(array.any() for array in learnt)
@@ -109,8 +67,8 @@ def test_all_users_and_all_items(model, data):
 
 
 def test_fewer_items_than_ten_are_no_error(model):
-    full = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[1.0, 2, 4, 0], [0, 5, 0, 0]])))
-    fitted = type(model)(**model.get_params()).fit(full, key=Key.from_seed(0))
+    full = of_dense([[1.0, 2, 4, 0], [0, 5, 0, 0]])
+    fitted = new(model).fit(full, key=Key.from_seed(0))
     ids, scores = fitted.recommend([1])
     assert ids.shape == scores.shape == (1, 4)
     assert sorted(ids[0, :3]) == [0, 2, 3]
@@ -171,6 +129,14 @@ def test_a_user_without_items_gets_popular_items(model, data):
     assert batch[3].tolist() == batch[4].tolist() == ids[0, :5].tolist()
     np.testing.assert_allclose(of[:3], known_users[1], rtol=1e-6)
     np.testing.assert_array_equal(batch[:3], known_users[0])
+
+
+@pytest.mark.parametrize("kind", [DPGram, DPSubspace])
+def test_a_user_without_items_gets_the_released_means_as_scores(kind):
+    dense = np.random.default_rng(1).random((500, 12)) < 0.3
+    dense[7] = False
+    model = kind(4.0).fit(of_dense(dense), key=Key.from_seed(2))
+    np.testing.assert_array_equal(model.recommend([7], n=12)[1][0], np.sort(model.item_means_)[::-1])
 
 
 def test_popularity_comes_from_the_release_alone(model, data, tmp_path):
@@ -238,7 +204,7 @@ def test_unknown_users(model, data):
 
 def test_users_are_served_by_their_ids_alone(model, data):
     user_items = [(3, "film"), (17, "film"), (40, "film")]
-    if name(model) in AT_HOME:
+    if not case_of(model).serves_new_users:
         with pytest.raises(TypeError, match=rf"{name(model)} serves only the users it was"):
             model.recommend_for(user_items)
         return
@@ -273,7 +239,7 @@ def test_users_are_served_by_their_ids_alone(model, data):
 
 def test_similar_items(model, data):
     queries = data.item_ids[[3, 31, 3]]
-    if name(model) in WITHOUT_ITEMS | {"IndividualNMF"}:
+    if not case_of(model).compares_items:
         with pytest.raises(TypeError, match="has no factors or neighbours to compare items by"):
             model.similar_items(queries)
         return
@@ -298,9 +264,9 @@ def test_similar_items(model, data):
     np.testing.assert_array_equal(few[0][there[:, :4]], ids[:, :4][there[:, :4]])
 
 
-@pytest.mark.parametrize("model", [model for model in MODELS if type(model).__name__ in {"FMFLDP", "DPALS", "FedRec"}])
-def test_similarity_is_the_cosine_of_factors(model, data):
-    fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2))
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith(("FMFLDP", "DPALS", "FedRec"))])
+def test_similarity_is_the_cosine_of_factors(name, data):
+    fitted = new(MODELS[name]).fit(data, key=Key.from_seed(2))
     factors = fitted.item_factors_.astype(np.float64)
     cosines = [factors[3] @ row / np.linalg.norm(factors[3]) / np.linalg.norm(row) for row in factors]
     cosines[3] = -np.inf
@@ -313,7 +279,7 @@ def test_similarity_is_the_cosine_of_factors(model, data):
 
 
 def test_contributions_add_up_to_the_score(model, data):
-    if name(model) not in LINEAR:
+    if not case_of(model).scores_are_sums:
         with pytest.raises(TypeError, match=rf"the scores of {name(model)} are no sums over a user's items"):
             model.explain("user 3", (4, "film"))
         return

@@ -7,29 +7,19 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy import stats
-from support.models import rated
+from support.data import rated
+from support.models import gather, new
 
-from fastfedrec import FedGNN, FedRec, Key, PrivRec
+from fastfedrec import FedRec, Key
 from fastfedrec.mechanisms import FixedSizeSampling, PoissonSampling
 from fastfedrec.testing import ALPHA
 
 N_USERS, COHORT, N_ROUNDS, N_FITS = 40, 10, 4, 12
-NETWORK = {"n_factors": 16, "hidden": (16,), "local_epochs": 1}
-NOISY = {"n_rounds": N_ROUNDS, "cohort_size": COHORT, "clip_norm": 0.1, "noise_multiplier": 2.0, **NETWORK}
-STAGE1 = {"n_rounds": N_ROUNDS, "cohort_size": COHORT, "length": 3, "clip_norm": 0.1}
-
 #: Every system that samples users for its rounds, with all kinds of its rounds.
-SAMPLED = {
-    "PrivRec": lambda: PrivRec(**NOISY),
-    "PrivRec, Laplace": lambda: PrivRec(**NOISY, noise="laplace"),
-    "PrivRec, Meta-SGD": lambda: PrivRec(**NOISY, meta="meta-sgd"),
-    "PrivRec, two stages": lambda: PrivRec(**NOISY, stage1="dp", stage1_options=STAGE1),
-    "PrivRec, joint": lambda: PrivRec(**NOISY, stage1="dp", stage1_options={**STAGE1, "contrastive_weight": 0.5}),
-    "FedGNN": lambda: FedGNN(epsilon=8.0, n_rounds=N_ROUNDS, n_factors=2, user_steps=1, cohort_size=COHORT),
-}
+SAMPLED = gather("sampled")
 #: A system with public cohorts, on which its ledger does not rely.
 PUBLIC = {
-    "FedRec": lambda: FedRec(
+    "FedRec": FedRec(
         0, n_factors=2, n_rounds=N_ROUNDS, client_share=0.25, clip_norm=0.1, noise_multiplier=2.0, max_items=4
     ),
 }
@@ -53,7 +43,7 @@ def draws(name, seed=None):
         return cohort
 
     with mock.patch.object(FixedSizeSampling, "sample", recorded):
-        model = (SAMPLED | PUBLIC)[name]().fit(data(), key=key)
+        model = new((SAMPLED | PUBLIC)[name]).fit(data(), key=key)
     return model.ledger_, key, sampled
 
 
@@ -121,7 +111,7 @@ def test_dependent_cohorts_are_detected():
 def test_no_system_samples_in_another_way():
     """Check that no system draws Poisson cohorts; a system that does must be added to the list above."""
     with mock.patch.object(PoissonSampling, "sample", side_effect=AssertionError("it is not looked at here")) as sample:
-        for name in SAMPLED:
-            SAMPLED[name]().fit(data(), key=Key.from_seed(1))
+        for model in SAMPLED.values():
+            new(model).fit(data(), key=Key.from_seed(1))
     # The count includes calls that raised an error which a system caught.
     assert not sample.called

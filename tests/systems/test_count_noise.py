@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse
+from support.data import of_dense
 from support.noise_case import RecordingEngine, relations, spread_is
 from support.significance import mean_is
 
-from fastfedrec import FedRec, Interactions, Key, PrivatePrototypes, PrivRec
+from fastfedrec import FedRec, Key, PrivatePrototypes, PrivRec
 from fastfedrec.accounting import ZCDP, CentralRelease, Gaussian, Ledger, ZCDPAccountant
 from fastfedrec.systems.baselines.popularity import DPPopularity
 from fastfedrec.systems.private_prototypes import private_kmeans as kmeans_module
@@ -26,7 +26,7 @@ def sparse_rows(n_users, n_items, per_user=3):
     columns = KEY.words("test.count_noise", size=n_users * per_user).reshape(n_users, per_user) % n_items
     rows = np.zeros((n_users, n_items), dtype=np.float32)
     np.put_along_axis(rows, columns.astype(np.int64), 1.0, axis=1)
-    return Interactions.from_scipy(scipy.sparse.csr_array(rows))
+    return of_dense(rows)
 
 
 def laplace_is(draws, scale):
@@ -71,7 +71,7 @@ def test_a_user_with_all_items_moves_counts_within_the_bound(name):
     with_all[4] = 1
 
     def counts(rows):
-        data = Interactions.from_scipy(scipy.sparse.csr_array(rows))
+        data = of_dense(rows)
         if name == "DPPopularity":
             return DPPopularity(1.0, max_items_per_user=10).fit(data, key=KEY).item_counts_
         return release_popularity(data, 1.0, KEY, Ledger())
@@ -99,7 +99,7 @@ def test_privrec_starts_from_recorded_counts_only(monkeypatch):
 def fedrec_rounds(seed):
     words = KEY.words("test.count_noise.fedrec", size=20 * 900).reshape(20, 900)
     ratings = ((words % 5 + 1) * (words % 11 == 0)).astype(np.float32)
-    data = Interactions.from_scipy(scipy.sparse.csr_array(ratings))
+    data = of_dense(ratings)
     engine = RecordingEngine(2)
     model = FedRec(0, n_factors=3, n_rounds=3, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0)
     model.fit(data, key=Key.from_seed(seed), engine=engine)
@@ -130,7 +130,7 @@ def test_fedrecs_noise_has_the_width_of_its_ledger():
 
 def test_fedrecs_count_of_raters_is_noisy():
     words = KEY.words("test.count_noise.fedrec", size=20 * 900).reshape(20, 900)
-    data = Interactions.from_scipy(scipy.sparse.csr_array(((words % 11 == 0) * 3).astype(np.float32)))
+    data = of_dense(((words % 11 == 0) * 3).astype(np.float32))
     model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, max_items=900)
     divisors = [model.initial_state(data, Key.from_seed(seed)).divisors for seed in (1, 2)]
     assert (divisors[0] != divisors[1]).mean() > 0.5
@@ -228,7 +228,7 @@ def rated(*, last_has=MAX_ITEMS):
     np.put_along_axis(rows, (words % N_ITEMS).astype(np.int64), (words // 7 % 5 + 1).astype(np.float32), axis=1)
     rows[-1] = 0
     rows[-1, :last_has] = 5
-    return Interactions.from_scipy(scipy.sparse.csr_array(rows))
+    return of_dense(rows)
 
 
 def prototypes(data, key, delta=None):

@@ -3,41 +3,14 @@
 import math
 
 import pytest
-from support.models import MODELS, rated
+from support.data import rated
+from support.models import CASES, new
 
-from fastfedrec import FMFLDP, DPGram, FedRec, GlobalMean, Key, PrivateRecommender
+from fastfedrec import FMFLDP, DPGram, GlobalMean, Key
 from fastfedrec.core.names import SYSTEMS, find
 from fastfedrec.systems.described import describe_system
 
 VIEWS = {"local": "server", "shuffle": "shuffled_server", "central": "public", "entity": "server"}
-TRUST = {
-    "private-recommender": ["local", "shuffle", "central"],
-    "fmf-ldp": ["local"],
-    "dplcf": ["local"],
-    "laplace-rr-svd": ["local"],
-    "fedrec": ["none", "local", "central"],
-    "fedrec-plus-plus": ["none"],
-    "sdcf": ["none", "local"],
-    "fedgnn": ["central"],
-    "private-prototypes": ["entity"],
-    "privrec": ["none", "central"],
-    "dp-gram": ["central"],
-    "dp-subspace": ["central"],
-    "shuffled-sketch-gram": ["shuffle"],
-    "dp-als": ["central"],
-    "dp-fmf": ["central"],
-    "dp-popularity": ["local", "central"],
-    "global-mean": ["none", "local"],
-    "user-mean": ["none", "local"],
-    "item-mean": ["none", "local"],
-}
-
-#: FedRec with central privacy, and recommenders without a trusted party, which are in no list of models.
-CENTRAL = (
-    FedRec(n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=2.0, divisor=5.0),
-    PrivateRecommender(2.0, trust="shuffle"),
-    PrivateRecommender(2.0, trust="local"),
-)
 
 
 # ---- oracle --------------------------------------------------------------------------------------------------------
@@ -45,7 +18,7 @@ CENTRAL = (
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_trust_follows_from_the_guarantee(name):
-    assert describe_system(name)["trust"] == TRUST.get(name, ["none"])
+    assert describe_system(name)["trust"] == list(CASES[describe_system(name)["class"]].trust)
 
 
 @pytest.mark.slow
@@ -54,8 +27,9 @@ def test_no_trust_is_claimed_that_no_ledger_has(name):
     """Check that each kind of trust but "none" has a model with a finite epsilon in that view or for one rating."""
     kind = find(SYSTEMS[name].rpartition(".")[2])
     description, data = describe_system(name), rated(80, 50, 1)
-    models = [model for model in (*MODELS, *CENTRAL) if type(model) is kind]
-    ledgers = [model.fit(data, key=Key.from_seed(1)).ledger_ for model in models]
+    case = CASES[kind.__name__]
+    models = [*case.small.values(), *case.private.values(), *case.private_for_users.values()]
+    ledgers = [new(model).fit(data, key=Key.from_seed(1)).ledger_ for model in models]
     if description["trust"][0] == "none":
         ledger = kind().fit(data, key=Key.from_seed(1)).ledger_
         assert all(ledger.epsilon(view) == (math.inf if ledger.events else 0) for view in VIEWS.values())

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import scipy.sparse
+from support.data import of_dense
 from support.decision_case import prefer
 from support.noise_case import RecordingEngine, contributions, gaussian_delta, is_accounted_for, relations, spread_is
 
@@ -94,7 +95,7 @@ def small_data(*, without=None):
     rows[-2:] = np.ones(N_ITEMS, bool), np.arange(N_ITEMS) == 3
     if without is not None:
         rows[without] = False
-    return Interactions.from_scipy(scipy.sparse.csr_array(rows.astype(np.float32)))
+    return of_dense(rows.astype(np.float32))
 
 
 @contextlib.contextmanager

@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.mechanisms.channels import binary_response as naive_response
 from naive.systems import dplcf as naive
 from scipy import stats
+from support.data import of_dense
 from support.significance import ALPHA
 
-from fastfedrec import DPLCF, Interactions, Key
+from fastfedrec import DPLCF, Key
 from fastfedrec.accounting import LocalReports
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.dplcf import estimate_cooccurrences, sum_answers
@@ -22,7 +22,7 @@ def random_data(n_users, n_items, seed, density=0.35):
     rng = np.random.default_rng(seed)
     dense = rng.random((n_users, n_items)) < density
     dense[0, 0] = True
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense.astype(np.float32)))
+    return of_dense(dense.astype(np.float32))
 
 
 def rows_of(data):
@@ -135,7 +135,7 @@ def test_similarities_are_finite_and_between_0_and_1(data, epsilon):
 
 
 def test_one_item_and_empty_users():
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[1.0], [0.0]], dtype=np.float32)))
+    data = of_dense(np.array([[1.0], [0.0]], dtype=np.float32))
     model = DPLCF().fit(data, key=Key.from_seed(1))
     assert model.neighbor_items_.shape == (1, 0)
     assert model.score([0, 1], [0, 0]).tolist() == [0.0, model.item_counts_[0]]

@@ -6,11 +6,11 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
+from support.data import of_dense
 from support.decision_case import prefer
 from support.hostile_files import pack, unpack
 
-from fastfedrec import DPGram, DPSubspace, Interactions, Key, ShuffledSketchGram, load
+from fastfedrec import DPGram, DPSubspace, Key, ShuffledSketchGram, load
 from fastfedrec.accounting import Ledger
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.engines.deployment.deployment_of import deployment_of
@@ -28,7 +28,7 @@ def data():
     """Return interactions of users with even items, and of users with odd items."""
     rng = np.random.default_rng(1)
     chosen = (rng.random((300, N_ITEMS)) < 0.4) & (np.arange(300)[:, None] % 2 == np.arange(N_ITEMS) % 2)
-    return Interactions.from_scipy(scipy.sparse.csr_array(chosen.astype(float)))
+    return of_dense(chosen.astype(float))
 
 
 @pytest.fixture(scope="module")

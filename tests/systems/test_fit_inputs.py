@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-from support.models import MODELS, held, rated
+from support.data import rated
+from support.models import MODELS, case_of, held, new
 
 from fastfedrec import (
     EASE,
@@ -35,7 +36,7 @@ IGNORED = r"\w+ ignores values, which vary here"
 def fitted(model, data, **options):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", IGNORED)
-        return type(model)(**model.get_params()).fit(data, key=KEY, **options)
+        return new(model).fit(data, key=KEY, **options)
 
 
 def assert_equal_models(one, other):
@@ -57,7 +58,7 @@ def data():
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_every_fit_takes_a_matrix_or_a_frame(model, data):
     expected = fitted(model, data)
     matrix = data.to_scipy()
@@ -72,7 +73,7 @@ def test_every_fit_takes_a_matrix_or_a_frame(model, data):
     assert "the list of items was taken from the data: not covered" in of_frame[0].ledger_.summary()
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_new_users_have_the_same_entry_point(model, data):
     if not model.serves_others:
         pytest.skip("it answers only for the users it was fitted on")
@@ -95,7 +96,7 @@ def signed(data):
     return data._replace(values=values)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_values_below_0_are_ratings_or_refused_by_the_models_name(model, data):
     below = signed(data)
     if getattr(model, "hide_items", False):
@@ -134,20 +135,15 @@ def test_jester_and_thumbs_are_ratings():
     assert np.isfinite(model_of_jester.predict(users, items)).all()
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_a_model_without_a_guarantee_warns_if_it_ignores_varying_values(model, data):
-    fresh = type(model)(**model.get_params())
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_without_a_guarantee_warns_if_it_ignores_varying_values(name, data):
+    model = new(MODELS[name])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        fresh.fit(data, key=KEY)
+        model.fit(data, key=KEY)
     said = [warning for warning in said if "ignores values" in str(warning.message)]
-    speaks = {"Popularity", "ItemKNN", "UserKNN", "EASE", "NCF", "DMF"}
-    speaks |= {"ImplicitALS"} if not getattr(model, "use_values", True) else set()
-    speaks |= {"FMFLDP"} if getattr(model, "epsilon", 1) is None else set()
-    speaks |= {"PrivRec"} if getattr(model, "clip_norm", 1) is None and isinstance(model, PrivRec) else set()
-    expected = type(model).__name__ in speaks and not getattr(model, "popularity_epsilon", None)
-    expected = expected and not getattr(model, "use_values", False)
-    assert len(said) == expected
+    label = name.partition(", ")[2]
+    assert len(said) == (label in case_of(model).ignores_values)
     for warning in said:
         assert warning.filename == __file__
         assert str(warning.message).startswith(f"{type(model).__name__} ignores values, which vary here")

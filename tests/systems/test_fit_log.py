@@ -5,7 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from support.models import MODELS, rated
+from support.data import rated
+from support.models import MODELS, new
 
 from fastfedrec import BiasedMF, DPGram, ImplicitALS, Key
 from fastfedrec.rounds import engine
@@ -52,9 +53,9 @@ def check(model, lines):
 
 
 @pytest.mark.ignores_values
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_every_round_and_epoch_of_every_model_is_a_line(model, data, caplog):
-    fresh = type(model)(**model.get_params())
+    fresh = new(model)
     check(fresh, lines_of(lambda: fresh.fit(data, key=Key.from_seed(1)), caplog))
 
 

@@ -5,21 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
-from support.models import rated
+from support.data import rated
+from support.models import MODELS, gather, new
 
-from fastfedrec import (
-    DPALS,
-    DPFMF,
-    FMFLDP,
-    DPGram,
-    DPSubspace,
-    FedRec,
-    Key,
-    LaplaceRRSVD,
-    PrivatePrototypes,
-    PrivRec,
-    load,
-)
+from fastfedrec import FMFLDP, FedRec, Key, load
 
 pytestmark = pytest.mark.ignores_values
 
@@ -31,23 +20,10 @@ def data():
     return rated(40, 50, 1)
 
 
-CHANGED = [
-    (FMFLDP(n_rounds=2), {"regularization": 5.0, "n_factors": 3}),
-    (DPALS(8.0, n_factors=3), {"regularization": 500.0, "n_factors": 2}),
-    (DPFMF(8.0, n_factors=3, n_rounds=2), {"regularization": 50.0, "n_factors": 2}),
-    (DPGram(8.0), {"score": "knn", "ridge": 9.0}),
-    (DPGram(8.0, score="knn"), {"score": "ease"}),
-    (DPSubspace(8.0, n_columns=8), {"ridge": 9.0, "n_columns": 3}),
-    (FedRec(n_rounds=3, n_factors=3), {"regularization": 5.0, "grid": (1.0, 2.0)}),
-    (LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2), {"regularization": 5.0, "grid": (1.0, 2.0)}),
-    (PrivatePrototypes(n_factors=3, epsilon=5.0), {"regularization": 90.0, "refine": True, "value_range": (1.0, 2.0)}),
-    (PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)), {"n_factors": 32, "local_epochs": 1}),
-]
-
-
-@pytest.mark.parametrize(("model", "changes"), CHANGED, ids=[type(model).__name__ for model, _ in CHANGED])
-def test_methods_and_files_go_by_the_parameters_of_the_fit(model, changes, data, tmp_path):
-    fitted = type(model)(**model.get_params()).fit(data, key=KEY)
+@pytest.mark.parametrize(("name", "changes"), gather("changes").items(), ids=gather("changes"))
+def test_methods_and_files_go_by_the_parameters_of_the_fit(name, changes, data, tmp_path):
+    model = MODELS[name]
+    fitted = new(model).fit(data, key=KEY)
 
     def answers(model):
         yield model.recommend(data.user_ids, 3)

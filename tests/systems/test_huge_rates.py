@@ -3,33 +3,12 @@
 import warnings
 
 import pytest
+from support.models import gather
 
-from fastfedrec import DPALS, DPFMF, FMFLDP, DPSubspace, FedGNN, FedRec, Interactions, Key, PrivRec
+from fastfedrec import Interactions, Key
 from fastfedrec.rounds.system import DivergenceError
 
-FEDGNN = {"n_rounds": 2, "n_factors": 2, "cohort_size": 10}
-FEDREC = {"divisor": 5.0, "clip_norm": 0.5, "noise_multiplier": 2.0, "n_rounds": 2, "n_factors": 2}
-PRIVREC = {
-    "n_rounds": 2, "cohort_size": "all", "clip_norm": 0.1, "noise_multiplier": 1.0, "n_factors": 16, "hidden": (16,)
-}  # fmt: skip
-MODELS = {
-    "FedGNN": lambda rate: FedGNN(user_learning_rate=rate, **FEDGNN),
-    "FedGNN start": lambda rate: FedGNN(user_learning_rate=rate, init_scale=1e6, **FEDGNN),
-    "FedGNN published": lambda rate: FedGNN(
-        "published", user_learning_rate=rate, negatives=1, n_pseudo_items=2, grid=(1.0, 3.0, 5.0), **FEDGNN
-    ),
-    "PrivRec": lambda rate: PrivRec(learning_rate=rate, **PRIVREC),
-    "PrivRec maml": lambda rate: PrivRec(learning_rate=rate, meta="maml", **PRIVREC),
-    "PrivRec meta-sgd": lambda rate: PrivRec(learning_rate=rate, meta="meta-sgd", **PRIVREC),
-    "FedRec": lambda rate: FedRec(learning_rate=rate, **FEDREC),
-    "FedRec local": lambda rate: FedRec(learning_rate=rate, t_predict=0, t_local=3, **FEDREC),
-    "DPALS": lambda rate: DPALS(n_factors=3, confidence_weight=rate),
-    "DPALS ridge": lambda rate: DPALS(n_factors=3, regularization=1 / rate),
-    "DPFMF": lambda rate: DPFMF(n_factors=3, n_rounds=3, regularization=1 / rate),
-    "DPSubspace": lambda rate: DPSubspace(ridge=1 / rate),
-    "FMFLDP": lambda rate: FMFLDP(n_rounds=2, confidence_weight=rate, use_values=True),
-    "FMFLDP server": lambda rate: FMFLDP(n_rounds=2, learning_rate=rate),
-}
+MODELS = gather("of_rate")
 
 
 def outcome(model, values):

@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from support.interruptions import Dying, Interrupt, StopHereError, name_of, new
-from support.models import MODELS, rated
+from support.data import rated
+from support.interruptions import Dying, Interrupt, StopHereError
+from support.models import MODELS, new
 
 from fastfedrec import FMFLDP, Key, PrivRec
 from fastfedrec.accounting import Ledger
@@ -40,7 +41,7 @@ def lines_around(fit):
     return lines.n_lines
 
 
-@pytest.mark.parametrize("model", MODELS, ids=name_of)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_the_cost_is_recorded_at_every_line_after_the_first_release(model, data):
     """Check that after an interruption at any line, the next ledger has the recorded cost, if the fit had begun."""
     whole = new(model).fit(data, key=KEY).ledger_
@@ -87,7 +88,7 @@ UNCOPIED = {
 
 
 @pytest.mark.parametrize("kind", UNCOPIED)
-@pytest.mark.parametrize("model", MODELS, ids=name_of)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_values_that_cannot_be_copied_are_refused_before_any_cost(model, data, kind, monkeypatch):
     name = next(iter(model.get_params()), None)
     if name is None:

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse
+from support.data import of_dense
 from support.noise_case import RecordingEngine
 from support.significance import counts_are, share_is, tilted
 
-from fastfedrec import FMFLDP, FedRec, FedRecPlusPlus, Interactions, Key, PrivatePrototypes
+from fastfedrec import FMFLDP, FedRec, FedRecPlusPlus, Key, PrivatePrototypes
 from fastfedrec.accounting import LocalReports, ShuffledReports
 from fastfedrec.mechanisms import BinaryResponse, LargestResponse, RatedOrNot
 from fastfedrec.systems.dplcf import sum_answers
@@ -22,7 +22,7 @@ STARS = (1, 2, 3, 4, 5)
 
 def alike(row, n_users):
     """Return this number of users with the same row."""
-    return Interactions.from_scipy(scipy.sparse.csr_array(np.tile(np.asarray(row, dtype=np.float32), (n_users, 1))))
+    return of_dense(np.tile(np.asarray(row, dtype=np.float32), (n_users, 1)))
 
 
 def fitted(model, data, n_shards=2, **options):
@@ -45,7 +45,7 @@ def answers_of_fmf_ldp(n_users):
 
 def rated(n_users=30):
     words = KEY.words("test.local", size=n_users * 12).reshape(n_users, 12)
-    return Interactions.from_scipy(scipy.sparse.csr_array(((words % 6) * (words % 7 > 2)).astype(np.float32)))
+    return of_dense(((words % 6) * (words % 7 > 2)).astype(np.float32))
 
 
 @pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram", "LaplaceRRSVD", "LaplaceRRSVD(hide_items=True)"])

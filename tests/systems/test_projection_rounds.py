@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems import projection_rounds as naive
-from support.gram_case import interactions_of
+from support.data import of_sets
 from support.noise_case import mu_found
 
 from fastfedrec import Key, datasets
@@ -44,7 +44,7 @@ def cases(draw):
 
 
 def sums_of(rows, mean, encoder, system=PROJECTIONS, n_threads=1):
-    data, state = interactions_of(rows, len(mean)), SubspaceState(mean, encoder)
+    data, state = of_sets(rows, len(mean)), SubspaceState(mean, encoder)
     assert system._objection(state) is None
     (sums,) = system.local_round(state, data, KEY, 0, n_threads=n_threads).arrays.values()
     return sums

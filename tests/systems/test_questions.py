@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from support.answers_case import FULL, NOBODY, people
-from support.models import MODELS
+from support.data import of_dense
+from support.models import MODELS, new
 
 from fastfedrec import (
     DPFMF,
@@ -104,7 +104,7 @@ def test_one_user_without_items_gets_popular_items(data):
 @given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=4), st.sets(st.integers(0, 7), min_size=1))
 def test_items_of_users_among_candidates(rows, candidates):
     dense = np.array([[float(item in row) for item in range(8)] for row in rows])
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    data = of_dense(dense)
     columns = np.array(sorted(candidates))
     rows_asked = np.arange(len(rows))[::-1].copy()
     indptr, indices = seen_among(data, rows_asked, columns)
@@ -137,8 +137,7 @@ def test_items_without_factors_are_like_none(n_items, n, drawn):
 
 def test_the_contribution_of_an_item_is_the_loss_without_it(data):
     """Check models with constant weights: EASE's score without the item falls by its contribution."""
-    (ease,) = (model for model in MODELS if type(model).__name__ == "EASE")
-    model = type(ease)(**ease.get_params()).fit(data)
+    model = new(MODELS["EASE"]).fit(data)
     user_items = [(3, "film"), (17, "film"), (40, "film")]
     person = Interactions.from_arrays(["x"] * 3, user_items, item_ids=data.item_ids)
     served = model.with_users(person)

@@ -8,20 +8,16 @@ import zipfile
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
-from support.models import MODELS, held, rated
+from support.data import of_dense, rated
+from support.models import CASES, MODELS, case_of, gather, held, new
 
 from fastfedrec import (
-    DPALS,
     FMFLDP,
     NCF,
     BiasedMF,
     DPGram,
-    DPPopularity,
     FedGNN,
     FedRec,
-    Interactions,
-    ItemMean,
     Key,
     LaplaceRRSVD,
     Popularity,
@@ -29,6 +25,7 @@ from fastfedrec import (
     PrivRec,
     load,
 )
+from fastfedrec.accounting import Unprotected
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
@@ -37,23 +34,8 @@ from fastfedrec.systems.registry import SYSTEMS
 
 pytestmark = pytest.mark.ignores_values
 
-#: Options other than those in MODELS that change users' work, and so its division among threads and shards.
-OTHER_OPTIONS = [
-    FMFLDP(n_rounds=2, confidence_weight=0.5),
-    FMFLDP(n_rounds=2, epsilon=None, confidence_weight=0.5),
-    FMFLDP(n_rounds=2, normalize="l2", confidence_weight=0.5),
-    FMFLDP(n_rounds=2, normalize="l2", rotate=True, confidence_weight=0.5),
-    DPALS(8.0, n_factors=3, max_items=10, sampling="uniform"),
-    DPPopularity(30.0, trust="local"),
-    *(LaplaceRRSVD(variant) for variant in ("optimal", "mixture", "serial", "laplace", "published", None)),
-    ItemMean(1.0),
-]
-BASES = {
-    "Baseline", "EpochBaseline", "RatingModel", "RatingBaseline", "GramModel", "CentralModel",
-    "MeanGated",
-}  # fmt: skip
-
-
+#: Classes that can be instantiated, but are never fitted.
+BASES = {"AdditiveModel", "GramModel", "NeighborModel"}
 # Attributes that are specific to one fit, or compared separately.
 NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_", "model_"}
 NOT_COMPARED |= {"decision_"}  # None for a model from a file
@@ -65,7 +47,7 @@ def data():
     return rated(80, 50, 1, user_ids=users, item_ids=items)
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=repr)
+@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS)
 def model(request, data):
     return request.param.fit(data, key=Key.from_seed(2))
 
@@ -74,10 +56,11 @@ def test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load():
     classes = {
         name
         for name, kind in Recommender._registry.items()
-        if kind.__module__.startswith("fastfedrec.") and not name.startswith("_") and name not in BASES
+        if kind.__module__.startswith("fastfedrec.")
+        and not (name.startswith("_") or name in BASES or inspect.isabstract(kind))
     }
     assert classes == set(SYSTEMS.values()), "each class has a line of SYSTEMS in core/names.py, or of BASES here"
-    assert {type(m).__name__ for m in MODELS} == classes, "each class has a small one in tests/support/models.py"
+    assert set(CASES) == classes, "each class has a case in tests/systems/NAME/case.py"
 
 
 def test_scores_are_of_pairs_and_do_not_depend_on_the_batch(model, data):
@@ -103,8 +86,8 @@ def test_recommend_is_the_order_of_score(model, data):
 
 
 def test_a_user_with_nearly_all_items_gets_padded_recommendations(model):
-    full = Interactions.from_scipy(csr_array(np.array([[1.0, 2, 4, 0], [0, 5, 0, 0]])))
-    fitted = type(model)(**model.get_params()).fit(full, key=Key.from_seed(0))
+    full = of_dense([[1.0, 2, 4, 0], [0, 5, 0, 0]])
+    fitted = new(model).fit(full, key=Key.from_seed(0))
     ids, scores = fitted.recommend([0], n=3)
     assert ids[0, 0] == 3
     assert np.isneginf(scores[0, 1:]).all()
@@ -135,7 +118,7 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
     assert all(secret not in content and secret.hex().encode() not in content for content in members.values())
 
 
-def test_models_with_new_users_serve_fitted_users_as_before(model, data):
+def test_models_with_new_users_serve_fitted_users_as_before(model, data, tmp_path):
     if not model.serves_others:
         remedy = r"use serve\(" if hasattr(model, "serve") else "fit it again"
         with pytest.raises(TypeError, match=f"{type(model).__name__} serves only the users .*; {remedy}"):
@@ -154,27 +137,39 @@ def test_models_with_new_users_serve_fitted_users_as_before(model, data):
         else:
             np.testing.assert_allclose(served.score(*pairs), model.score(*pairs), rtol=1e-6, atol=1e-9)
     assert model.interactions_ is fitted
+    assert served.ledger_ is model.ledger_
+    served.save(tmp_path / "model", include_users=False)
+    loaded = load(tmp_path / "model").with_users(data.select_users(rows))
+    for ours, theirs in zip(served.recommend(ids), loaded.recommend(ids), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(ValueError, match="interactions must have the 50 items the model was fitted on"):
         model.with_users(data.select_items(np.arange(20)))
 
 
+def test_systems_that_claim_no_guarantee_have_unprotected_events(model):
+    if set(case_of(model).trust) != {"none"} or type(model).__name__ == "Random":
+        return
+    assert {type(event) for event in model.ledger_.events} == {Unprotected}
+    assert {model.ledger_.epsilon(), model.ledger_.epsilon("public")} == {float("inf")}
+
+
 def test_refit_forgets_the_first_fit(model, data):
     other = rated(40, 45, 5)
-    fitted = type(model)(**model.get_params()).fit(data, key=Key.from_seed(2)).fit(other, key=Key.from_seed(2))
-    fresh = type(model)(**model.get_params()).fit(other, key=Key.from_seed(2))
+    fitted = new(model).fit(data, key=Key.from_seed(2)).fit(other, key=Key.from_seed(2))
+    fresh = new(model).fit(other, key=Key.from_seed(2))
     np.testing.assert_array_equal(fitted.recommend(other.user_ids, n=4)[1], fresh.recommend(other.user_ids, n=4)[1])
     assert fitted.ledger_.to_dict() == fresh.ledger_.to_dict()
 
 
 def test_models_can_be_evaluated(model, data):
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(0)))
-    fitted = type(model)(**model.get_params()).fit(train, key=Key.from_seed(0))
+    fitted = new(model).fit(train, key=Key.from_seed(0))
     result = evaluate(fitted, train, test, candidates=Sampled(5), metrics=("hr@1",), key=Key.from_seed(0))
     assert 0 <= result["hr@1"] <= 1
 
 
 def test_parameters_as_scikit_learn_knows_them(model):
-    copy = type(model)(**model.get_params())
+    copy = new(model)
     # The repr of a recommender contains the parameter's repr.
     assert repr(copy) in repr(model)
     with pytest.raises(ValueError, match="unknown parameters"):
@@ -241,7 +236,7 @@ def test_clones_of_models_with_dictionaries_and_item_features():
     ],
 )
 def test_bad_arguments_of_fit_are_named(model, data, arguments, error, message):
-    fresh = type(model)(**model.get_params())
+    fresh = new(model)
     with pytest.raises(error, match=message):
         fresh.fit(**({"interactions": data} | arguments))
 
@@ -262,13 +257,13 @@ def test_an_entropy_key_serves_one_fit_of_every_system(model, data):
     if isinstance(model, CentralNMF):
         pytest.skip("its draws hide nothing")
     key, name = Key.from_entropy(), type(model).__name__
-    type(model)(**model.get_params()).fit(data, key=key)
+    new(model).fit(data, key=key)
     with pytest.raises(ValueError, match=rf"key is single-use and was already used by {name}\.fit"):
-        type(model)(**model.get_params()).fit(data, key=key)
+        new(model).fit(data, key=key)
 
 
 def test_an_unfitted_model_raises_not_fitted(model):
-    fresh = type(model)(**model.get_params())
+    fresh = new(model)
     for call in (lambda: fresh.score(["u"], ["i"]), lambda: fresh.recommend(["u"]), lambda: fresh.save("x")):
         with pytest.raises(RuntimeError, match="not fitted yet; call fit"):
             call()
@@ -296,18 +291,25 @@ def test_load_refuses_other_files(tmp_path, data):
 # ---- threads --------------------------------------------------------------------------------------------------------
 
 
+ALL = gather("small", "other_work")
+
+
 @pytest.fixture(scope="module")
 def crowd():
     return rated(1500, 60, 3)
 
 
-@pytest.mark.parametrize("model", [*MODELS, *OTHER_OPTIONS], ids=repr)
-def test_threads_and_shards_do_not_change_the_model(model, crowd):
-    one, four = (type(model)(**model.get_params()).fit(crowd, key=Key.from_seed(2), n_threads=n) for n in (1, 4))
+@pytest.mark.parametrize("name", ALL)
+def test_threads_and_shards_do_not_change_the_model(name, crowd):
+    model = ALL[name]
+    one, four = (new(model).fit(crowd, key=Key.from_seed(2), n_threads=n) for n in (1, 4))
     fits = [four]
     if "engine" in inspect.signature(model.fit).parameters:
         options = {"n_threads": 4, "engine": LocalEngine(n_shards=7)}
-        fits.append(type(model)(**model.get_params()).fit(crowd, key=Key.from_seed(2), **options))
+        fits.append(new(model).fit(crowd, key=Key.from_seed(2), **options))
+    for other in fits:
+        assert other.ledger_.to_dict() == one.ledger_.to_dict()
+        assert getattr(other, "decision_", None) == getattr(one, "decision_", None)
     rounded = isinstance(model, FMFLDP) and model.epsilon is None
     rounded |= isinstance(model, PrivRec) and model.clip_norm is None
     for name in held(one)._saved:

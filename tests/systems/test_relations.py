@@ -9,75 +9,18 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse
+from support.data import of_dense
 from support.decision_case import prefer
+from support.models import gather, new
 from support.transcripts import transcript
 
-from fastfedrec import (
-    DPALS,
-    DPFMF,
-    DPGram,
-    DPPopularity,
-    DPSubspace,
-    FedGNN,
-    FedRec,
-    FedRecPlusPlus,
-    Interactions,
-    Key,
-    PrivatePrototypes,
-    PrivateRecommender,
-    PrivRec,
-)
+from fastfedrec import Key
 
 pytestmark = pytest.mark.ignores_values
 
-N_ITEMS, MAX_ITEMS, PUBLIC = 12, 4, 100
-NETWORK = {"n_factors": 16, "hidden": (16,)}
-ROUNDS = {
-    "n_rounds": 2, "cohort_size": "all", "local_epochs": 1, "learning_rate": 0.5, "clip_norm": 0.01,
-    "noise_multiplier": 2.0, **NETWORK,
-}  # fmt: skip
-STAGE1 = {
-    "stage1": "dp",
-    "stage1_options": {"n_rounds": 2, "cohort_size": 8, "length": 3, "clip_norm": 1e-4, "learning_rate": 0.5},
-}
-RATINGS = {"clip_norm": 0.05, "noise_multiplier": 3.0, "n_rounds": 2, "n_factors": 2, "max_items": MAX_ITEMS}
-RIDGE = {"regularization": 1e-3}  # so small that users' factors come close to the end of their range
-ONE_GROUP = {"max_entries": MAX_ITEMS, "grouping": "one"}
-
+N_ITEMS, MAX_ITEMS = 12, 4
 #: A system, and the neighbouring relation that its page proves for all of its releases.
-SYSTEMS = {
-    "DPPopularity": (DPPopularity(1.0), "add_remove"),
-    "DPGram": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
-    "DPGram, popularity alone": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
-    "DPGram, mean instead": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
-    "DPGram, mean again": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
-    "DPSubspace": (DPSubspace(2.0, n_columns=4, n_users=PUBLIC), "zero_out"),
-    "DPSubspace, popularity alone": (DPSubspace(2.0, n_columns=4, n_users=PUBLIC), "zero_out"),
-    "DPALS": (DPALS(2.0, n_factors=3, n_rounds=2, n_start_rounds=1, max_items=MAX_ITEMS, **RIDGE), "zero_out"),
-    "DPALS, uniform": (
-        DPALS(2.0, n_factors=3, n_rounds=1, n_start_rounds=0, max_items=MAX_ITEMS, sampling="uniform", **RIDGE),
-        "zero_out",
-    ),
-    "DPALS, adaptive": (
-        DPALS(2.0, n_factors=3, max_items=MAX_ITEMS, weights="adaptive", frequency_exponent=0.5, **RIDGE), "zero_out",
-    ),
-    "DPFMF": (DPFMF(2.0, n_factors=3, n_rounds=2), "zero_out"),
-    "PrivateRecommender": (PrivateRecommender(4.0, n_users=5000), "zero_out"),
-    "PrivRec": (PrivRec(**ROUNDS), "replace"),
-    "PrivRec, Laplace": (PrivRec(**ROUNDS, noise="laplace"), "replace"),
-    "PrivRec, popularity": (PrivRec(n_rounds=0, popularity_epsilon=1.0, **NETWORK), "replace"),
-    "PrivRec, all stages": (PrivRec(**ROUNDS, popularity_epsilon=1.0, **STAGE1), "replace"),
-    "PrivRec, Meta-SGD": (PrivRec(**ROUNDS | {"clip_norm": 1e-3}, meta="meta-sgd"), "replace"),
-    "FedGNN": (FedGNN(epsilon=8.0, n_rounds=2, n_factors=3, cohort_size=8, clip=1e-3), "replace"),
-    "FedRec": (FedRec(0, **RATINGS), "replace"),
-    "FedRecPlusPlus": (FedRecPlusPlus(1, min_clients_per_denoiser=1, **RATINGS), "replace"),
-    "PrivatePrototypes": (PrivatePrototypes(1, 1, 4.0, prototypes="zero_filled", **ONE_GROUP), "add_remove"),
-    "PrivatePrototypes, delta": (
-        PrivatePrototypes(1, 1, 4.0, 1e-5, prototypes="zero_filled", **ONE_GROUP), "add_remove"
-    ),
-    "PrivatePrototypes, masked": (PrivatePrototypes(1, 1, 4.0, prototypes="masked", **ONE_GROUP), "add_remove"),
-}  # fmt: skip
+SYSTEMS = gather("relations")
 
 HALF = np.arange(N_ITEMS) < N_ITEMS // 2
 #: Possible rows of the first user; the last one is empty.
@@ -98,7 +41,7 @@ def data_with(row):
     """Return seven users, preceded by one with this row."""
     other_rows = (np.arange(7)[:, None] * 5 + np.arange(N_ITEMS)) % 3 == 0
     dense = np.vstack([row, other_rows * (1.0 + np.arange(N_ITEMS) % 5)])
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    data = of_dense(dense)
     return data._replace(timestamps=np.arange(data.n_interactions))
 
 
@@ -107,9 +50,8 @@ def transcripts(name):
     model = SYSTEMS[name][0]
 
     def fit(row, like=None):
-        new = type(model)(**model.get_params())
         data = data_with(row)
-        return transcript(lambda ledger: new.fit(data, key=Key.from_seed(4), ledger=ledger), like)
+        return transcript(lambda ledger: new(model).fit(data, key=Key.from_seed(4), ledger=ledger), like)
 
     with pytest.MonkeyPatch.context() as patch:
         # Every plan is run.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import dp_gram as naive
-from support.gram_case import interactions_of
+from support.data import of_sets
 from support.noise_case import gaussian_delta
 
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, FedRec, Key, datasets
@@ -26,7 +26,7 @@ NOISE, KEY = LayeredGaussian(UNIT), Key.from_seed(1)
 
 
 def sums_of(system, rows, mean, n_threads=1):
-    data = interactions_of(rows, len(mean))
+    data = of_sets(rows, len(mean))
     (sums,) = system.local_round(GramState(mean), data, KEY, 0, n_threads=n_threads).arrays.values()
     return sums
 
@@ -195,7 +195,7 @@ def als_square(system, sums):
 @example(rows=({0, 1}, {0, 1}), angles=(0.8, 2.9), lengths=(1.0, 1.0), mus=(0.5, 0.5, 0.5))
 def test_no_two_users_of_dpals_are_further_apart_than_its_event_states(rows, angles, lengths, mus):
     """Check all factors of two users, also those that are no solution of least squares."""
-    data = interactions_of(rows, 5)
+    data = of_sets(rows, 5)
     factors = np.array([[r * math.cos(a), r * math.sin(a)] for a, r in zip(angles, lengths, strict=True)])
     state = ALSState(np.arange(5.0), np.zeros((5, 2)))
     for kind in (LeastSquaresRound, CountRound):
@@ -212,7 +212,7 @@ def test_no_two_users_of_dpals_are_further_apart_than_its_event_states(rows, ang
 
 
 def test_dpals_claims_hardly_more_than_two_users_can_reach():
-    state, rows = ALSState(np.zeros(3), np.zeros((3, 2))), interactions_of([{0, 1}], 3)
+    state, rows = ALSState(np.zeros(3), np.zeros((3, 2))), of_sets([{0, 1}], 3)
     system, sums = als_system(LeastSquaresRound, 2, 3, 2, (0.02**0.5, 0.1**0.5, 0.88**0.5)), []
     for sign in (1.0, -1.0):
         with pytest.MonkeyPatch.context() as patch:
@@ -230,7 +230,7 @@ def test_dpals_claims_hardly_more_than_two_users_can_reach():
 
 def test_gradients_of_dpfmf_keep_2_since_two_users_can_be_opposite():
     """Check one factor and two items: the rows {0} and {1} have opposite gradients of norm 1."""
-    data = interactions_of([{0}, {1}], 2)
+    data = of_sets([{0}, {1}], 2)
     ((system, _, _),) = DPFMF(2.0, n_factors=1)._plan(data, KEY)
     state = ALSState(np.zeros(2), np.full((2, 1), 0.5**0.5))
     one, other = (system._sums(state, data._take_users(np.array([u])), KEY, 1)["gradients"] for u in range(2))

@@ -18,8 +18,6 @@ from fastfedrec.systems.gram.dp_gram_rounds import UNIT, GramState, PairSum, Rep
 
 KEY = Key.from_seed(1)
 STATE = GramState(np.zeros(4, dtype=np.int64))
-
-
 NOISE = LayeredGaussian(Fraction(UNIT))
 
 

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import Phase as Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.data import of_sets
 from support.decision_case import prefer
 from support.feature_case import grouped
-from support.gram_case import interactions_of
 from support.noise_case import RecordingEngine, is_accounted_for, unrelated
 
 from fastfedrec import DPGram, DPSubspace, Key
 from fastfedrec.accounting import Ledger, gaussian_mu, seen_event
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems import projection_rounds as subspace_rounds
 from fastfedrec.systems._central import sum_distances
 from fastfedrec.systems._noisy_sum import SQRT_2
@@ -30,7 +29,7 @@ from fastfedrec.systems.gram.measurement import NoisyMean
 from fastfedrec.systems.gram.plan import exit_number, precision_of
 
 KEY = Key.from_seed(5)
-ROWS = interactions_of([{0, 1}, {2}] * 30, 40)
+ROWS = of_sets([{0, 1}, {2}] * 30, 40)
 EXIT = 5  # number of the round after the first measurement
 #: A run: the name of its plan, and the names of the substitutes of planned rounds.
 PLANS = {
@@ -105,7 +104,7 @@ def test_popularity_is_the_mean_of_all_its_releases(taken):
 def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, share, score):
     """Check zero_out by the width of the noise, and replacement by the events' statements; draws are charged."""
     model = DPGram(epsilon, mean_share=share, score=score, n_users=2**22)
-    plans = alternatives(model._plan(interactions_of([{0}], n_items), KEY))
+    plans = alternatives(model._plan(of_sets([{0}], n_items), KEY))
     plan = plans["pairs"]
     budget = Fraction(gaussian_mu(epsilon, 1e-6)) ** 2 * (1 + Fraction(1, 10**12))  # rounded down by 1e-9
     assert costs(plan) <= budget
@@ -224,7 +223,7 @@ def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
 def test_no_two_rounds_draw_from_one_stream(kind):
     """Check a run's columns, pairs and three means, and the same round under another key."""
     model = kind(4.0)
-    plan = model._plan(interactions_of([{0}], 200), KEY)
+    plan = model._plan(of_sets([{0}], 200), KEY)
     plans = model._alternatives(plan)
     phases, noise = [*plans["mean, pairs"], plans["mean, pairs, mean"][-1]], {}
     for system, state, _ in phases:
@@ -258,16 +257,6 @@ def test_a_run_makes_the_rounds_of_its_plan(taken):
     assert [type(one.system) for one in recorded] == [type(system) for system, *_ in expected]
     assert [one.system.width for one in recorded] == [system.width for system, *_ in expected]
     assert [one.system.n_skipped for one in recorded] == [system.n_skipped for system, *_ in expected]
-
-
-@pytest.mark.parametrize("epsilon", [0.02, 4.0])
-def test_shards_and_threads_do_not_change_the_model(epsilon):
-    data = grouped(600, 40, 1)[0]
-    here = DPGram(epsilon).fit(data, key=KEY, n_threads=1)
-    there = DPGram(epsilon).fit(data, key=KEY, n_threads=4, engine=LocalEngine(3))
-    for name in here._saved:
-        np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
-    assert here.ledger_.to_dict() == there.ledger_.to_dict()
 
 
 def test_the_plan_follows_from_the_noise_of_the_mean(monkeypatch):

@@ -1,13 +1,13 @@
 """A fit changes a model at once if it completes, and not at all otherwise; its cost is recorded in both cases."""
 
 import copy
-import inspect
 import pickle
 
 import numpy as np
 import pytest
-from support.interruptions import Dying, Interrupt, StopHereError, name_of, new
-from support.models import MODELS, rated
+from support.data import rated
+from support.interruptions import Dying, Interrupt, StopHereError
+from support.models import MODELS, ON_ENGINES, new
 
 from fastfedrec import (
     FMFLDP,
@@ -24,8 +24,6 @@ from fastfedrec.systems.recommender import Recommender
 pytestmark = pytest.mark.ignores_values
 
 KEY = Key.from_seed(2)
-
-ON_ENGINES = [model for model in MODELS if "engine" in inspect.signature(model.fit).parameters]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +73,7 @@ def assert_is_unfitted(model, data):
 # ---- oracle: what a naive account of the rounds says ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
+@pytest.mark.parametrize("model", ON_ENGINES.values(), ids=ON_ENGINES)
 def test_the_cost_of_a_failed_fit_is_the_recorded_one(model, data):
     whole, began, counter = Ledger(), Ledger(), Dying(1000)
     new(model).fit(data, key=KEY, ledger=whole, engine=counter)
@@ -115,7 +113,7 @@ def test_every_fit_is_a_transaction():
             assert vars(kind)["fit"].__code__.co_filename.endswith("_transaction.py"), name
 
 
-@pytest.mark.parametrize("model", MODELS, ids=name_of)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_a_fit_that_is_interrupted_anywhere_leaves_the_model_as_it_was(model, data):
     fitted = new(model).fit(data, key=KEY)
     answers = fitted.recommend(data.user_ids, 3)
@@ -140,7 +138,7 @@ def test_a_fit_that_is_interrupted_anywhere_leaves_the_model_as_it_was(model, da
         np.testing.assert_array_equal(now, then)
 
 
-@pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
+@pytest.mark.parametrize("model", ON_ENGINES.values(), ids=ON_ENGINES)
 def test_costs_remain_on_the_model_and_in_its_file(model, data, other, tmp_path):
     if isinstance(model, PrivRec) and model.n_rounds == 0:
         pytest.skip("it has no rounds")
@@ -311,7 +309,7 @@ def test_a_subclass_may_call_the_fit_of_its_parent(data):
     np.testing.assert_array_equal(model.item_counts_, Popularity().fit(data, key=KEY).item_counts_)
 
 
-@pytest.mark.parametrize("model", ON_ENGINES, ids=name_of)
+@pytest.mark.parametrize("model", ON_ENGINES.values(), ids=ON_ENGINES)
 def test_other_engines_are_refused_before_any_cost(model, data):
     ledger = Ledger()
     with pytest.raises(TypeError, match="engine must be Engine, got int"):

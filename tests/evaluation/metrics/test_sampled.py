@@ -4,10 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.evaluation.metrics import sampled as naive
+from support.data import of_dense
 from support.evaluation_case import KEY, Table, dense_data, interactions, random_table
 
 from fastfedrec import Interactions, Key
@@ -54,7 +54,7 @@ def test_lists_of_users_equal_naive(data, n):
 
 def test_a_tie_by_hand():
     # One user, items 0..5; test item 2. Scores: two items are better, one ties: rank 3 or 4, in the middle 3.5.
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[1.0, 0, 1, 0, 0, 0]])))
+    data = of_dense(np.array([[1.0, 0, 1, 0, 0, 0]]))
     train, test = data.keep_interactions(np.array([True, False])), data.keep_interactions(np.array([False, True]))
     model = Table(data, np.array([[9.0, 8.0, 5.0, 5.0, 7.0, 1.0]]))
     metrics = ["hr@3", "hr@4", "ndcg@3", "ndcg@4", "mrr", "map@4", "auc", "mpr", "precision@4", "recall@4"]
@@ -238,7 +238,7 @@ def test_users_with_few_or_no_unseen_items_are_counted_in_one_warning():
     mask = np.ones((3, 6))
     mask[0, 4:] = 0  # 2 unseen
     mask[1, 1:5] = 0  # 4 unseen
-    data = Interactions.from_scipy(scipy.sparse.csr_array(mask))
+    data = of_dense(mask)
     train, test = next(LeaveOneOut().split(data, key=KEY))
     model = Table(data, np.zeros(data.shape))
     for per, expected in (("interaction", (1 / 2 + 1 / 2.5) / 2), ("user", (11 / 18 + 25 / 48) / 2)):
@@ -300,7 +300,7 @@ def test_bad_numbers_are_refused():
 
 
 def test_users_without_unseen_items_are_refused():
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((2, 3))))
+    data = of_dense(np.ones((2, 3)))
     with pytest.raises(ValueError, match="every tested user has seen every item"):
         evaluate(random_table(data), *next(LeaveOneOut().split(data, key=KEY)), candidates=Sampled(9))
 

@@ -1,7 +1,7 @@
 """The tables of SDCF on small data."""
 
 import pytest
-from support.fedrec_case import random_ratings
+from support.data import random_ratings
 from support.reproduce_case import written
 
 from fastfedrec import SDCF, Key

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import find_data
-from support.fedrec_case import random_ratings
+from support.data import random_ratings
 from support.reproduce_case import written
 
 from fastfedrec import FedRec, Key

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from support.fedrec_case import random_ratings
+from support.data import random_ratings
 from support.reproduce_case import written
 
 from fastfedrec import FedGNN, Key

@@ -4,13 +4,12 @@ import gc
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.systems.baselines import item_models as naive
+from support.data import of_dense
 
 from fastfedrec import EASE, Interactions, ItemKNN, Key, OwnHistory, Popularity, datasets, load
-from fastfedrec.accounting import Unprotected
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems import _neighbors
 from fastfedrec.systems.baselines.item_models import count_pairs
@@ -23,7 +22,7 @@ def counted(draw):
     cells = draw(st.lists(st.integers(0, 3), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
     dense = np.array(cells, dtype=np.float32).reshape(shape)
     dense[draw(st.integers(0, shape[0] - 1)), draw(st.integers(0, shape[1] - 1))] = 2
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    return of_dense(dense)
 
 
 def rows_of(data):
@@ -77,9 +76,7 @@ def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
     monkeypatch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", 9 * 64)
     monkeypatch.setattr("fastfedrec.compute.pair_sums._EXACT_FLOAT32", exact)
     monkeypatch.setattr("fastfedrec.compute.pair_sums._TILE", tile)
-    np.testing.assert_array_equal(
-        count_pairs(Interactions.from_scipy(scipy.sparse.csr_array(dense))), dense.T.astype(np.float64) @ dense
-    )
+    np.testing.assert_array_equal(count_pairs(of_dense(dense)), dense.T.astype(np.float64) @ dense)
 
 
 @pytest.mark.ignores_values
@@ -197,14 +194,6 @@ def test_own_history_ranks_the_users_items_before_popular_ones():
     items, scores = OwnHistory().fit(data).recommend([5, 2], n=4, filter_seen=False)
     assert items.tolist() == [[5, 7, 8, 9], [7, 8, 5, 9]]
     assert (scores[0] >= 1).tolist() == [True, False, False, False]
-
-
-def test_the_ledger_claims_no_guarantee():
-    data = Interactions.from_arrays([1, 1, 2], [10, 30, 10])
-    for model in (OwnHistory(), ItemKNN(), EASE()):
-        events = list(model.fit(data, key=Key.from_seed(1)).ledger_.events)
-        assert [type(event) for event in events] == [Unprotected]
-        assert model.ledger_.epsilon() == float("inf")
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from naive.mechanisms.channels import binary_response as naive_response
 from naive.systems.baselines import popularity as naive
 from scipy import stats
+from support.data import of_dense
 from support.significance import ALPHA
 
 from fastfedrec import DPPopularity, Interactions, Key, Popularity, Random
@@ -31,14 +32,14 @@ def interactions(draw):
     cells = draw(st.lists(st.booleans(), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
     dense = np.array(cells, dtype=np.float32).reshape(shape)
     dense[draw(st.integers(0, shape[0] - 1)), draw(st.integers(0, shape[1] - 1))] = 1
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    data = of_dense(dense)
     return data.select_users(np.array(draw(st.permutations(range(shape[0])))))
 
 
 @pytest.fixture
 def data():
     rng = np.random.default_rng(0)
-    return Interactions.from_scipy(scipy.sparse.csr_array(rng.random((60, 25)) < np.linspace(0.05, 0.7, 25)))
+    return of_dense(rng.random((60, 25)) < np.linspace(0.05, 0.7, 25))
 
 
 MODELS = [

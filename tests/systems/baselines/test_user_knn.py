@@ -4,14 +4,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.systems.baselines import user_knn as naive
+from support.data import of_dense
 from support.strategies import seeds
 
-from fastfedrec import Interactions, Key, Popularity, UserKNN, datasets, load
-from fastfedrec.accounting import Unprotected
+from fastfedrec import Key, Popularity, UserKNN, datasets, load
 from fastfedrec.evaluation import LeaveOneOut, evaluate
 
 KEY = Key.from_seed(1)
@@ -22,7 +21,7 @@ def held(n_users, n_items, seed, density=0.4):
     rng = np.random.default_rng(seed)
     dense = rng.integers(1, 4, (n_users, n_items)) * (rng.random((n_users, n_items)) < density)
     dense[0, 0] = 2
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense.astype(float)))
+    return of_dense(dense.astype(float))
 
 
 def all_scores(model, data):
@@ -86,21 +85,6 @@ def test_a_file_without_users_holds_no_neighbors(tmp_path):
     data = datasets.generate_implicit(60, 40, key=KEY)
     UserKNN(5).fit(data, key=KEY).save(tmp_path / "model", include_users=False)
     assert load(tmp_path / "model").user_neighbors_.shape == (0, 5)
-
-
-def test_the_ledger_claims_no_guarantee():
-    events = list(UserKNN(5).fit(held(9, 5, 1).binarize(), key=KEY).ledger_.events)
-    assert [type(event) for event in events] == [Unprotected]
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_a_bit():
-    data = datasets.generate_implicit(300, 40, key=KEY)
-    one, four = (UserKNN(7).fit(data, key=KEY, n_threads=n) for n in (1, 4))
-    np.testing.assert_array_equal(one.user_neighbors_, four.user_neighbors_)
-    np.testing.assert_array_equal(one.user_similarities_, four.user_similarities_)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.dmf import model as naive
+from support.data import of_dense
 from support.strategies import seeds
 
-from fastfedrec import DMF, DivergenceError, Interactions, Key, datasets, load
+from fastfedrec import DMF, DivergenceError, Interactions, Key, datasets
 from fastfedrec.accounting import Unprotected
 from fastfedrec.systems.dmf._graph import draw_graph
 
@@ -42,7 +43,7 @@ def test_factors_are_those_of_one_user_after_another(seed, n_users, n_items, n_f
     rng = np.random.default_rng(seed)
     dense = rng.random((n_users, n_items)) < 0.4
     dense[0, 0] = True
-    data, key = Interactions.from_scipy(scipy.sparse.csr_array(dense.astype(float))), Key.from_seed(seed)
+    data, key = of_dense(dense.astype(float)), Key.from_seed(seed)
     model = DMF(n_factors, 2, n_negatives, n_neighbors=2, walk_length=walk_length, **RATES)
     x, p = started(model, data, key)
     graph = draw_graph(data.global_user_ids, 2, key).toarray()
@@ -79,9 +80,7 @@ def test_a_users_items_change_only_users_within_its_walks():
     dense[1:, 0], changed[:, 0] = 1, 1
     line = np.eye(4, k=1)
     before, after = (
-        DMF(walk_length=2, n_factors=3, n_rounds=1).fit(
-            Interactions.from_scipy(scipy.sparse.csr_array(matrix)), key=KEY, graph=line
-        )
+        DMF(walk_length=2, n_factors=3, n_rounds=1).fit(of_dense(matrix), key=KEY, graph=line)
         for matrix in (dense, changed)
     )
     moved = (before._item_factors != after._item_factors).any(axis=(1, 2, 3))
@@ -110,15 +109,6 @@ def test_the_ledger_claims_no_guarantee_and_states_the_view_of_a_neighbour():
     silent = DMF(**SMALL).fit(data, key=KEY).ledger_.summary()
     assert "by experiment" not in silent
     assert "not protected: a neighbour sees" in silent
-
-
-def test_saved_and_loaded(tmp_path):
-    model = DMF(**SMALL).fit(data_of(), key=KEY)
-    model.save(tmp_path / "model.npz")
-    loaded = load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.score_items(np.arange(30)), model.user_scores_)
-    with pytest.raises(TypeError, match="DMF serves only the users"):
-        loaded.with_users(data_of())
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from naive.systems.dp_als import model as naive
+from support.data import of_dense, of_sets
 from support.noise_case import mu_found
 
 from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets
@@ -21,13 +21,6 @@ KEY = Key.from_seed(1)
 N_ITEMS, N_FACTORS, MAX_ITEMS = 7, 3, 2
 SHAPE = (MAX_ITEMS, N_ITEMS, N_FACTORS, KEY)
 OPTIONS = {"regularization": 0.5, "confidence_weight": 3.0, "noise_regularization": 2.0}
-
-
-def interactions(rows):
-    dense = np.zeros((len(rows), N_ITEMS), dtype=np.float32)
-    for user, row in enumerate(rows):
-        dense[user, list(row)] = 1
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
 
 
 def a_state(counts=None):
@@ -41,7 +34,7 @@ def systems():
 
 
 def sums_of(system, rows, state):
-    return system.local_round(state, interactions(rows), KEY, 0).arrays
+    return system.local_round(state, of_sets(rows, N_ITEMS), KEY, 0).arrays
 
 
 rows_of_items = st.lists(st.sets(st.integers(0, N_ITEMS - 1)), min_size=1, max_size=6)
@@ -54,7 +47,7 @@ def test_sums_of_least_squares_equal_those_of_loops():
     rows, state = [{0, 1, 4}, {2}, set(), {0, 5, 6}], a_state([5, 1, 2, 0, 9, 3, 3])
     system = systems()[2]
     sums_by_name = sums_of(system, rows, state)
-    solved = als.solve_users(interactions(rows), state.item_factors, regularization=0.5, confidence_weight=3.0)
+    solved = als.solve_users(of_sets(rows, N_ITEMS), state.item_factors, regularization=0.5, confidence_weight=3.0)
     products, everybody = np.zeros((N_ITEMS, 6), dtype=np.int64), np.zeros(6, dtype=np.int64)
     sums = np.zeros((N_ITEMS, N_FACTORS), dtype=np.int64)
     # These are the two rarest items; among equally rare items, the first ones.
@@ -78,7 +71,7 @@ def test_sums_of_least_squares_equal_those_of_loops():
 def test_sums_by_item_are_those_of_loops(rows, n_factors, has_products, seed):
     values = np.random.default_rng(seed).integers(-SCALE, SCALE, size=(len(rows), n_factors))
     n_products = n_factors * (n_factors + 1) // 2
-    sums_of_items = rounds.sum_by_item(interactions(rows), values, n_products * has_products, 2)
+    sums_of_items = rounds.sum_by_item(of_sets(rows, N_ITEMS), values, n_products * has_products, 2)
     sums, products = naive.sum_by_item(rows, values.tolist(), N_ITEMS)
     assert sums_of_items[0].tolist() == [[SCALE * x for x in row] for row in sums]
     assert sums_of_items[1].tolist() == (products if has_products else [[]] * N_ITEMS)
@@ -116,7 +109,7 @@ def test_the_server_solves_the_normal_equations():
         0,
     )
     # The users' side solves with its own ridge.
-    by_item = Interactions.from_scipy(scipy.sparse.csr_array(has.T.astype(np.float32)))
+    by_item = of_dense(has.T.astype(np.float32))
     ridge = 2.0 * 4.0 * float(system.noises["item_sums"].gaussian.stddev) / UNIT
     expected = als.solve_users(by_item, factors, regularization=ridge, confidence_weight=3.0)
     np.testing.assert_allclose(learned.item_factors, expected, rtol=1e-9)
@@ -125,7 +118,7 @@ def test_the_server_solves_the_normal_equations():
 @given(rows_of_items, st.lists(st.sampled_from([-1.5, 0.5, 1.0, 2.0, 7.0]), min_size=N_ITEMS, max_size=N_ITEMS))
 @example([{0, 1, 2, 3}], list(range(1, N_ITEMS + 1)))  # the items are already sorted
 def test_the_rarest_items_are_selected_and_the_first_of_equally_rare_ones(rows, counts):
-    selection = rounds.select_items(a_state(counts), interactions(rows), 2, KEY)
+    selection = rounds.select_items(a_state(counts), of_sets(rows, N_ITEMS), 2, KEY)
     selected_items = [selection.indices[start:end].tolist() for start, end in itertools.pairwise(selection.indptr)]
     assert selected_items == [sorted(sorted(row, key=lambda item: (counts[item], item))[:2]) for row in rows]
 
@@ -204,7 +197,7 @@ def test_a_rounds_event_is_that_of_all_its_noises():
 def test_the_rules_refuse_sums_that_this_number_of_users_cannot_send():
     for system in systems():
         state = a_state()
-        update = system.local_round(state, interactions([{0, 1}, {2}]), KEY, 0)
+        update = system.local_round(state, of_sets([{0, 1}, {2}], N_ITEMS), KEY, 0)
         accepted = system.rules(state, 2)
         assert set(accepted) == set(update.arrays) == set(system.zero_update(state, 0).arrays)
         for name, array in update.arrays.items():
@@ -237,7 +230,7 @@ def test_traffic_and_repeated_fits():
 
 
 def test_bad_fits():
-    data = interactions([{0, 1}, {2}])
+    data = of_sets([{0, 1}, {2}], N_ITEMS)
     with pytest.raises(ValueError, match="n_factors must be at most 7"):
         DPALS(n_factors=8).fit(data)
     with pytest.raises(ValueError, match=r"`delta` must be above .*; pass a larger delta"):

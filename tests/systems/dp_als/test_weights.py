@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-import scipy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from naive.systems.dp_als import model as naive
+from support.data import of_sets
 
 from fastfedrec import DPALS, Interactions, Key, datasets
 from fastfedrec.evaluation import UserHoldout, evaluate
@@ -19,13 +19,6 @@ from fastfedrec.systems.dp_als.weights import FrequencyWeights
 KEY = Key.from_seed(1)
 N_ITEMS, N_FACTORS, MAX_ITEMS = 9, 3, 4
 OPTIONS = {"regularization": 1e-3, "confidence_weight": 3.0, "noise_regularization": 2.0}
-
-
-def interactions(rows, n_items=N_ITEMS):
-    dense = np.zeros((len(rows), n_items), dtype=np.float32)
-    for user, row in enumerate(rows):
-        dense[user, list(row)] = 1
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
 
 
 def systems(weights):
@@ -51,7 +44,7 @@ some_weights = st.builds(FrequencyWeights, st.floats(0.0, 4.0), st.floats(1e-6, 
 @given(rows_of_items, some_counts, some_weights)
 def test_weights_are_those_of_whole_numbers_in_python(rows, counts, weights):
     levels = weights.item_levels(np.array(counts)).tolist()
-    data = interactions(rows)
+    data = of_sets(rows, N_ITEMS)
     weights_of_users = weights.of_users(data, np.array(counts), SCALE).tolist()
     expected = [naive.user_weights([levels[item] for item in sorted(row)], SCALE) for row in rows if row]
     assert weights_of_users == [weight for row_weights in expected for weight in row_weights]
@@ -60,7 +53,7 @@ def test_weights_are_those_of_whole_numbers_in_python(rows, counts, weights):
 @given(rows_of_items, st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_weighted_sums_are_those_of_loops(rows, n_factors, seed):
     rng = np.random.default_rng(seed)
-    data, values = interactions(rows), rng.integers(-SCALE, SCALE, size=(len(rows), n_factors))
+    data, values = of_sets(rows, N_ITEMS), rng.integers(-SCALE, SCALE, size=(len(rows), n_factors))
     weights = rng.integers(0, SCALE + 1, size=data.n_interactions).astype(np.int32)
     rows_of_weights = [
         weights[start:end].tolist() for start, end in zip(data.indptr[:-1], data.indptr[1:], strict=True)
@@ -81,7 +74,7 @@ def test_a_user_with_max_items_equally_frequent_items_weighs_as_without_weights(
     state, row = a_state(np.full(N_ITEMS, 5.0)), [{0, 2, 3, 7}]
     (start, squares), (plain_start, plain) = systems(FrequencyWeights(1.0, 1.0)), systems(None)
     for system, other in ((start, plain_start), (squares, plain)):
-        uniform, expected = (s.local_round(state, interactions(row), KEY, 0).arrays for s in (system, other))
+        uniform, expected = (s.local_round(state, of_sets(row, N_ITEMS), KEY, 0).arrays for s in (system, other))
         for name in uniform:
             factor = 1 if name == "all_products" else math.sqrt(MAX_ITEMS)
             np.testing.assert_allclose(uniform[name] * factor, expected[name], rtol=1e-3, atol=1e-4 * UNIT)
@@ -97,7 +90,7 @@ def test_a_user_with_max_items_equally_frequent_items_weighs_as_without_weights(
 # The vector of levels is short.
 @example([{0, 1}], [669.0, 16385.0, *[0.0] * (N_ITEMS - 2)], FrequencyWeights(1.0, 1.0))
 def test_no_users_weights_have_a_norm_above_the_scale(rows, counts, weights):
-    data = interactions(rows)
+    data = of_sets(rows, N_ITEMS)
     row_weights = weights.of_users(data, np.array(counts), SCALE).tolist()
     for start, end in zip(data.indptr[:-1], data.indptr[1:], strict=True):
         assert sum(weight * weight for weight in row_weights[start:end]) <= SCALE**2
@@ -110,7 +103,7 @@ def test_weighted_sums_change_by_a_users_contribution_within_the_sensitivity(row
     for system in systems_of(weights):
         parts = (rows, [set(), *rows[1:]], rows[:1])
         with_user, without, single = (
-            system.local_round(a_state(counts), interactions(part), KEY, 0).arrays for part in parts
+            system.local_round(a_state(counts), of_sets(part, N_ITEMS), KEY, 0).arrays for part in parts
         )
         for name, sums in with_user.items():
             contribution = sums - without[name]
@@ -134,14 +127,14 @@ def systems_of(weights):
 def test_the_sensitivity_is_that_of_one_row_and_is_reached():
     system = systems(FrequencyWeights(0.25, 1.0))[1]
     state = ALSState(np.arange(N_ITEMS) + 1.0, np.eye(N_ITEMS, N_FACTORS) * 0.3)
-    contribution = system.local_round(state, interactions([{0, 3, 4, 5}]), KEY, 0).arrays
+    contribution = system.local_round(state, of_sets([{0, 3, 4, 5}], N_ITEMS), KEY, 0).arrays
     for name, noise in system.noises.items():
         assert float(noise.sensitivity) == pytest.approx(UNIT, rel=1e-9)
         assert math.sqrt(sum(int(x) ** 2 for x in contribution[name].ravel())) > 0.98 * UNIT, name
 
 
 def test_a_long_row_has_the_same_norm():
-    data = interactions([set(range(5000))], 5000)
+    data = of_sets([set(range(5000))], 5000)
     norms = FrequencyWeights(0.25, 1.0).of_users(data, np.arange(5000.0), SCALE).astype(object)
     assert 0.98 * SCALE < math.sqrt(sum(norms**2)) <= SCALE
 
@@ -166,11 +159,6 @@ def test_weights_change_the_model_and_the_default_is_uniform():
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-def test_adaptive_weights_need_counts():
-    with pytest.raises(ValueError, match="weights='adaptive' needs the noisy item counts"):
-        DPALS(weights="adaptive", sampling="uniform")
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.fedrec_case import random_ratings
+from support.data import random_ratings
 
 from fastfedrec import FedGNN, Interactions, Key, attacks
 from fastfedrec.rounds.local import LocalEngine

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from support.fedrec_case import random_ratings
+from support.data import random_ratings
 from support.significance import ALPHA, assert_only, mean_is
 
 from fastfedrec import FedGNN, Key

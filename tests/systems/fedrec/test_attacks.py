@@ -7,7 +7,8 @@ import pytest
 from conftest import find_data
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fedrec_case import SHARINGS, random_ratings, small_data
+from support.data import random_ratings
+from support.fedrec_case import SHARINGS, small_data
 
 from fastfedrec import FedRec, FedRecPlusPlus, Key, attacks
 from fastfedrec.datasets import load_movielens

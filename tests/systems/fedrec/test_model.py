@@ -8,7 +8,8 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.fedrec import model as naive
-from support.fedrec_case import RESPONSES, random_ratings, small_data
+from support.data import random_ratings
+from support.fedrec_case import RESPONSES, small_data
 from support.interaction_case import rows_of
 from support.significance import counts_are, share_is, tilted
 
@@ -234,21 +235,6 @@ def test_ratings_off_the_grid_are_reported_only_without_a_guarantee(kind):
             warnings.simplefilter("error", UserWarning)
             warnings.simplefilter("ignore", RuntimeWarning)  # factors diverge on ratings of 70
             kind(n_factors=2, n_rounds=1, **options).fit(data, key=Key.from_seed(1))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"filling": "randomized_response", "keep_probability": 0.5}, "needs add_probability"),
-        ({"keep_probability": 0.5}, "keep_probability is for filling='randomized_response'"),
-        ({"divisor": 3.0}, "divisor needs clip_norm"),
-        ({"clip_norm": 1.0}, "clip_norm needs one of divisor"),
-        ({"clip_norm": 1.0, "divisor": 2.0, "max_items": 3}, "clip_norm needs one of divisor"),
-    ],
-)
-def test_bad_parameters(options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        FedRec(**options)
 
 
 def test_bad_data_and_order_of_rounds():

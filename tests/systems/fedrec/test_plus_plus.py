@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.fedrec import model as naive
 from scipy import stats
-from support.fedrec_case import RESPONSES, SHARINGS, add_up, random_ratings, small_data
+from support.data import random_ratings
+from support.fedrec_case import RESPONSES, SHARINGS, add_up, small_data
 from support.interaction_case import rows_of
 from support.significance import ALPHA
 
@@ -190,18 +191,6 @@ def test_vectors_are_counted_as_messages():
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fill_by": "popularity", "clip_norm": 1.0, "divisor": 5.0}, "fill_by must be 'uniform' with clip_norm"),
-        ({"fill_by": "popularity", **RESPONSES}, "fill_by='popularity' needs filling='hybrid'"),
-    ],
-)
-def test_bad_parameters(options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        FedRecPlusPlus(**options)
 
 
 def test_too_many_denoisers():

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from support.fedrec_case import RESPONSES, random_ratings
+from support.data import random_ratings
+from support.fedrec_case import RESPONSES
 
 from fastfedrec import FedRec, Key, load
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.fmf import fmf_ldp as naive
 from scipy import stats
-from scipy.sparse import csr_array
+from support.data import of_dense
 from support.significance import ALPHA
 from support.strategies import interaction_matrices, keys, seeds
 
@@ -15,11 +15,6 @@ from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf._sparse_sums import add_sums
 from fastfedrec.systems.fmf.fmf_ldp import FMFState
-
-
-@pytest.fixture(scope="module")
-def data():
-    return datasets.generate_implicit(200, 60, key=Key.from_seed(11))
 
 
 def state_of(n_items, n_factors, seed, scale=0.5):
@@ -165,7 +160,7 @@ def test_marks_of_earlier_users_are_wiped_out():
     # There are 600 users, twice the number of marks. Every third user has an item that its neighbours lack.
     has = np.zeros((600, 50))
     has[np.arange(0, 600, 3), np.arange(200) % 50] = 1
-    data, state, key = Interactions.from_scipy(csr_array(has)), state_of(50, 2, 8), Key.from_seed(9)
+    data, state, key = of_dense(has), state_of(50, 2, 8), Key.from_seed(9)
     model = FMFLDP(2, 2.5, n_reports=20, confidence_weight=0.0, regularization=0.1)
     sums, _ = naive.private_sums(
         data, state.item_factors.astype(np.float64), key, 0, span=BinaryResponse(2.5).span, n_reports=20,
@@ -252,7 +247,7 @@ def test_every_user_sends_every_report_for_any_data(options, strongest, scale):
     state = replace(state_of(3, 2, 5, scale), rotation=5)
 
     def reports_of(matrix):
-        key, users = Key.from_seed(1), Interactions.from_scipy(csr_array(matrix)).shard(3)
+        key, users = Key.from_seed(1), of_dense(matrix).shard(3)
         return [model.report_stream(state, user, key, 0, shuffle_key=Key.from_seed(2)) for user in users]
 
     for user, (usual, got) in enumerate(zip(reports_of(ordinary), reports_of(extreme), strict=True)):

@@ -5,16 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastfedrec import FMFLDP, Key, PrivRec, datasets
+from fastfedrec import FMFLDP, Key, PrivRec
 from fastfedrec.accounting import Ledger, shuffled_epsilon
 from fastfedrec.engines import LocalEngine
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.fmf.fmf_ldp import FMFState
-
-
-@pytest.fixture(scope="module")
-def data():
-    return datasets.generate_implicit(200, 60, key=Key.from_seed(11))
 
 
 def state_of(n_items, n_factors, seed, scale=0.5):
@@ -104,12 +99,6 @@ def test_history_and_callback(data):
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-def test_a_published_run_needs_an_epsilon():
-    for make in (FMFLDP, FMFLDP().set_params):
-        with pytest.raises(ValueError, match="must have an epsilon"):
-            make(epsilon=None, variant="published")
 
 
 def test_parameters_changed_after_construction_are_checked(data):

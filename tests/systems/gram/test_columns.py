@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import columns as naive
+from support.data import of_dense
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Key
 from fastfedrec.systems.gram import columns
 from fastfedrec.systems.gram.columns import N_COLUMNS, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
@@ -73,7 +73,7 @@ def test_users_contributions_come_near_the_unit_and_never_beyond(n_items, n_own,
     mean = np.minimum(rng.exponential(SCALE / n_items, n_items), SCALE / np.sqrt(n_items)).astype(np.int32)
     row = np.zeros((1, n_items), np.float32)
     row[0, rng.choice(n_items, n_own, replace=False)] = 1
-    data, state = Interactions.from_scipy(scipy.sparse.csr_array(row)), SubspaceState(mean, encoder)
+    data, state = of_dense(row), SubspaceState(mean, encoder)
     (sums,) = CrossSum(None, None, 0.0, 0).local_round(state, data, Key.from_seed(1), 0, n_threads=1).arrays.values()
     square = sum(int(x) ** 2 for x in sums.ravel())
     assert square <= UNIT**2
@@ -84,7 +84,7 @@ def test_users_contributions_come_near_the_unit_and_never_beyond(n_items, n_own,
 def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
     rng, state = np.random.default_rng(len(used)), np.zeros((30, 20), dtype=np.int16)
     state[:, used] = rng.integers(-900, 900, size=(30, len(used)))
-    data = Interactions.from_scipy(scipy.sparse.csr_array((rng.random((40, 30)) < 0.3).astype(np.float32)))
+    data = of_dense((rng.random((40, 30)) < 0.3).astype(np.float32))
     broadcast = SubspaceState(np.full(30, 50, dtype=np.int32), state)
     kinds = (CrossSum, ProjectionSum)
     sums, expected = (kind(None, None, 0.0, 0)._sums(broadcast, data, None, 1)["item_projections"] for kind in kinds)
@@ -118,7 +118,7 @@ def test_the_scale_of_columns_is_that_of_users_answers():
     rng = np.random.default_rng(2)
     is_own = rng.integers(0, 4, 4_000)[:, None] == np.arange(40) % 4
     dense = (rng.random((4_000, 40)) < np.where(is_own, 0.6, 0.1)).astype(np.float32)
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    data = of_dense(dense)
     rows = dense / np.sqrt(np.maximum(dense.sum(axis=1, keepdims=True), 1))
     form = PairForm.of(rows.mean(axis=0), 4_000)
     centred = rows - form.mean

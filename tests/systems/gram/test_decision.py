@@ -8,16 +8,15 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import decision as naive
 from scipy import stats
+from support.data import of_dense
 from support.feature_case import grouped
 from support.noise_case import RecordingEngine
 
-from fastfedrec import DPGram, Interactions, Key, datasets
-from fastfedrec.rounds.local import LocalEngine
+from fastfedrec import DPGram, Key, datasets
 from fastfedrec.systems.gram import decision as module
 from fastfedrec.systems.gram import dp_gram
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
@@ -176,15 +175,6 @@ def test_a_decision_is_written_as_plain_values():
     assert [candidate for candidate, row in rows.items() if row["chosen"]] == [decision.chosen]
 
 
-def test_threads_and_shards_change_no_bit():
-    data = datasets.generate_implicit(2_000, 60, key=Key.from_seed(1))
-    one = DPGram(2.0).fit(data, key=KEY, n_threads=1)
-    other = DPGram(2.0).fit(data, key=KEY, n_threads=4, engine=LocalEngine(3))
-    assert one.decision_ == other.decision_
-    for name in one._saved:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
 def released(recorded, monkeypatch):
     """Let every round return the releases of a recorded run, independently of its sums."""
     noisy = [one.after.noisy for one in recorded]
@@ -223,7 +213,7 @@ def independent(rows):
     rng, shares = np.random.default_rng(7), rows.interactions_per_item() / rows.n_interactions
     scores = np.log(shares + 1e-3) + rng.gumbel(size=rows.shape)
     dense = np.argsort(np.argsort(-scores)) < rows.interactions_per_user()[:, None]
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense.astype(np.float32)))
+    return of_dense(dense.astype(np.float32))
 
 
 def test_pairs_and_the_users_who_measure_them_decide_together(monkeypatch):

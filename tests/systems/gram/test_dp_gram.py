@@ -6,14 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import scipy.sparse
 from conftest import find_data
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.systems.gram import dp_gram as naive
 from naive.systems.gram import shrinkage as shrinkage_naive
+from support.data import generated, of_sets
 from support.decision_case import prefer
-from support.gram_case import interactions_of
 from support.movielens_users import hit_ratio, leave_one_out_users, resampled, split_after_resampling
 from support.noise_case import RecordingEngine
 
@@ -30,10 +29,6 @@ from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
 
 KEY = Key.from_seed(1)
 KINDS = ["ShareSum", "PairSum", "CrossSum", "CrossSum", "HitSum", "CrossSum", "CrossSum", "HitSum"]
-
-
-def generated(n_users=4000, n_items=80, seed=1):
-    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -84,13 +79,13 @@ def rows_of_length(length, n_users=600, n_items=60):
 def test_without_noise_uncentred_pairs_are_the_matrix_of_rows_less_that_of_popularity(length):
     """If all rows have one length, the server's weight and the diagonal are exact."""
     rows = rows_of_length(length)
-    dense = interactions_of(rows, 60).to_scipy().toarray() / math.sqrt(length)
+    dense = of_sets(rows, 60).to_scipy().toarray() / math.sqrt(length)
     form = PairForm.of(dense.mean(axis=0), 600)
     mean = form.mean
     assert not form.is_full
     assert not form.centre.any()
     state = GramState(form.centre)
-    sums = PairSum(None, None, 0.0).local_round(state, interactions_of(rows, 60), KEY, 0).arrays["item_pairs"] / UNIT
+    sums = PairSum(None, None, 0.0).local_round(state, of_sets(rows, 60), KEY, 0).arrays["item_pairs"] / UNIT
     pairs = form.matrix(sums, 1.0)
     weight = math.sqrt(2 / (1 - 1 / length)) * 600
     expected = weight * (dense.T @ dense / 600 - np.outer(mean, mean))
@@ -193,7 +188,7 @@ def test_the_signal_depends_on_public_numbers_only():
 
 def test_rounds_are_planned_on_public_numbers_alone():
     """The plan is the same for any number of users in the data, and for rows of any length."""
-    for data in (interactions_of([{0}, {1, 2}] * 20, 80), generated(50), generated(3000)):
+    for data in (of_sets([{0}, {1, 2}] * 20, 80), generated(50), generated(3000)):
         for options in ({}, {"ridge": 2.0}, {"item_features": {"kind": ["a", "b"] * 40}}):
             phases = DPGram(1.0, n_users=14_000, **options)._all_phases(data, KEY)
             kinds = [type(system).__name__ for system, *_ in phases]
@@ -274,18 +269,6 @@ def test_the_first_measurement_has_one_candidate_of_each_weight(ridge):
     assert only.system.candidates == candidates
 
 
-def test_new_users_are_served_without_refitting(tmp_path):
-    data, new_users = generated(), generated(50, 80, seed=9)
-    model = DPGram(2.0).fit(data, key=Key.from_seed(2))
-    served = model.with_users(new_users)
-    assert served.ledger_ is model.ledger_
-    assert model.interactions_.n_users == 4000
-    served.save(tmp_path / "model", include_users=False)
-    loaded = load(tmp_path / "model").with_users(new_users)
-    for a, b in zip(served.recommend(new_users.user_ids), loaded.recommend(new_users.user_ids), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_a_file_with_a_scale_of_zero_is_refused(tmp_path):
     model = DPGram(4.0).fit(generated(), key=Key.from_seed(2))
     model.item_scales_[3] = 0.0
@@ -303,14 +286,6 @@ def test_the_argument_score_and_the_method_score_live_together():
     assert model.fit(data, key=Key.from_seed(1)).score(data.user_ids[:1], data.item_ids[:1]).shape == (1,)
     with pytest.raises(ValueError, match="score must be"):
         model.set_params(score="svd")
-
-
-def test_a_user_without_items_gets_the_popular_ones():
-    dense = (np.random.default_rng(1).random((500, 12)) < 0.3).astype(np.float32)
-    dense[7] = 0
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
-    model = DPGram(4.0).fit(data, key=Key.from_seed(2))
-    np.testing.assert_array_equal(model.recommend([7], n=12)[1][0], np.sort(model.item_means_)[::-1])
 
 
 def test_public_mean_has_a_floor_and_bounds():
@@ -333,14 +308,6 @@ def test_pairs_are_put_on_both_sides():
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-def test_bad_data():
-    data = generated(50, 40)
-    with pytest.raises(ValueError, match="must have the 40 items the model was fitted on"):
-        DPGram().fit(data, key=Key.from_seed(1)).with_users(generated(50, 41))
-    with pytest.raises(ValueError, match=r"`delta` must be above .* pass a larger delta"):
-        DPGram(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
 
 
 def test_one_item_and_one_user_fit(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import dp_gram as naive
-from support.gram_case import interactions_of
+from support.data import of_sets
 from support.noise_case import mu_found
 
 from fastfedrec import DPGram, Key, datasets
@@ -38,7 +38,7 @@ def users_and_mean(draw):
 
 def sums_of(kind, rows, mean, n_threads=1):
     system = kind(NOISE, Key.from_seed(1), 0.0)
-    data = interactions_of(rows, len(mean))
+    data = of_sets(rows, len(mean))
     (sums,) = system.local_round(GramState(mean), data, Key.from_seed(1), 0, n_threads=n_threads).arrays.values()
     return sums
 
@@ -148,7 +148,7 @@ def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm
 @pytest.mark.parametrize(("width", "holds"), [(1.0, True), (0.8, False)])
 def test_audit_of_a_whole_run_finds_no_more_than_its_epsilon(width, holds):
     """Return the best test statistic of all releases, which weights each; `width` is the noise of columns."""
-    model, data = DPGram(2.0, 1e-5), interactions_of([{0, 3, 4}], 6)
+    model, data = DPGram(2.0, 1e-5), of_sets([{0, 3, 4}], 6)
     systems = [phase.system for phase in model._plan(data, Key.from_seed(1))]
     rng = np.random.default_rng(3)
     encoder = next_encoder(rng.normal(size=(6, 4)), 6, 1.0)

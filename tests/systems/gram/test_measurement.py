@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
-from support.gram_case import interactions_of
+from support.data import of_dense, of_sets
 
-from fastfedrec import DPGram, Interactions, Key, datasets
+from fastfedrec import DPGram, Key, datasets
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.gram import measurement
@@ -43,7 +42,8 @@ def state_of(seed=1, rank=5, scale=1.0):
 
 
 def sums_of(rows, state=None, n_threads=1, **options):
-    return system_with(**options)._sums(state or state_of(), interactions_of(rows, N_ITEMS), KEY, n_threads)["hits"]
+    rows = of_sets(rows, N_ITEMS)
+    return system_with(**options)._sums(state or state_of(), rows, KEY, n_threads)["hits"]
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def test_the_metric_is_the_mean_of_ndcg_over_draws(seed, n_levels):
     scores = rng.integers(0, n_levels, size=N_ITEMS).astype(np.float32)
     row = np.sort(rng.choice(N_ITEMS, size=rng.integers(2, 12), replace=False))
     held_out = row[int(rng.integers(len(row)))]
-    seen = interactions_of([set(row.tolist()) - {int(held_out)}], N_ITEMS)
+    seen = of_sets([set(row.tolist()) - {int(held_out)}], N_ITEMS)
     ndcg = expected_ndcgs(np.ones((1, 1), np.float32), scores[:, None], np.array([held_out], np.int32), seen, 1)
     assert ndcg[0] == pytest.approx(metric_of(scores, row, held_out), abs=1e-12)
 
@@ -70,7 +70,7 @@ def test_the_metric_is_the_mean_of_ndcg_over_draws(seed, n_levels):
 def test_an_answer_is_the_differences_of_the_metric():
     row, state = {1, 4, 7, 9}, state_of()
     contribution, items = sums_of([row], state) / UNIT, sorted(row)
-    held_out = items[int(measurement._hashes(interactions_of([row], N_ITEMS))[0]) % 4]
+    held_out = items[int(measurement._hashes(of_sets([row], N_ITEMS))[0]) % 4]
     training_items = [item for item in items if item != held_out]
     pairs = measurement.PairMatrix(np.empty((0, 0), np.float32), 0.5, state.diagonal, state.popularity)
     hits = [metric_of(values, row, held_out) for values in (state.popularity, state.noisier)]
@@ -117,7 +117,7 @@ def test_an_answer_depends_on_no_other_user_where_kernels_work_in_blocks():
 def test_one_of_stride_users_takes_part():
     rng = np.random.default_rng(3)
     rows = [set(rng.choice(N_ITEMS, 5, replace=False).tolist()) for _ in range(2_000)]
-    taking_part = measurement._hashes(interactions_of(rows, N_ITEMS)) // 2**16 % 4 == 0
+    taking_part = measurement._hashes(of_sets(rows, N_ITEMS)) // 2**16 % 4 == 0
     assert abs(taking_part.mean() - 0.25) < 6 * math.sqrt(0.25 * 0.75 / 2_000)
     chosen = [row for row, takes_part in zip(rows, taking_part, strict=True) if takes_part]
     np.testing.assert_array_equal(sums_of(rows, stride=4), sums_of(chosen))
@@ -188,7 +188,7 @@ def planted(n_users, n_groups, seed):
     dense = np.zeros((n_users, N_ITEMS), dtype=np.float32)
     for row, group in zip(dense, groups, strict=True):
         row[rng.choice(np.arange(N_ITEMS)[group::n_groups], 4, replace=False)] = 1
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    return of_dense(dense)
 
 
 @pytest.mark.parametrize("n_groups", [5, 1])

@@ -4,15 +4,14 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import shuffled_sketch as naive
 from scipy import stats
-from support.gram_case import interactions_of
+from support.data import of_dense, of_sets
 from support.movielens_users import hit_ratio, leave_one_out_users, resampled
 
-from fastfedrec import Interactions, Key, Popularity, ShuffledSketchGram, datasets, hardware, load
+from fastfedrec import Interactions, Key, Popularity, ShuffledSketchGram, datasets, hardware
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.audit import audit
 from fastfedrec.mechanisms import LargestResponse
@@ -64,7 +63,7 @@ def fitted(epsilon=4.0, data=None, **arguments):
 @given(case=sketches())
 def test_reports_sums_and_decoding_equal_naive_twin_in_whole_numbers(case):
     system, rows = case
-    data, state = interactions_of(rows, system.n_items), system.initial_state(KEY)
+    data, state = of_sets(rows, system.n_items), system.initial_state(KEY)
     reports = []
     for user, row in enumerate(rows):
         words = KEY.words("shuffled_sketch.reports", round=7, user=user, size=n_words(system))
@@ -139,7 +138,7 @@ def test_buckets_hold_all_cells_and_are_enough_for_threads_and_few_enough_to_wri
 def test_users_without_data_send_the_same_number_of_uniform_reports():
     system = SketchRound(LargestResponse(1.0), 9, 20, 3, True)
     state = system.initial_state(KEY)
-    place, bit = system._single_reports(state, interactions_of([{0, 3}, set()], 9), KEY, 0, 1)
+    place, bit = system._single_reports(state, of_sets([{0, 3}, set()], 9), KEY, 0, 1)
     assert len(place) == len(bit) == 40
     words = KEY.words("shuffled_sketch.reports", user=1, size=n_words(system)).reshape(20, -1)
     # The reports of the user without data are the first candidate and the sign bit of that user's words.
@@ -193,17 +192,6 @@ def test_missing_users_raise_the_stated_cost():
     assert len({f"{cost(*n):.3g}" for n in ((2000,), (2000, 4000), (4000, 2000), (4000, 4000))}) == 4
 
 
-def test_new_users_are_served_and_files_keep_everything(tmp_path):
-    data, new_users = generated(), generated(50, seed=9)
-    model = fitted(4.0, data, score="ridge")
-    served = model.with_users(new_users)
-    served.save(tmp_path / "model", include_users=False)
-    loaded = load(tmp_path / "model").with_users(new_users)
-    assert (loaded.n_reports_, loaded.signal_, repr(loaded)) == (model.n_reports_, model.signal_, repr(model))
-    for a, b in zip(served.recommend(new_users.user_ids), loaded.recommend(new_users.user_ids), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_traffic_is_small():
     model = fitted(4.0)
     n_reports = [event.n_reports for event in model.ledger_.events.elements()]
@@ -230,7 +218,7 @@ def test_the_server_refuses_sums_that_no_reports_can_have():
 
 
 def test_bad_reports_are_left_out():
-    system, data = SketchRound(LargestResponse(1.0), 9, 4, 2, True), interactions_of([{0, 1}] * 30, 9)
+    system, data = SketchRound(LargestResponse(1.0), 9, 4, 2, True), of_sets([{0, 1}] * 30, 9)
     state = system.initial_state(KEY)
     place, bit = system.report_stream(state, data, KEY, 0, shuffle_key=Key.from_seed(1))
     bit[0] = 2
@@ -249,8 +237,6 @@ def test_bad_data():
         fitted(8.0, data, honest_fraction=0.001)
     with pytest.raises(ValueError, match="n_rotations times 64"):
         fitted(8.0, data, n_rotations=2**17)
-    with pytest.raises(ValueError, match="must have the 60 items the model was fitted on"):
-        fitted(8.0, data).with_users(generated(50, 61))
     with pytest.raises(ValueError, match="place and bit must be arrays of uint32 and uint8 of one length"):
         SketchRound(LargestResponse(1.0), 9, 4, 2, True).collect_reports([1], [1], 0, sender="s", n_clients=1)
 
@@ -278,7 +264,7 @@ def test_the_estimate_of_a_pair_is_unbiased(n_own):
     # With 1,024 rotations the candidates of a report are usually in different ones, which the twin's weight assumes.
     system = SketchRound(LargestResponse(2.5), 8, 1000, 1024, True)
     row, empty = set(range(n_own)), set()
-    data = interactions_of([row, row, empty], 8)
+    data = of_sets([row, row, empty], 8)
     estimates = []
     for seed in range(100):
         key = Key.from_seed(seed)
@@ -300,7 +286,7 @@ def test_the_estimate_of_a_pair_is_unbiased(n_own):
 @pytest.mark.parametrize("n_own", [1, 2, 5])
 def test_the_estimate_of_popularity_is_unbiased(n_own):
     system = SketchRound(LargestResponse(2.5), 8, 1000, 1024, False)
-    data, estimates = interactions_of([set(range(n_own)), set()], 8), []
+    data, estimates = of_sets([set(range(n_own)), set()], 8), []
     for seed in range(100):
         key = Key.from_seed(seed)
         state = system.initial_state(key)
@@ -318,7 +304,7 @@ def test_the_estimate_of_popularity_is_unbiased(n_own):
 def test_reports_are_randomized_by_epsilon_0_and_uniform_without_data(has_data):
     system, user_row = SketchRound(LargestResponse(2.5), 7, 100_000, 4, True), {0, 2, 3, 5, 6}
     state = system.initial_state(KEY)
-    place, bit = system._single_reports(state, interactions_of([user_row if has_data else set()], 7), KEY, 0, 1)
+    place, bit = system._single_reports(state, of_sets([user_row if has_data else set()], 7), KEY, 0, 1)
     cells = [(rotation, row, column) for rotation in range(4) for row in range(8) for column in range(8)]
     value = {cell: naive.value(user_row, state.signs, cell) for cell in cells}
     large = np.quantile(np.abs(list(value.values())), 0.9)
@@ -358,7 +344,7 @@ def attack(epsilon_0, n_users, n_reports):
     def run(present, n):
         rows = np.zeros((n * crowd, 7), dtype=np.float32)
         rows[::crowd, row] = present
-        data = Interactions.from_scipy(scipy.sparse.csr_array(rows))
+        data = of_dense(rows)
         place, bit = system._single_reports(state, data, Key.from_seed(10 + present), 0, 2)
         cell_of_report = (place.astype(np.uint64) * np.uint64(4) >> np.uint64(32)) * np.uint64(64) + place % np.uint64(
             64

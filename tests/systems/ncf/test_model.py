@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.ncf import model as naive
+from support.data import of_dense, rated
 from support.strategies import seeds
 
-from fastfedrec import NCF, DivergenceError, Interactions, Key, Popularity, datasets, load
+from fastfedrec import NCF, DivergenceError, Interactions, Key, Popularity
 from fastfedrec._kernels.systems.ncf import model as kernel
-from fastfedrec.accounting import Unprotected
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.ncf._network import Network, Trainer, fuse
 from fastfedrec.testing import ALPHA
@@ -18,12 +17,6 @@ from fastfedrec.testing import ALPHA
 KEY = Key.from_seed(5)
 SMALL = {"n_factors": 3, "layers": (5, 2), "n_epochs": 2, "batch_size": 16}
 KINDS = ["gmf", "mlp", "neumf"]
-
-
-def rated(n_users=9, n_items=31):
-    matrix = datasets.generate_implicit(n_users, n_items, key=KEY).to_scipy()
-    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
-    return Interactions.from_scipy(matrix)
 
 
 def network_of(kind, n_users=3, n_items=4, n_factors=3, layers=(5, 2)):
@@ -156,7 +149,7 @@ def drawn(data, positives, n_negatives, round=0):
 def test_examples_are_all_positives_with_n_negatives_each():
     dense = np.zeros((4, 6))
     dense[0, :5], dense[1, 2], dense[2], dense[3, [0, 3]] = 4, 4, 4, [2, 4]
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    data = of_dense(dense)
     positives = data.binarize(3.0)
     examples = drawn(data, positives, 3)
     liked = examples[examples[:, 2] == 1]
@@ -170,7 +163,7 @@ def test_examples_are_all_positives_with_n_negatives_each():
 
 
 def test_a_users_negatives_do_not_depend_on_other_users():
-    data = rated()
+    data = rated(9, 31, 5)
     part = data.select_users(np.array([2, 5]))
     here, there = drawn(part, part, 2), drawn(data, data, 2)
     for row, user in enumerate((2, 5)):
@@ -180,7 +173,7 @@ def test_a_users_negatives_do_not_depend_on_other_users():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_low_ratings_are_neither_positive_nor_negative(kind):
-    data = rated()
+    data = rated(9, 31, 5)
     other = data._replace(values=np.where(data.values_or_ones() <= 3, 1, data.values_or_ones()).astype(np.float32))
     models = [NCF(threshold=3.0, kind=kind, **SMALL).fit(d, key=KEY) for d in (data, other)]
     np.testing.assert_array_equal(models[0].item_embeddings_, models[1].item_embeddings_)
@@ -195,7 +188,7 @@ def test_low_ratings_are_neither_positive_nor_negative(kind):
 @pytest.mark.ignores_values
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_warm_start_keeps_parameters_by_id(kind):
-    data = rated()
+    data = rated(9, 31, 5)
     model = NCF(kind=kind, **SMALL).fit(data, key=KEY, track_loss=True)
     assert model.loss_.shape == (2,)
     other_data = Interactions.from_arrays(
@@ -217,22 +210,6 @@ def test_a_warm_start_keeps_parameters_by_id(kind):
     assert (refitted.weights_ != model.weights_).any()
 
 
-@pytest.mark.ignores_values
-def test_the_ledger_claims_no_guarantee():
-    model = NCF(**SMALL).fit(rated(), key=KEY)
-    assert {type(event) for event in model.ledger_.events} == {Unprotected}
-    assert model.ledger_.epsilon("public") == np.inf
-
-
-@pytest.mark.ignores_values
-def test_a_saved_model_answers_as_before(tmp_path):
-    data = rated()
-    model = NCF(**SMALL).fit(data, key=KEY)
-    model.save(tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").score_items(data.user_ids), model.score_items(data.user_ids))
-    assert np.ptp(model.score_items(data.user_ids)) > 0
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_groups_of_users_that_popularity_cannot(kind):
     is_in_group = np.arange(200)[:, None] % 4 == np.arange(80) % 4
@@ -251,36 +228,23 @@ def test_it_learns_groups_of_users_that_popularity_cannot(kind):
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"layers": ()}, r"layers must be None or hold at least one width, got \(\)"),
-        ({"layers": 8}, "layers must be None or hold at least one width, got 8"),
-        ({"layers": (8, 0)}, r"layers\[1\] must be at least 1"),
-    ],
-)
-def test_bad_parameters(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        NCF(**arguments)
-
-
 @pytest.mark.ignores_values
 def test_divergence_names_the_training_and_its_rate():
     with pytest.raises(DivergenceError, match=r"gmf diverged in epoch \d: lower learning_rate \(1e\+30\)"):
-        NCF(**(SMALL | {"learning_rate": 1e30})).fit(rated(), key=KEY)
+        NCF(**(SMALL | {"learning_rate": 1e30})).fit(rated(9, 31, 5), key=KEY)
     with pytest.raises(DivergenceError, match=r"neumf diverged in epoch \d: lower fusion_learning_rate \(1e\+30\)"):
-        NCF(**(SMALL | {"fusion_learning_rate": 1e30})).fit(rated(), key=KEY)
+        NCF(**(SMALL | {"fusion_learning_rate": 1e30})).fit(rated(9, 31, 5), key=KEY)
 
 
 @pytest.mark.ignores_values
 def test_bad_warm_starts():
-    model = NCF(**SMALL).fit(rated(), key=KEY)
+    model = NCF(**SMALL).fit(rated(9, 31, 5), key=KEY)
     with pytest.raises(TypeError, match="warm_start must be a fitted NCF, got tuple"):
-        NCF(**SMALL).fit(rated(), warm_start=(1, 2))
+        NCF(**SMALL).fit(rated(9, 31, 5), warm_start=(1, 2))
     with pytest.raises(
         ValueError, match=r"same kind and widths, neumf of \(4, \(5, 2\)\), got neumf of \(3, \(5, 2\)\)"
     ):
-        NCF(**(SMALL | {"n_factors": 4})).fit(rated(), warm_start=model)
+        NCF(**(SMALL | {"n_factors": 4})).fit(rated(9, 31, 5), warm_start=model)
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------

@@ -225,25 +225,6 @@ def test_the_published_variant_states_that_it_has_no_guarantee():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"value_range": (5.0, 1.0)}, r"value_range\[1\] must be greater than 5"),
-        (
-            {"value_range": (0.0, 5e-324), "epsilon": 1.0},
-            "`value_range` must let a value add at least 7.6.*e-06 to a sum, got (0|5e)",
-        ),
-        ({"value_range": (1.0, 1 + 1e-9), "epsilon": 1.0}, "`value_range` must let .*; express values in a smaller"),
-        ({"grouping": "exemplars"}, "needs epsilon=None"),
-        ({"grouping": "one", "n_prototypes": 5}, "n_prototypes must be 1 or 'auto' with grouping='one', got 5"),
-        ({"variant": "published"}, "prototypes must be 'zero_filled' with variant='published', got 'masked'"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        PrivatePrototypes(**parameters)
-
-
 def test_the_shortest_range_of_values_fits():
     """Check also that without a guarantee, which needs a grid, any range is valid."""
     for value_range, epsilon in (((0.0, 2.0**-16), 1.0), ((0.0, 1e-300), None)):
@@ -254,8 +235,6 @@ def test_the_shortest_range_of_values_fits():
 
 
 def test_bad_arguments_of_fit_and_serve():
-    with pytest.raises(TypeError, match=r"value_range must be a pair \(low, high\), got 5"):
-        PrivatePrototypes(value_range=5.0)
     data, model = rated(), PrivatePrototypes(1, 2, 1.0)
     with pytest.raises(ValueError, match=r"entities must have one label per user \(60\), got 3"):
         model.fit(data, entities=[1, 2, 3])

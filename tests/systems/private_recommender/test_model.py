@@ -350,14 +350,6 @@ def test_advice_before_a_fit_is_refused():
         _ = PrivateRecommender().advice_
 
 
-# ---- threads ---------------------------------------------------------------------------------------------------------
-
-
-def test_threads_do_not_change_the_model(data):
-    one, four = (PrivateRecommender(30.0).fit(data, key=KEY, n_threads=n) for n in (1, 4))
-    np.testing.assert_array_equal(one.model_.item_factors_, four.model_.item_factors_)
-
-
 # ---- cost of a fit before it ----------------------------------------------------------------------------------------
 
 

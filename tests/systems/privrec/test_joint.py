@@ -1,14 +1,15 @@
 """PrivRec's rounds on the joint loss: against a twin, one update and one noise for both parts, and the cost of runs."""
 
 import contextlib
+import functools
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
-from support.privrec_case import power_cut
+from support.privrec_case import assert_same_on_threads_and_shards, power_cut, saved_and_fine_tuned
 
-from fastfedrec import Interactions, Key, NoAnswerError, PrivRec, load
+from fastfedrec import Interactions, Key, NoAnswerError, PrivRec
 from fastfedrec.accounting import Unprotected
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
@@ -188,13 +189,7 @@ def test_traffic_is_counted():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shards_and_threads_do_not_change_the_model(kind):
-    one, four = (fit(kind, n_threads=n) for n in (1, 4))
-    np.testing.assert_array_equal(one.parameters_, four.parameters_)
-    sharded = fit(kind, engine=LocalEngine(4))
-    # The sums are sums of integers, so they are equal.
-    if kind == "dp":
-        np.testing.assert_array_equal(one.parameters_, sharded.parameters_)
-    np.testing.assert_allclose(one.parameters_, sharded.parameters_, rtol=1e-4, atol=1e-5)
+    assert_same_on_threads_and_shards(functools.partial(fit, kind), private=kind == "dp")
 
 
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch):
@@ -212,12 +207,8 @@ def test_fine_tuning_saving_and_the_popular_start(tmp_path):
     model = fit("dp", parameters=popular)
     # Popularity's share is included in the total, not added to it.
     assert 1.4 < model.ledger_.epsilon("public") <= 1.5
-    model.save(tmp_path / "model", include_users=False)
-    loaded = load(tmp_path / "model")
+    loaded, _ = saved_and_fine_tuned(model, people().select_users([7, 1]), tmp_path / "model")
     assert loaded.stage1_options == FEW
-    new = people().select_users([7, 1])
-    scores = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, loaded)]
-    np.testing.assert_array_equal(*scores)
 
 
 def test_users_without_a_sequence_train_only_the_network():
@@ -228,23 +219,6 @@ def test_users_without_a_sequence_train_only_the_network():
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, r"stage1_options\['contrastive_weight'\] needs a stage one and rounds after it.* got stage1='none'"),
-        (
-            {"stage1": "dp", "n_rounds": 0, "popularity_epsilon": 1.0, "target_epsilon": 2.0, "clip_norm": 0.1},
-            "needs a stage one and rounds after it.* and n_rounds=0",
-        ),
-        ({"stage1": "public", "stage1_options": {"contrastive_weight": -1}}, "must be at least 0"),
-        ({"stage1": "public", "stage1_options": {"contrastive_weight": np.nan}}, "must be"),
-    ],
-)
-def test_bad_parameters(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PrivRec(**({"stage1_options": FEW} | arguments))
 
 
 def test_users_need_ordered_interactions():

@@ -1,5 +1,6 @@
 """PrivRec's first stage: rounds against a twin, costs, refusals, resumption, and learning from order."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -7,24 +8,26 @@ import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
 from scipy.stats import binomtest
-from support.privrec_case import assert_hostile_messages_are_refused, power_cut
+from support.privrec_case import (
+    assert_hostile_messages_are_refused,
+    assert_same_on_threads_and_shards,
+    power_cut,
+    saved_and_fine_tuned,
+)
 from support.significance import ALPHA
 from support.stage1_case import FEW, KEY, SMALL, fit, item_rows, model_of, people, rounds
 
-from fastfedrec import DivergenceError, Interactions, Key, PrivRec, datasets, load
+from fastfedrec import DivergenceError, Interactions, Key, PrivRec, datasets
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import generate_sequences
-from fastfedrec.engines import LocalEngine
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
 from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, resolve_options
 
 REAL = Path(__file__).resolve().parents[4] / "shared/data"
-
-
 KINDS = ("published", "dp", "public")
 
 
@@ -108,14 +111,7 @@ def test_public_items_are_matched_by_their_ids():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shards_and_threads_do_not_change_the_model(kind):
-    one = fit(kind, n_threads=1)
-    four = fit(kind, n_threads=4)
-    np.testing.assert_array_equal(one.parameters_, four.parameters_)
-    sharded = fit(kind, engine=LocalEngine(4))
-    # The sums are sums of integers, so they are equal.
-    if kind == "dp":
-        np.testing.assert_array_equal(one.parameters_, sharded.parameters_)
-    np.testing.assert_allclose(one.parameters_, sharded.parameters_, rtol=1e-4, atol=1e-5)
+    assert_same_on_threads_and_shards(functools.partial(fit, kind), private=kind == "dp")
 
 
 @pytest.mark.parametrize("key", [KEY, None])
@@ -154,13 +150,10 @@ def test_the_order_belongs_to_the_run(tmp_path, monkeypatch):
 
 def test_fine_tuning_and_saving(tmp_path):
     model = fit("dp")
-    model.save(tmp_path / "model", include_users=False)
-    loaded = load(tmp_path / "model")
-    assert loaded.stage1_options == FEW
     new = people().select_users([7, 1])
-    scores = [m.personalize(new, key=KEY).score_items(new.user_ids) for m in (model, loaded)]
-    np.testing.assert_array_equal(*scores)
-    assert not np.array_equal(scores[0], model.score_items(new.user_ids))
+    loaded, scores = saved_and_fine_tuned(model, new, tmp_path / "model")
+    assert loaded.stage1_options == FEW
+    assert not np.array_equal(scores, model.score_items(new.user_ids))
     json.dumps(loaded.ledger_.to_dict(), allow_nan=False)
 
 
@@ -199,27 +192,6 @@ def test_users_without_a_sequence_send_zeros():
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"stage1": "dp"}, ValueError, "stage1='dp' needs noise: give target_epsilon or noise_multiplier"),
-        ({"stage1_options": 3}, TypeError, "stage1_options must be Mapping"),
-        ({"stage1_options": {"rounds": 3}}, ValueError, r"stage1_options may have .*, got \['rounds'\]"),
-        ({"stage1_options": {"length": 1}}, ValueError, r"stage1_options\['length'\] must be at least 2"),
-        ({"stage1_options": {"learning_rate": 0}}, ValueError, r"stage1_options\['learning_rate'\] must be greater"),
-        ({"stage1_options": {"clip_norm": 0}}, ValueError, r"stage1_options\['clip_norm'\] must be"),
-        (
-            {"n_rounds": 0, "popularity_epsilon": 1.0, "clip_norm": 1.0, "target_epsilon": 2.0, "stage1": "public"},
-            ValueError,
-            "n_rounds may be 0 only with popularity_epsilon alone, or with stage1='dp'",
-        ),
-    ],
-)
-def test_bad_parameters(arguments, error, message):
-    with pytest.raises(error, match=message):
-        PrivRec(**arguments)
 
 
 def without_times(which):

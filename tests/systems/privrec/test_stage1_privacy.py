@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from support.noise_case import relations
+from support.privrec_case import assert_noise_is_on_every_number
 from support.stage1_case import FEW, KEY, PRIVATE, fit, item_rows, people, rounds
 
 from fastfedrec.accounting import CentralRelease, Gaussian, Unprotected
@@ -13,8 +14,6 @@ from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 TARGET = {"clip_norm": 0.01, "target_epsilon": 1.5, "delta": 1e-5}
-
-
 BUDGET = TARGET | {"noise_multiplier": None}
 
 
@@ -49,11 +48,7 @@ def test_one_user_moves_the_sum_within_the_bound(kind):
 def test_noise_covers_items_without_users():
     data = people()
     system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01, cohort_size=1, negatives=1)
-    state = system.initial_state()
-    update = system.local_round(state, data, KEY, 0)
-    untouched = update.arrays["total"] == 0
-    assert untouched.mean() > 0.01
-    assert (system.apply(state, update).parameters != state.parameters)[untouched].mean() > 0.99
+    assert_noise_is_on_every_number(system, data)
 
 
 def test_the_stages_draw_independent_cohorts():

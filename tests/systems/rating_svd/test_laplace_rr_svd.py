@@ -6,12 +6,12 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive.systems.rating_svd import laplace_rr_svd as naive
+from support.data import STARS, of_dense, random_ratings
 from support.interaction_case import rows_of
-from support.laplace_rr_svd_case import GUARANTEED, STARS, random_ratings, update_of
+from support.laplace_rr_svd_case import GUARANTEED, update_of
 
 from fastfedrec import Interactions, Key, LaplaceRRSVD
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as kernel
@@ -253,7 +253,7 @@ def structured_ratings():
     rng = np.random.default_rng(8)
     values = 3 + np.outer(rng.choice([-1.9, 1.9], 80), rng.choice([-1, 1], 40)) + rng.normal(0, 0.2, (80, 40))
     dense = np.where(rng.random((80, 40)) < 0.7, np.clip(np.round(values), 1, 5), 0)
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    return of_dense(dense)
 
 
 def test_factors_learn_structure_that_biases_cannot():
@@ -352,27 +352,6 @@ def test_a_report_that_comes_twice_counts_once():
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"hide_items": True, "variant": "laplace"}, ValueError, "hide_items needs variant='optimal'"),
-        ({"prior": [1, 1]}, ValueError, "prior must hold a number for each of 5 values"),
-        ({"prior": [1, 1, 1, 1, 1], "variant": "mixture"}, ValueError, "prior needs variant='optimal'"),
-        ({"prior": [1, 1, 1, 1, 1], "hide_items": True}, ValueError, "prior needs .* hide_items=False"),
-        ({"grid": [1, 1]}, ValueError, "grid must be 2 to 32 increasing numbers"),
-        ({"grid": [-1e300, 1e300]}, ValueError, "grid must hold numbers from -1e100 to 1e100"),
-    ],
-)
-def test_bad_parameters_are_refused_at_once_and_in_fit(options, error, message):
-    with pytest.raises(error, match=message):
-        LaplaceRRSVD(**options)
-    model = LaplaceRRSVD()
-    for name, value in options.items():
-        setattr(model, name, value)
-    with pytest.raises(error, match=message):
-        model.fit(random_ratings(5, 5, 1))
 
 
 def test_bad_data():

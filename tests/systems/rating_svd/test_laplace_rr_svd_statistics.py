@@ -5,12 +5,12 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse
 from scipy import stats
-from support.laplace_rr_svd_case import GUARANTEED, random_ratings, update_of
+from support.data import of_dense, random_ratings
+from support.laplace_rr_svd_case import GUARANTEED, update_of
 from support.significance import ALPHA
 
-from fastfedrec import Interactions, Key, LaplaceRRSVD
+from fastfedrec import Key, LaplaceRRSVD
 from fastfedrec.datasets import load_movielens
 from fastfedrec.evaluation import PublishedFolds, evaluate_ratings
 from fastfedrec.mechanisms import RatedOrNot
@@ -60,7 +60,7 @@ def test_hidden_items_are_estimated_without_bias():
 @pytest.mark.slow
 def test_which_ratings_are_sent_is_uniform():
     n = 40_000
-    data = Interactions.from_scipy(scipy.sparse.csr_array(np.full((n, 10), 3.0)))
+    data = of_dense(np.full((n, 10), 3.0))
     sent = np.bincount(update_of(LaplaceRRSVD(max_ratings=3), data, Key.from_seed(5)).arrays["item"], minlength=10)
 
     def p_value(counts):

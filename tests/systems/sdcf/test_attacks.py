@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.fedrec_case import random_ratings
+from support.data import random_ratings
 
 from fastfedrec import SDCF, Key, attacks
 

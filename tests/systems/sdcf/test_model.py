@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from naive.systems.fedrec import model as fedrec_naive
 from naive.systems.sdcf import model as naive
 from scipy import stats
-from support.fedrec_case import SHARINGS, add_up, random_ratings, small_data
+from support.data import random_ratings
+from support.fedrec_case import SHARINGS, add_up, small_data
 from support.interaction_case import rows_of
 from support.significance import ALPHA, assert_only, counts_are, mean_is, share_is, tilted
 
-from fastfedrec import SDCF, Interactions, Key, load
+from fastfedrec import SDCF, Interactions, Key
 from fastfedrec.accounting import LocalReports, Unprotected
 from fastfedrec.mechanisms.channels.channel import log_upper
 from fastfedrec.rounds.local import LocalEngine
@@ -222,28 +223,7 @@ def test_shrinking_is_an_implicit_step():
     assert not draw_precision("wishart", np.full((4, 3), 1e200), 1.0, 1.0, Key.from_seed(1), 0).any()
 
 
-def test_saved_and_loaded(tmp_path):
-    model = SDCF(True, prior="wishart", **SMALL).fit(random_ratings(20, 8, 1), key=Key.from_seed(1))
-    model.save(tmp_path / "model.npz")
-    loaded = load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.precision_, model.precision_)
-    np.testing.assert_array_equal(loaded.predict([0, 1], [1, 2]), model.predict([0, 1], [1, 2]))
-    assert loaded.get_params() == model.get_params()
-
-
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"keep_probability": 0.02}, "keep_probability must differ from add_probability"),
-        ({"report_probability": 0.01}, "the reported items would not depend on the rated ones"),
-    ],
-)
-def test_bad_parameters(options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        SDCF(**options)
 
 
 def test_bad_numbers_of_rounds():

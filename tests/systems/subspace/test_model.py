@@ -9,6 +9,7 @@ import scipy.sparse
 from hypothesis import example, given
 from hypothesis import strategies as st
 from naive.systems.subspace import model as naive
+from support.data import generated
 from support.decision_case import prefer
 
 from fastfedrec import DPSubspace, Interactions, Key, Popularity, datasets, load
@@ -21,10 +22,6 @@ from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.projection_rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState, public_signs
 from fastfedrec.systems.subspace import _inference as inference
 from fastfedrec.systems.subspace.model import _n_bytes
-
-
-def generated(n_users=4000, n_items=80, seed=1):
-    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
 
 
 @pytest.fixture(scope="module")
@@ -311,21 +308,6 @@ def test_the_error_for_too_many_items_states_a_remedy(monkeypatch, data):
     assert DPSubspace().fit(data).item_means_.any()
 
 
-def test_the_number_of_threads_changes_no_bit(data, fitted):
-    refitted = DPSubspace(8.0, n_columns=16).fit(data, key=Key.from_seed(2), n_threads=1)
-    np.testing.assert_array_equal(refitted.item_factors_, fitted.item_factors_)
-
-
-def test_new_users_are_served_without_refitting(fitted, tmp_path):
-    new_users = generated(50, 80, seed=9)
-    served = fitted.with_users(new_users)
-    assert served.ledger_ is fitted.ledger_
-    served.save(tmp_path / "model", include_users=False)
-    loaded = load(tmp_path / "model").with_users(new_users)
-    for a, b in zip(served.recommend(new_users.user_ids), loaded.recommend(new_users.user_ids), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_a_file_with_invalid_scales_is_refused(fitted, tmp_path):
     fitted.item_scales_[3], scale = 0.0, fitted.item_scales_[3]
     try:
@@ -336,22 +318,10 @@ def test_a_file_with_invalid_scales_is_refused(fitted, tmp_path):
         load(tmp_path / "model")
 
 
-def test_a_user_without_items_gets_the_popular_ones():
-    dense = (np.random.default_rng(1).random((500, 12)) < 0.3).astype(np.float32)
-    dense[7] = 0
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
-    model = DPSubspace(4.0).fit(data, key=Key.from_seed(2))
-    np.testing.assert_array_equal(model.recommend([7], n=12)[1][0], np.sort(model.item_means_)[::-1])
-
-
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-def test_bad_data(data, fitted):
-    with pytest.raises(ValueError, match="must have the 80 items the model was fitted on"):
-        fitted.with_users(generated(50, 41))
-    with pytest.raises(ValueError, match=r"`delta` must be above .*; pass a larger delta"):
-        DPSubspace(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
+def test_costs_of_no_items_are_refused(fitted):
     with pytest.raises(ValueError, match="n_items must be at least 1"):
         fitted.costs(0)
 

@@ -1,0 +1,17 @@
+"""The case of DPLCF, which is one module."""
+
+import numpy as np
+from support.system_case import SystemCase
+
+from fastfedrec import DPLCF
+
+CASES = (
+    SystemCase(
+        small={"": DPLCF(2.5)},
+        private={"": DPLCF()},
+        trust=["local"],
+        without_rounds="counts, tried by `sum_answers` of `FUNCTIONS`",
+        scores_are_sums=True,
+        numpy_numbers={"n_neighbors": np.array(3)},
+    ),
+)

@@ -1,0 +1,50 @@
+"""Cases of DPGram and ShuffledSketchGram."""
+
+import numpy as np
+from support.data import ITEM_FEATURES
+from support.numbers_calls import HALF, ONE, SMALL
+from support.system_case import SystemCase
+
+from fastfedrec import DPGram, ShuffledSketchGram
+
+CASES = (
+    SystemCase(
+        small={"": DPGram(8.0), "small budget": DPGram(1.0, score="knn"), "knn": DPGram(8.0, score="knn")},
+        other_work={"epsilon 0.02": DPGram(0.02), "epsilon 2": DPGram(2.0), "epsilon 4": DPGram(4.0)},
+        private={"": DPGram(), "knn": DPGram(score="knn"), "public": DPGram(n_users=5000)},
+        trust=["central"],
+        relations={
+            "": (DPGram(2.0, n_users=100), "zero_out"),
+            "popularity alone": (DPGram(2.0, n_users=100), "zero_out"),
+            "mean instead": (DPGram(2.0, n_users=100), "zero_out"),
+            "mean again": (DPGram(2.0, n_users=100), "zero_out"),
+        },
+        central={
+            "": DPGram(4.0),
+            "popularity alone": DPGram(1.0),
+            "mean instead": DPGram(4.0),
+            "mean again": DPGram(4.0),
+            "neighbours": DPGram(4.0, score="knn", n_users=45),
+            "features": DPGram(18.0, item_features=ITEM_FEATURES),
+        },
+        scores_are_sums=True,
+        numbers={"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50, "ridge": HALF},
+        numpy_numbers={"epsilon": np.float32(2), "n_users": np.int16(60)},
+        impossible=[("epsilon", 1e13), ("epsilon", 1e300), ("delta", 1e-25)],
+        changes={"": {"score": "knn", "ridge": 9.0}, "knn": {"score": "ease"}},
+    ),
+    SystemCase(
+        small={"": ShuffledSketchGram(8.0), "ridge": ShuffledSketchGram(8.0, score="ridge")},
+        private_for_users={"": ShuffledSketchGram(4.0), "ridge": ShuffledSketchGram(4.0, score="ridge")},
+        trust=["shuffle"],
+        local={
+            "": ShuffledSketchGram(20.0, n_rotations=2),
+            "features": ShuffledSketchGram(20.0, n_rotations=2, item_features=ITEM_FEATURES),
+            "popularity alone": ShuffledSketchGram(20.0, n_rotations=2),
+        },
+        scores_are_sums=True,
+        numbers={"delta": SMALL, "mean_share": HALF, "ridge": HALF},
+        numpy_numbers={"epsilon": np.float32(8), "n_rotations": np.int64(2)},
+        impossible=[("epsilon", 1e17), ("epsilon_0", 1e-300)],
+    ),
+)

@@ -1,0 +1,25 @@
+"""The case of PrivateRecommender."""
+
+import numpy as np
+from support.numbers_calls import SMALL
+from support.system_case import SystemCase
+
+from fastfedrec import PrivateRecommender
+
+CASES = (
+    SystemCase(
+        small={"": PrivateRecommender(4.0)},
+        other_work={"large budget": PrivateRecommender(30.0)},
+        private={"": PrivateRecommender(), "public": PrivateRecommender(n_users=5000)},
+        private_for_users={
+            "shuffle": PrivateRecommender(trust="shuffle"),
+            "local": PrivateRecommender(trust="local"),
+        },
+        trust=["local", "shuffle", "central"],
+        relations={"": (PrivateRecommender(4.0, n_users=5000), "zero_out")},
+        without_rounds="takes the system that it advises, which is tried",
+        scores_are_sums=True,
+        numbers={"delta": SMALL, "n_users": 50, "row_length": 8.0},
+        numpy_numbers={"epsilon": np.float32(2), "n_users": np.int16(60)},
+    ),
+)

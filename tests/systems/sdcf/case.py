@@ -1,0 +1,22 @@
+"""The case of SDCF."""
+
+from support.numbers_calls import HALF
+from support.system_case import SystemCase
+
+from fastfedrec import SDCF
+
+CASES = (
+    SystemCase(
+        small={"": SDCF(True, 2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3)},
+        trust=["none", "local"],
+        refuses_ones=[""],
+        bad_values=[
+            ({"keep_probability": 0.02}, "keep_probability must differ from add_probability"),
+            ({"report_probability": 0.01}, "the reported items would not depend on the rated ones"),
+        ],
+        numbers={
+            "keep_probability": 0.75, "add_probability": 0.25, "report_probability": HALF,
+            "false_report_probability": 0.125, "learning_rate": HALF, "learning_rate_decay": HALF,
+        },
+    ),
+)  # fmt: skip

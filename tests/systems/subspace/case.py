@@ -1,0 +1,34 @@
+"""The case of DPSubspace."""
+
+import numpy as np
+from support.data import ITEM_FEATURES
+from support.numbers_calls import HALF, ONE, SMALL
+from support.system_case import SystemCase
+
+from fastfedrec import DPSubspace
+
+CASES = (
+    SystemCase(
+        small={"": DPSubspace(8.0, n_columns=8)},
+        other_work={"16 columns": DPSubspace(8.0, n_columns=16)},
+        private={"": DPSubspace(), "public": DPSubspace(n_users=5000)},
+        trust=["central"],
+        relations={
+            "": (DPSubspace(2.0, n_columns=4, n_users=100), "zero_out"),
+            "popularity alone": (DPSubspace(2.0, n_columns=4, n_users=100), "zero_out"),
+        },
+        central={
+            "": DPSubspace(4.0, n_columns=4),
+            "popularity alone": DPSubspace(1.0, n_columns=4),
+            "features": DPSubspace(18.0, n_columns=8, item_features=ITEM_FEATURES),
+        },
+        of_rate={"": lambda rate: DPSubspace(ridge=1 / rate)},
+        scores_are_sums=True,
+        numbers={"epsilon": ONE, "delta": SMALL, "n_rounds": 3, "ridge": HALF, "mean_share": HALF, "n_users": 50},
+        numpy_numbers={
+            "epsilon": np.float32(2), "n_users": np.int16(60), "n_columns": np.int8(8), "n_rounds": np.int8(2)
+        },
+        impossible=[("epsilon", 1e13), ("epsilon", 1e300), ("delta", 1e-25)],
+        changes={"": {"ridge": 9.0, "n_columns": 3}},
+    ),
+)  # fmt: skip
