@@ -149,7 +149,7 @@ class ShuffledSketchGram(GramModel):
     delta: float = run_delta()
     n_rotations: int = integer(8, low=1, high=MAX_CELLS).doc("""
         Number of public rotations; every candidate of a report is an entry of one of them.""")
-    honest_fraction: float = real(1.0, low=0.0, high=1.0).doc("""
+    honest_fraction: float = real(1.0, above=0.0, high=1.0).doc("""
         Share of the users, in (0, 1], who follow the protocol and do not disclose their reports.  Fewer honest
         users hide each other less, so each user sends fewer reports.""")
     mean_share: float = real(0.05, above=0.0, below=1.0).doc("""

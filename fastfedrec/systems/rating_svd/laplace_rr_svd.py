@@ -133,9 +133,9 @@ class LaplaceRRSVD(RatingModel, RatingRounds):
     n_reports: int = integer(100, low=1, high=2**31 - 1).doc("""
         Number of reports of a user with `hide_items`, limited by the number of items.""")
     grid: Sequence[float] = rating_grid(by_ends=None).doc("""
-        Possible ratings, increasing, at most 16; public.  A rating off the grid counts as the nearest value on it,
-        without a warning in guaranteed variants.  With ``variant=None`` only the ends matter, and ratings between
-        them keep their values.""")
+        Possible ratings, increasing, at most 32 (16 for "optimal"); public.  A rating off the grid counts as the
+        nearest value on it, without a warning in guaranteed variants.  With ``variant=None`` only the ends matter,
+        and ratings between them keep their values.""")
     n_factors: int = integer(20, low=0, high=MAX_FACTORS).doc("""
         Number of factors in addition to the biases, at least 0.  The factors are 0 unless they lower the error of
         held-out reports, and with `hide_items`.""")
