@@ -213,6 +213,4 @@ def _generated(n_users: int, n_items: int, row_length: float, n_threads: int, se
     return _split(generate_implicit(n_users, n_items, key=key, mean_interactions=row_length, n_threads=n_threads), seed)
 
 
-refuse_old_names(
-    __name__, RecallTable="fastfedrec.studies.report.Report", RecallCell="fastfedrec.studies.report.Record"
-)
+refuse_old_names(__name__, RecallTable="studies.report.Report", RecallCell="studies.report.Record")

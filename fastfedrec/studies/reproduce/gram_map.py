@@ -304,4 +304,4 @@ def _run(
     return cells
 
 
-refuse_old_names(__name__, GainMap="fastfedrec.studies.report.Report", MapCell="fastfedrec.studies.report.Record")
+refuse_old_names(__name__, GainMap="studies.report.Report", MapCell="studies.report.Record")

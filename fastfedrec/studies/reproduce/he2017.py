@@ -143,4 +143,4 @@ def _accuracy(model: Baseline, split: Split, key: Key, how: RunOptions) -> list[
     return [metrics[name] for name in METRICS]
 
 
-refuse_old_names(__name__, NCFTable="fastfedrec.studies.report.Report", NCFRow="fastfedrec.studies.report.Record")
+refuse_old_names(__name__, NCFTable="studies.report.Report", NCFRow="studies.report.Record")

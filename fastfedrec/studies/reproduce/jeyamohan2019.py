@@ -230,4 +230,4 @@ def _serial_epsilon(exact: float, grid: Sequence[float] = STARS) -> float:
     return low
 
 
-refuse_old_names(__name__, RatingFigure="fastfedrec.studies.report.Report", Cell="fastfedrec.studies.report.Record")
+refuse_old_names(__name__, RatingFigure="studies.report.Report", Cell="studies.report.Record")

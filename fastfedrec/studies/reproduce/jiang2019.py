@@ -139,7 +139,7 @@ def _attack_run(name: str, model: SDCF, train: Interactions, how: RunOptions) ->
 
 refuse_old_names(
     __name__,
-    SDCFTable="fastfedrec.studies.report.Report",
-    TemperatureRow="fastfedrec.studies.report.Record",
-    PartyRow="fastfedrec.studies.report.Record",
+    SDCFTable="studies.report.Report",
+    TemperatureRow="studies.report.Record",
+    PartyRow="studies.report.Record",
 )

@@ -258,8 +258,5 @@ def _vector_rows(folds: Folds, name: str, n_threads: int) -> tuple[Record, ...]:
 
 
 refuse_old_names(
-    __name__,
-    FedRecTable="fastfedrec.studies.report.Report",
-    ErrorRow="fastfedrec.studies.report.Record",
-    VectorRow="fastfedrec.studies.report.Record",
+    __name__, FedRecTable="studies.report.Report", ErrorRow="studies.report.Record", VectorRow="studies.report.Record"
 )

@@ -311,6 +311,4 @@ def _drawn(draw: Callable[..., TestedUsers], people: Interactions, n_users: int,
     return draw(people, n_users, key)
 
 
-refuse_old_names(
-    __name__, HitRatioTable="fastfedrec.studies.report.Report", HitRatioCell="fastfedrec.studies.report.Record"
-)
+refuse_old_names(__name__, HitRatioTable="studies.report.Report", HitRatioCell="studies.report.Record")

@@ -179,6 +179,4 @@ def _cells(kind: str, runs: Sequence[list[dict[str, Any]]]) -> Iterator[Record]:
         )  # fmt: skip
 
 
-refuse_old_names(
-    __name__, UtilityTable="fastfedrec.studies.report.Report", UtilityCell="fastfedrec.studies.report.Record"
-)
+refuse_old_names(__name__, UtilityTable="studies.report.Report", UtilityCell="studies.report.Record")

@@ -171,4 +171,4 @@ def _attack_run(name: str, model: FedGNN, train: Interactions, how: RunOptions) 
     return [*rows, membership_row(name, type(model)(**model.get_params()), train, key, how.n_threads)]
 
 
-refuse_old_names(__name__, FedGNNTable="fastfedrec.studies.report.Report", PartRow="fastfedrec.studies.report.Record")
+refuse_old_names(__name__, FedGNNTable="studies.report.Report", PartRow="studies.report.Record")

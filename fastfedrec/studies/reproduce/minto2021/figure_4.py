@@ -254,4 +254,4 @@ def _join(size: tuple[int, int], runs: Sequence[dict[str, Any]]) -> Record:
     )  # fmt: skip
 
 
-refuse_old_names(__name__, Figure4="fastfedrec.studies.report.Report", Cell="fastfedrec.studies.report.Record")
+refuse_old_names(__name__, Figure4="studies.report.Report", Cell="studies.report.Record")

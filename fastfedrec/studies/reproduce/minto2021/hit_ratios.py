@@ -301,4 +301,4 @@ def _line(figure: str, panel: str, name: str, points: dict[float, list[_Point]])
     )
 
 
-refuse_old_names(__name__, HitRatioFigure="fastfedrec.studies.report.Report", Line="fastfedrec.studies.report.Record")
+refuse_old_names(__name__, HitRatioFigure="studies.report.Report", Line="studies.report.Record")

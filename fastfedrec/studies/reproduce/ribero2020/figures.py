@@ -331,4 +331,4 @@ def _measure(model: Any, split: _Split) -> dict[str, float]:
     return {TO_COUNTS: (count_errors / n_cells) ** 0.5, TO_MEANS: (mean_errors / n_cells) ** 0.5}
 
 
-refuse_old_names(__name__, PrototypeFigure="fastfedrec.studies.report.Report", Cell="fastfedrec.studies.report.Record")
+refuse_old_names(__name__, PrototypeFigure="studies.report.Report", Cell="studies.report.Record")

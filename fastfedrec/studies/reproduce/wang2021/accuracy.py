@@ -326,6 +326,4 @@ def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> d
     return {kind: metrics for kind, metrics in figures.items() if not any(map(math.isnan, metrics.values()))}
 
 
-refuse_old_names(
-    __name__, AccuracyTable="fastfedrec.studies.report.Report", EpsilonTable="fastfedrec.studies.report.Report"
-)
+refuse_old_names(__name__, AccuracyTable="studies.report.Report", EpsilonTable="studies.report.Report")

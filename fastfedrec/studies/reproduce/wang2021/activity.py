@@ -122,4 +122,4 @@ def activity_figure(data: Interactions | InteractionLog) -> Report:
     )
 
 
-refuse_old_names(__name__, ActivityFigure="fastfedrec.studies.report.Report")
+refuse_old_names(__name__, ActivityFigure="studies.report.Report")

@@ -347,4 +347,4 @@ def _described(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-refuse_old_names(__name__, MembershipTable="fastfedrec.studies.report.Report")
+refuse_old_names(__name__, MembershipTable="studies.report.Report")

@@ -257,4 +257,4 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
     return Report(STUDY, source, described, figure=figure, points=tuple(points))
 
 
-refuse_old_names(__name__, PrivRecFigure="fastfedrec.studies.report.Report")
+refuse_old_names(__name__, PrivRecFigure="studies.report.Report")

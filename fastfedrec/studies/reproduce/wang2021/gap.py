@@ -292,4 +292,4 @@ def _row(data: Interactions, user: int) -> np.ndarray:
     return data.indices[data.indptr[user] : data.indptr[user + 1]]
 
 
-refuse_old_names(__name__, GapTable="fastfedrec.studies.report.Report")
+refuse_old_names(__name__, GapTable="studies.report.Report")

@@ -267,4 +267,4 @@ def _run(
     return {**figures, "epsilon": epsilon_to_json(cost)}
 
 
-refuse_old_names(__name__, StageOneTable="fastfedrec.studies.report.Report")
+refuse_old_names(__name__, StageOneTable="studies.report.Report")
