@@ -35,7 +35,8 @@ from fastfedrec.systems.registry import SYSTEMS
 pytestmark = pytest.mark.ignores_values
 
 #: Classes that can be instantiated, but are never fitted.
-BASES = {"AdditiveModel", "GramModel", "NeighborModel"}
+BASES = {"Baseline", "GramModel", "RatingModel"}
+
 # Attributes that are specific to one fit, or compared separately.
 NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_", "model_"}
 NOT_COMPARED |= {"decision_"}  # None for a model from a file
