@@ -376,7 +376,7 @@ OF_MECHANISMS = [
     "mechanisms/test_mechanism_claims.py", "mechanisms/test_mechanism_numbers.py", "core/test_numbers.py",
     "core/test_immutable.py", "mechanisms/channels/test_lazy_sign.py",
 ]  # fmt: skip
-LISTS = "mirror or has_a_page or on_a_page or layer or short or export or listed or audited or has_a_mutant or called"
+LISTS = "mirror or a_page or test_layers or short or export or listed or audited or has_a_mutant or called"
 
 
 def run_tests(tree, chosen, names):
