@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class OldAttribute:
-    """Former name of an attribute or a method, which raises an error at each access."""
+    """Former name of an attribute or a method, which raises an error at each access and assignment."""
 
     def __init__(self, new_name: str):
         self._new_name = new_name
@@ -20,8 +20,11 @@ class OldAttribute:
     def __set_name__(self, owner: type, name: str) -> None:
         self._old_name = f"{owner.__name__}.{name}"
 
-    def __get__(self, instance: object, owner: type) -> NoReturn:
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
         raise AttributeError(f"{self._old_name} is now called {self._new_name}")
+
+    def __set__(self, instance: object, value: object) -> NoReturn:
+        self.__get__(instance)
 
 
 def refuse_old_names(module: str, **new_names: str) -> None:
