@@ -67,6 +67,8 @@ def _kind(member):
 
 def source_module(module, name):
     """Return the module of the file with an event's code, since an event names its folder; None for other members."""
+    if not module.startswith("fastfedrec.accounting"):  # other names may be of no module, such as `fastfedrec.nmf`
+        return None
     member = functools.reduce(getattr, name.split("."), importlib.import_module(module))
     if getattr(member, "__module__", "") != events.__name__:
         return None

@@ -256,7 +256,7 @@ def takes_interactions():
         methods = {
             f"{name}.{method}": getattr(value, method)
             for method in (vars(value) if inspect.isclass(value) else ())
-            if not method.startswith("_") and callable(getattr(value, method))
+            if not method.startswith("_") and callable(getattr(value, method, None))
         }
         for path, target in {name: value, **methods}.items():
             try:

@@ -57,7 +57,8 @@ def arguments_of_data():
     # The page of the reference lists a module on each indented line.
     reference = re.findall(r"^   fastfedrec\.([\w.]+)$", (ROOT / "docs/reference/index.md").read_text(), re.MULTILINE)
     for module in reference:
-        tree = ast.parse((ROOT / "fastfedrec" / f"{module.replace('.', '/')}.py").read_text())
+        path = ROOT / "fastfedrec" / module.replace(".", "/")
+        tree = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
         functions = [(module, node) for node in tree.body]
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

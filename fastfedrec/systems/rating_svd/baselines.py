@@ -285,7 +285,9 @@ class BiasedMF(RatingModel):
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         trainer = self._trainer
         trainer._train(trainer._collect(data, fit), fit.n_threads)
-        vars(self).update({name: getattr(trainer, name) for name in (*self._saved, "n_epochs_")})
+        self.mean_, self.bias_prior_, self.n_epochs_ = trainer.mean_, trainer.bias_prior_, trainer.n_epochs_
+        self.user_biases_, self.item_biases_ = trainer.user_biases_, trainer.item_biases_
+        self.user_factors_, self.item_factors_ = trainer.user_factors_, trainer.item_factors_
         return self
 
     def _as_fitted(self, data: Interactions) -> Interactions:

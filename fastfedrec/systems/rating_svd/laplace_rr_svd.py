@@ -267,7 +267,8 @@ class LaplaceRRSVD(RatingModel, RatingRounds):
                 biases = fit_biases(users, items, values, *shape, n_threads)
             residuals = values - biases.mean - biases.users[users] - biases.items[items]
             factors = fit_residual_factors(users, items, residuals, *options)
-        self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
+        self.mean_: NDArray[np.float64] = np.array(biases.mean)
+        self.user_biases_, self.item_biases_ = biases.users, biases.items
         self.user_factors_: NDArray[np.float64]
         self.item_factors_: NDArray[np.float64]
         self.user_factors_, self.item_factors_, self.n_epochs_ = factors
