@@ -182,7 +182,7 @@ def test_what_is_computed_at_its_first_use_cannot_be_put_there_before(name):
     """Nor can any constant, method or property of the class be hidden by an attribute of its name."""
     for field in (name for name in dir(type(MECHANISMS[name]())) if not name.startswith("__")):
         mechanism = MECHANISMS[name]() if field == "_thresholds" else made(name)
-        with pytest.raises(AttributeError, match="cannot be changed|is now called"):
+        with pytest.raises(AttributeError, match=r"cannot be changed|is now called"):
             setattr(mechanism, field, 1)
 
 
