@@ -48,7 +48,16 @@ class Study:
 
 
 class Record(SimpleNamespace):
-    """A row of a report, with its figures as attributes."""
+    """A row of a report, with its figures as attributes.
+
+    Parameters
+    ----------
+    **figures : object
+        Figures by name.
+    """
+
+    def __init__(self, **figures: Any) -> None:
+        super().__init__(**figures)  # the signature of its base differs between versions of Python
 
 
 class Report(SimpleNamespace):
