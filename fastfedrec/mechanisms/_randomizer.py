@@ -1,5 +1,6 @@
 """The template of the mechanisms that draw reports of private values."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
@@ -13,7 +14,7 @@ from fastfedrec.mechanisms.report_checks import draws_reports, fill_missing, rep
 Report = TypeVar("Report", bound=np.generic)
 
 
-class Randomizer(Immutable, Generic[Report]):
+class Randomizer(Immutable, ABC, Generic[Report]):
     """Base of the mechanisms with `privatize`; each gives a preparation of the values and a draw of the reports."""
 
     #: Purpose of the random streams; no two mechanisms have the same.
@@ -60,18 +61,18 @@ class Randomizer(Immutable, Generic[Report]):
         return out
 
     @property
+    @abstractmethod
     def _report_types(self) -> Sequence[type]:
         """Types that `out` may have; the first one is the type of a new array."""
-        raise NotImplementedError
 
     def _report_shape(self, values: np.ndarray) -> tuple[int, ...]:
         """Return the shape of the reports."""
         return values.shape
 
+    @abstractmethod
     def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         """Return the values as an array, or raise an error that depends only on their type and shape."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
         """Draw the reports of prepared values into `out`, from streams of `_purpose`."""
-        raise NotImplementedError
