@@ -12,7 +12,7 @@ from fastfedrec import DPGram, Key, datasets
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.gram import measurement
-from fastfedrec.systems.gram.measurement import (
+from fastfedrec.systems.measurement import (
     UNIT,
     HitSum,
     MeasurementState,
