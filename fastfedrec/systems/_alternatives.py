@@ -2,19 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems._replacement import state_largest_replacement
 from fastfedrec.systems._substitute import number_phases, substitute
-from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.measurement import HitSum, NoisyMean
 
-__all__ = ["alternatives", "choose_first_plan", "exit_number", "planned_phase", "precision_of"]
+__all__ = ["alternatives", "choose_first_plan", "exit_number", "precision_of"]
 
 # Share of the squared budget after the mean for a second mean; tuned, see "Settings" in
 # docs/explanation/systems/gram/dp-gram.md.
@@ -24,14 +21,6 @@ _MORE_MEAN_SHARE = 0.18
 def precision_of(phases: Sequence[Phase]) -> float:
     """Return the squared budget of rounds."""
     return math.fsum(phase.system.width**-2 for phase in phases)
-
-
-def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) -> Phase:
-    """Return a phase of one round of a `NoisySum` class, with noise that costs mu-Gaussian privacy."""
-    system = kind(layered_noise(kind._unit / mu, ""), key, 0.0, **options)
-    # The event charges to delta the total-variation distance of all draws from rounded normal ones.
-    system.distance = system.noise.total_variation_of(system.n_sums(state))
-    return Phase(system, state)
 
 
 def exit_number(phases: Sequence[Phase]) -> int:

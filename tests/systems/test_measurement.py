@@ -10,8 +10,7 @@ from support.data import of_dense, of_sets
 
 from fastfedrec import DPGram, Key, datasets
 from fastfedrec.systems import measurement
-from fastfedrec.systems._noisy_sum import NoisySum
-from fastfedrec.systems.claims import layered_noise
+from fastfedrec.systems._noisy_sum import NoisySum, layered_noise
 from fastfedrec.systems.measurement import (
     UNIT,
     HitSum,

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.systems._alternatives import planned_phase
+from fastfedrec.systems._noisy_sum import planned_phase
 from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems.measurement import HitSum, MeasurementState, measured_stride
 from fastfedrec.systems.projection_rounds import ProjectionSum, ShareSum, SubspaceState
