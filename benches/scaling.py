@@ -49,7 +49,7 @@ def _round_of(make, source=lambda data: data):
 
 
 def _fmf_ldp(make):
-    return _round_of(make, lambda data: data.n_items)
+    return _round_of(lambda size: make(size)._rounds(), lambda data: data.n_items)
 
 
 def _fedrec(data, size, n_threads):

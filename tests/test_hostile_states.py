@@ -9,7 +9,7 @@ import pytest
 from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, DPSubspace, Interactions, Key, PrivRec
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.systems import projection_rounds as subspace
-from fastfedrec.systems.dp_als.rounds import UNIT
+from fastfedrec.systems.factor_rounds import UNIT
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE as GRAM_SCALE
 from fastfedrec.systems.gram.dp_gram_rounds import UNIT as GRAM_UNIT
 
@@ -103,7 +103,7 @@ def test_states_that_are_not_finite_are_refused(name, value):
     system, phase, _ = PHASES.get(name, (FMFLDP(n_factors=N_FACTORS), 0, {}))
     deployment = deployment_of(system)
     rounds = deployment.rounds_of(phase, 5, np.arange(N_ITEMS))
-    state = system.initial_state(N_ITEMS, KEY) if name == "fmf_ldp" else rounds.state
+    state = rounds.system.initial_state(N_ITEMS, KEY) if name == "fmf_ldp" else rounds.state
     factors = state.item_factors.copy()
     factors[3, 1] = value
     assert "NaN or infinite" in deployment.objection(rounds, replace(state, item_factors=factors), SOME, "a")
@@ -208,14 +208,15 @@ def differing(options, factors, epsilon=0.02):
     """Return how many of 20,000 answers of two users differ with the same words, or None if neither can answer."""
     system = FMFLDP(n_factors=N_FACTORS, epsilon=epsilon, n_reports=20_000, **options)
     deployment = deployment_of(system)
-    state = replace(system.initial_state(N_ITEMS, KEY), item_factors=factors)
+    rounds = system._rounds()
+    state = replace(rounds.initial_state(N_ITEMS, KEY), item_factors=factors)
     assert deployment.objection(deployment.rounds_of(0, 5, SOME.item_ids), state, SOME, "a") is None
     outputs = []
     for shard in (SOME, NONE):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                outputs.append(system._randomize(state, shard, KEY, 0, 1, as_stream=True)[1:])
+                outputs.append(rounds._randomize(state, shard, KEY, 0, 1, as_stream=True)[1:])
             except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
                 outputs.append((type(error).__name__, str(error)))
     if type(outputs[0][0]) is str:

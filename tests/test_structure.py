@@ -1,6 +1,7 @@
 """Tests of the structure: few classes above a model, no method of a wrong base, no shared code of one system."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[1] / "fastfedrec"
 # The largest number of classes of the package above a model, and the models that have more; their numbers only fall.
 LIMIT = 3
 ABOVE_LIMIT = {
-    "FMFLDP": 4, "ImplicitALS": 4, "NCF": 4, "IndividualNMF": 4, "RatingItemKNN": 4, "LaplaceRRSVD": 5,
-    "DPGram": 4, "DPSubspace": 4, "GlobalMean": 5, "UserMean": 5, "ItemMean": 5, "PrivatePrototypes": 5,
+    "IndividualNMF": 4, "RatingItemKNN": 4, "LaplaceRRSVD": 5, "GlobalMean": 5, "UserMean": 5, "ItemMean": 5,
+    "PrivatePrototypes": 5,
 }  # fmt: skip
 CLASSES = [place.rpartition(".")[2] for place in names.SYSTEMS.values()]
 # Folders of systems, and modules of one system outside of such a folder.
@@ -23,6 +24,17 @@ SHARED = [
     path
     for path in (*(ROOT / "systems").glob("*.py"), *(ROOT / "rounds").glob("*.py"))
     if path.name not in SYSTEMS_WITHOUT_FOLDER
+]
+# A module is public if the reference lists it.
+PUBLIC = set(
+    re.findall(r"^   (fastfedrec[\w.]+)$", (ROOT.parent / "docs/reference/index.md").read_text(), re.MULTILINE)
+)
+# Pairs of a system and another one whose private modules it imports; their number only falls.
+IMPORTS_PRIVATE_MODULES = {("sdcf", "fedrec")}
+OF_SYSTEMS = [
+    path
+    for path in (ROOT / "systems").rglob("*.py")
+    if path.parent.name in FOLDERS or path.name in SYSTEMS_WITHOUT_FOLDER
 ]
 
 
@@ -43,6 +55,12 @@ def imports_of_a_system(source):
     return [
         name for name in imported_modules(source) if (name + "..").split(".")[1:3] in [["systems", f] for f in FOLDERS]
     ]
+
+
+def private_imports(system, source):
+    """Return the pairs of a system and another one with a private module that the first one's source imports."""
+    imported = {name.split(".")[2] for name in imports_of_a_system(source) if name not in PUBLIC}
+    return {(system, other) for other in imported - {system}}
 
 
 def refusals(source):
@@ -66,6 +84,11 @@ def test_shared_code_imports_nothing_of_one_system(path):
     assert imports_of_a_system(path.read_text(encoding="utf-8")) == []
 
 
+def test_no_system_imports_private_modules_of_another_system():
+    pairs = [private_imports(path.parent.name, path.read_text(encoding="utf-8")) for path in OF_SYSTEMS]
+    assert set().union(*pairs) == IMPORTS_PRIVATE_MODULES
+
+
 @pytest.mark.parametrize("folder", ["systems", "rounds", "engines"])
 def test_no_method_is_refused_because_of_its_base(folder):
     assert [path for path in (ROOT / folder).rglob("*.py") if refusals(path.read_text(encoding="utf-8"))] == []
@@ -76,4 +99,9 @@ def test_broken_rules_are_detected():
         "fastfedrec.systems.gram.plan"
     ]
     assert imports_of_a_system("from fastfedrec.systems._served import Served\nimport fastfedrec.systems.claims") == []
+    assert private_imports("subspace", "from fastfedrec.systems.gram.plan import planned_rounds") == {
+        ("subspace", "gram")
+    }
+    assert private_imports("gram", "from fastfedrec.systems.gram.plan import planned_rounds") == set()
+    assert private_imports("ncf", "from fastfedrec.systems.baselines.epochs import places_before") == set()
     assert refusals("def f():\n    raise NotImplementedError('of another base')") == [2]

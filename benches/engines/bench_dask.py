@@ -39,7 +39,7 @@ def start_cluster():
 def run_rounds(engine, data, n_rounds=N_ROUNDS, after_first=lambda: None):
     """Return the last item factors, and the time of each round's end."""
     # User factors are not computed: `fit` solves for them after the last round.
-    system, key, ends = FMFLDP(n_rounds=n_rounds), Key.from_seed(1), []
+    system, key, ends = FMFLDP()._rounds(), Key.from_seed(1), []
 
     def after_round(round_number, state):
         if not round_number:

@@ -16,11 +16,22 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
-from fastfedrec.systems.claims import layered_noise
 
 SQRT_2 = math.sqrt(2)  # its square is above 2, so it bounds distances from above
+_MAX_STDDEV = 2**56  # in steps: larger noise could overflow sums of int64
 BELOW_ONE = 1 - 2.0**-40  # lowers a noise multiplier by more than the rounding errors of its computation
+
+
+def layered_noise(stddev: Fraction | float, remedy: str) -> LayeredGaussian:
+    """Return the noise for the sums of one round, or raise with `remedy`, an alternative that begins with "or"."""
+    if stddev > _MAX_STDDEV:
+        raise ValueError(
+            f"epsilon or delta must be larger{remedy}: a round's noise would have the standard deviation "
+            f"{float(stddev):.3g}, and sums of 64 bits hold at most {_MAX_STDDEV:.3g}"
+        )
+    return LayeredGaussian(stddev)
 
 
 class StatedCost(NamedTuple):
@@ -199,3 +210,11 @@ class ItemShares(NoisySum):
         sums = np.zeros(shard.n_items, dtype=np.int64)
         _kernel.share_sums(shard.indptr, shard.indices, sums, self._unit)
         return {self._field: sums}
+
+
+def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) -> Phase:
+    """Return a phase of one round of a `NoisySum` class, with noise that costs mu-Gaussian privacy."""
+    system = kind(layered_noise(kind._unit / mu, ""), key, 0.0, **options)
+    # The event charges to delta the total-variation distance of all draws from rounded normal ones.
+    system.distance = system.noise.total_variation_of(system.n_sums(state))
+    return Phase(system, state)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.systems.claims import layered_noise
+from fastfedrec.systems._noisy_sum import layered_noise
 
 __all__ = ["all_phases", "number_phases", "pooled", "substitute"]
 

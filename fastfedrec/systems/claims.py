@@ -1,15 +1,10 @@
-"""Notes of a system's ledger about the list of items, and the noise of one round."""
-
-from fractions import Fraction
+"""Notes of a system's ledger about the list of items."""
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.mechanisms.item_choice import CHOICES
 
-__all__ = ["FEWER_ITEMS", "catalogue_note", "layered_noise", "note_catalogue"]
-
-_MAX_STDDEV = 2**56  # in steps: larger noise could overflow sums of int64
+__all__ = ["FEWER_ITEMS", "catalogue_note", "note_catalogue"]
 
 #: Note by `Interactions.catalogue`; a public list needs no note.
 _CATALOGUES = {
@@ -33,13 +28,3 @@ def note_catalogue(ledger: Ledger, data: Interactions) -> None:
         return
     if note := catalogue_note(data):
         ledger.note(note)
-
-
-def layered_noise(stddev: Fraction | float, remedy: str) -> LayeredGaussian:
-    """Return the noise for the sums of one round, or raise with `remedy`, an alternative that begins with "or"."""
-    if stddev > _MAX_STDDEV:
-        raise ValueError(
-            f"epsilon or delta must be larger{remedy}: a round's noise would have the standard deviation "
-            f"{float(stddev):.3g}, and sums of 64 bits hold at most {_MAX_STDDEV:.3g}"
-        )
-    return LayeredGaussian(stddev)

@@ -12,15 +12,15 @@ SKETCH_DECISION = [
     # ---- the decision uses reports only ------------------------------------------------------------------------------
     on("ShuffledSketchGram._pairs", EQUAL, REPORTED)(
         "sketch-decides-by-data", "the decision evaluates candidates on exact pairs",
-        "PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self.item_means_))",
+        "PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self._means(rounds)))",
         """PairMatrix(
             (values + np.corrcoef(self.interactions_.to_scipy().toarray().T)).astype(np.float32), noise,
-            self.interactions_.n_users * popularity_shares(self.item_means_),
+            self.interactions_.n_users * popularity_shares(self._means(rounds)),
         )""",
     ),
     on("ShuffledSketchGram._release_model", EQUAL, REPORTED)(
         "sketch-ridge-of-exact-shares", "the ridge parameter depends on exact item counts",
-        "self.interactions_.n_users * popularity_shares(self.item_means_)",
+        "self.interactions_.n_users * popularity_shares(means)",
         "np.bincount(self.interactions_.indices, minlength=len(pairs.values)) + 1.0",
     ),
     on("ShuffledSketchGram._signal", "test_the_sketchs_signal_depends_on_public_numbers_only")(

@@ -37,8 +37,8 @@ SUBSPACE = [
     # ---- noise and budget --------------------------------------------------------------------------------------------
     on("DPSubspace._plan", f"{DATA}[DPSubspace]")(
         "subspace-noise-by-users", "the noise of DPSubspace depends on the private number of interactions",
-        "self._rounds(mu, n_items, n_measured, key)",
-        "self._rounds(mu * (1 + data.n_interactions / 10**5), n_items, n_measured, key)",
+        "self._phases_at(mu, n_items, n_measured, key)",
+        "self._phases_at(mu * (1 + data.n_interactions / 10**5), n_items, n_measured, key)",
     ),
     on("planned_rounds", f"{COST}[DPSubspace]")(
         "subspace-rounds-whole", "the whole budget is spent in each DPSubspace round",

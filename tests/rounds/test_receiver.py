@@ -200,33 +200,33 @@ def fmf_update(**fields):
     ],
 )
 def test_fmf_ldp_refuses(bad, reason):
-    model, state = FMFLDP(2, n_reports=10), FMFState(np.ones((5, 2), dtype=np.float32))
-    server = RoundReceiver(model, state, 0, {"a": 3})
-    assert RoundReceiver(model, state, 0, {"a": 3}).receive(fmf_update())
+    rounds, state = FMFLDP(2, n_reports=10)._rounds(), FMFState(np.ones((5, 2), dtype=np.float32))
+    server = RoundReceiver(rounds, state, 0, {"a": 3})
+    assert RoundReceiver(rounds, state, 0, {"a": 3}).receive(fmf_update())
     assert not server.receive(fmf_update(**bad))
     assert reason in server.rejections[0].reason
     # A rejected update is the zero update, so the server's step leaves the factors as they are.
-    after = model.apply(state, server.close())
+    after = rounds.apply(state, server.close())
     np.testing.assert_array_equal(after.item_factors, state.item_factors)
 
 
 @pytest.mark.parametrize("bad", [np.full((5, 2), np.nan), np.full((5, 2), np.inf), np.zeros((2, 5)), np.zeros(10)])
 def test_exact_gradients_are_checked_too(bad):
-    model, state = FMFLDP(2, None), FMFState(np.ones((5, 2), dtype=np.float32))
-    server = RoundReceiver(model, state, 0, {"a": 3})
+    rounds, state = FMFLDP(2, None)._rounds(), FMFState(np.ones((5, 2), dtype=np.float32))
+    server = RoundReceiver(rounds, state, 0, {"a": 3})
     assert not server.receive(Update(0, "a", 3, {"gradient": bad}))
-    np.testing.assert_array_equal(model.apply(state, server.close()).item_factors, state.item_factors)
+    np.testing.assert_array_equal(rounds.apply(state, server.close()).item_factors, state.item_factors)
 
 
 @given(st.integers(1, 4), st.integers(0, 3))
 def test_honest_updates_are_accepted(n_shards, round_number):
     data = datasets.generate_implicit(30, 40, key=Key.from_seed(1))
     for epsilon in (1.0, None):
-        model = FMFLDP(2, epsilon, n_reports=3)
-        state = model.initial_state(data.n_items, Key.from_seed(2))
+        rounds = FMFLDP(2, epsilon, n_reports=3)._rounds()
+        state = rounds.initial_state(data.n_items, Key.from_seed(2))
         shards = {f"s{n}": shard for n, shard in enumerate(data.shard(n_shards))}
-        server = RoundReceiver(model, state, round_number, {name: shard.n_users for name, shard in shards.items()})
+        server = RoundReceiver(rounds, state, round_number, {name: shard.n_users for name, shard in shards.items()})
         for name, shard in shards.items():
-            assert server.receive(model.local_round(state, shard, Key.from_seed(3), round_number, sender=name))
+            assert server.receive(rounds.local_round(state, shard, Key.from_seed(3), round_number, sender=name))
         assert server.close().n_clients == 30
         assert server.rejections == []

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from fastfedrec.systems.gram import dp_gram, measured_model, shuffled_sketch
+from fastfedrec.systems.gram import dp_gram, shuffled_sketch
 from fastfedrec.systems.gram.decision import RIDGES
-from fastfedrec.systems.gram.measurement import HitSum, NoisyMean
+from fastfedrec.systems.measurement import HitSum, NoisyMean
 
 
 def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pairs"):
@@ -33,5 +33,8 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
     patch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: personal)
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
     patch.setattr(dp_gram, "best_estimator", estimated)
-    patch.setattr(measured_model, "choose_first_plan", lambda plans, mean: start if start in plans else "mean")
+    patch.setattr(
+        "fastfedrec.systems._measured_release.choose_first_plan",
+        lambda plans, mean: start if start in plans else "mean",
+    )
     patch.setattr(NoisyMean, "is_noisy", lambda *arguments: needs_mean)

@@ -10,13 +10,12 @@ from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, FedGNN, FedRec, Interac
 from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT
 from fastfedrec.mechanisms import BinaryResponse, LayeredGaussian
 from fastfedrec.mechanisms.noise.layered_gaussian import BASE
-from fastfedrec.systems import dplcf
+from fastfedrec.systems import dplcf, factor_rounds, measurement
 from fastfedrec.systems import projection_rounds as subspace_rounds
-from fastfedrec.systems.dp_als import rounds as dp_als_rounds
-from fastfedrec.systems.gram import dp_gram_rounds, measurement
+from fastfedrec.systems.gram import dp_gram_rounds
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.private_prototypes.private_kmeans import LEVELS, private_kmeans
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
-from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 KEY = Key.from_seed(1)
 FEDREC = FedRec()._rounds(Interactions.from_arrays([0], [0]), KEY)
@@ -175,12 +174,12 @@ SUMS = [
         INT64_LIMIT, subspace_rounds.MAX_USERS, "`DPSubspace.fit`", fit(lambda: DPSubspace()), _REACH, is_tight=False,
     ),
     ExactSum(
-        "DPALS, counts, projections and equations", "users", dp_als_rounds.UNIT, "$2^{36}$, the norm of a row",
-        INT64_LIMIT, dp_als_rounds.MAX_USERS, "`DPALS.fit`", fit(lambda: DPALS(n_factors=2)), _REACH, is_tight=False,
+        "DPALS, counts, projections and equations", "users", factor_rounds.UNIT, "$2^{36}$, the norm of a row",
+        INT64_LIMIT, factor_rounds.MAX_USERS, "`DPALS.fit`", fit(lambda: DPALS(n_factors=2)), _REACH, is_tight=False,
     ),
     ExactSum(
-        "DPFMF, gradients", "users", dp_als_rounds.UNIT, "$2^{36}$, the norm of a row", INT64_LIMIT,
-        dp_als_rounds.MAX_USERS, "`DPFMF.fit`", fit(lambda: DPFMF(n_factors=2, n_rounds=1)), _REACH, is_tight=False,
+        "DPFMF, gradients", "users", factor_rounds.UNIT, "$2^{36}$, the norm of a row", INT64_LIMIT,
+        factor_rounds.MAX_USERS, "`DPFMF.fit`", fit(lambda: DPFMF(n_factors=2, n_rounds=1)), _REACH, is_tight=False,
     ),
     ExactSum(
         "PrivRec and its private stage one, updates", "clients of a cohort", _GAUSSIAN,

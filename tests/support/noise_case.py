@@ -50,7 +50,7 @@ class RecordingEngine(LocalEngine):
         if hasattr(system, "_learn"):
             # `_learn` receives the sums by name.
             learn = system._learn
-            system._learn = lambda state, sums, number: learnt.append(sums) or learn(state, sums, number)
+            vars(system)["_learn"] = lambda state, sums, number: learnt.append(sums) or learn(state, sums, number)
 
         def recorded(state, update):
             learnt.clear()
@@ -59,11 +59,11 @@ class RecordingEngine(LocalEngine):
             self.rounds.append(Recorded(system, shards, key, self._event, update, state, after, sums))
             return after
 
-        system.apply = recorded
+        vars(system)["apply"] = recorded  # the fields of some systems cannot be assigned
         try:
             return super().run(system, state, interactions, key=key, **options)
         finally:
-            del system.apply
+            del vars(system)["apply"]
 
 
 def is_accounted_for(ledger, rounds):

@@ -40,9 +40,13 @@ def fitted():
     return fastfedrec.FMFLDP(n_rounds=1, n_reports=2).fit(implicit(), key=KEY)
 
 
+def rounds():
+    return fastfedrec.FMFLDP()._rounds()
+
+
 @functools.cache
 def start():
-    return fastfedrec.FMFLDP().initial_state(40, KEY)
+    return rounds().initial_state(40, KEY)
 
 
 @functools.cache
@@ -202,13 +206,13 @@ FUNCTIONS = {
     "systems.fmf.fmf_ldp.FMFLDP.recommend": to(lambda: functools.partial(fitted().recommend, [1, 2]), n=3),
     "systems.fmf.fmf_ldp.FMFLDP.recommend_for": to(lambda: functools.partial(fitted().recommend_for, [1, 2]), n=3),
     "systems.fmf.fmf_ldp.FMFLDP.similar_items": to(lambda: functools.partial(fitted().similar_items, [1, 2]), n=3),
-    "systems.fmf.fmf_ldp.FMFLDP.initial_state": on(fastfedrec.FMFLDP, n_items=10, key=KEY),
-    "systems.fmf.fmf_ldp.FMFLDP.report_stream": to(
-        lambda: functools.partial(fastfedrec.FMFLDP().report_stream, start(), implicit(), KEY, shuffle_key=KEY),
+    "systems.fmf.fmf_ldp_rounds.FMFRounds.initial_state": on(rounds, n_items=10, key=KEY),
+    "systems.fmf.fmf_ldp_rounds.FMFRounds.report_stream": to(
+        lambda: functools.partial(rounds().report_stream, start(), implicit(), KEY, shuffle_key=KEY),
         round=2, n_threads=1,
     ),
-    "systems.fmf.fmf_ldp.FMFLDP.collect_reports": to(
-        lambda: functools.partial(fastfedrec.FMFLDP().collect_reports, start(), np.arange(5), np.arange(5) % 2),
+    "systems.fmf.fmf_ldp_rounds.FMFRounds.collect_reports": to(
+        lambda: functools.partial(rounds().collect_reports, start(), np.arange(5), np.arange(5) % 2),
         round=2, sender="x", n_clients=5,
     ),
     "mechanisms.item_choice.choose_items": [

@@ -54,7 +54,8 @@ from fastfedrec.mechanisms import (
     clip_rows_l2,
 )
 from fastfedrec.mechanisms.bounded_rows import project_rows
-from fastfedrec.systems.dp_als.rounds import ALSState, select_items, sum_by_item
+from fastfedrec.systems.dp_als.rounds import select_items, sum_by_item
+from fastfedrec.systems.factor_rounds import FactorState
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.private_prototypes import private_kmeans
 
@@ -101,7 +102,7 @@ def values(low=0, high=5):
 
 
 def chosen_and_summed(n):
-    state = ALSState(np.arange(60.0) % 7, np.zeros((60, 3)))
+    state = FactorState(np.arange(60.0) % 7, np.zeros((60, 3)))
     return sum_by_item(select_items(state, data(), 5, KEY, n), np.arange(1200).reshape(400, 3), 6, n)[1]
 
 

@@ -16,13 +16,13 @@ from support.noise_case import RecordingEngine, contributions, gaussian_delta, i
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems._alternatives import exit_number
 from fastfedrec.systems._public_mean import floored, to_grid
 from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
-from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
-from fastfedrec.systems.gram.plan import exit_number
 from fastfedrec.systems.gram.pooled import PooledPairs
+from fastfedrec.systems.measurement import HitSum, NoisyMean, measurement_state
 from fastfedrec.systems.projection_rounds import public_signs
 from fastfedrec.systems.subspace.model import Projections
 

@@ -34,10 +34,10 @@ def fitted(model, data, n_shards=2, **options):
 
 def answers_of_fmf_ldp(n_users):
     """Return (majority answers, answers) of users with gradients beyond the bounds in every coordinate."""
-    model = FMFLDP(2, 1.0, n_reports=300, regularization=1e-12)
+    rounds = FMFLDP(2, 1.0, n_reports=300, regularization=1e-12)._rounds()
     state = FMFState(np.array([[3e-3, -2e-3], [1e-3, 2e-3], [-2e-3, 1e-3]], dtype=np.float32))
-    update = model.local_round(state, alike([1, 0, 1], n_users), KEY, 0)
-    (event,) = {model.round_event(n_users)}
+    update = rounds.local_round(state, alike([1, 0, 1], n_users), KEY, 0)
+    (event,) = {rounds.round_event(n_users)}
     return np.abs(update.arrays["total"]), int(update.arrays["n_reports"][0]), event
 
 
@@ -102,7 +102,7 @@ def test_an_entropy_key_makes_no_message_twice(name):
     """Check this for sums, and for the single reports that add up to them."""
     data = rated()
     if name == "FMFLDP":
-        system = FMFLDP(2, 1.0)
+        system = FMFLDP(2, 1.0)._rounds()
         state = system.initial_state(12, KEY)
     elif name == "ShuffledSketchGram":
         system = SketchRound(LargestResponse(2.5), 12, 4, 2, True)
@@ -128,7 +128,7 @@ def test_an_entropy_key_makes_no_message_twice(name):
 def test_rounds_and_users_answer_independently(name):
     """Check at one state that users with equal data report other coordinates in other rounds, as do two users."""
     if name == "FMFLDP":
-        system, state = FMFLDP(2, 1.0, n_reports=400), FMFState(np.ones((50, 2), dtype=np.float32))
+        system, state = FMFLDP(2, 1.0, n_reports=400)._rounds(), FMFState(np.ones((50, 2), dtype=np.float32))
 
         def reports(round_number):
             return system._randomize(state, alike(np.arange(50) % 2, 2), KEY, round_number, 1, as_stream=True)[1:]

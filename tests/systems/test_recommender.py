@@ -37,7 +37,7 @@ from fastfedrec.systems.registry import SYSTEMS
 pytestmark = pytest.mark.ignores_values
 
 #: Classes that can be instantiated, but are never fitted.
-BASES = {"Baseline", "GramModel", "RatingModel"}
+BASES = {"Baseline", "RatingModel"}
 
 # Attributes that are specific to one fit, or compared separately.
 NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_", "model_"}

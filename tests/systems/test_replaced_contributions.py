@@ -18,7 +18,8 @@ from fastfedrec.audit import audit
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems import projection_rounds as subspace
 from fastfedrec.systems.dp_als import rounds as als_rounds
-from fastfedrec.systems.dp_als.rounds import ALSState, CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.dp_als.rounds import CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.factor_rounds import FactorState
 from fastfedrec.systems.fedrec.central import CentralPrivacy
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, RepeatedShareSum, ShareSum
 from fastfedrec.testing import ALPHA
@@ -198,7 +199,7 @@ def test_no_two_users_of_dpals_are_further_apart_than_its_event_states(rows, ang
     """Check all factors of two users, also those that are no solution of least squares."""
     data = of_sets(rows, 5)
     factors = np.array([[r * math.cos(a), r * math.sin(a)] for a, r in zip(angles, lengths, strict=True)])
-    state = ALSState(np.arange(5.0), np.zeros((5, 2)))
+    state = FactorState(np.arange(5.0), np.zeros((5, 2)))
     for kind in (LeastSquaresRound, CountRound):
         system, sums = als_system(kind, 2, 5, 2, mus), []
         for user in range(2):
@@ -213,7 +214,7 @@ def test_no_two_users_of_dpals_are_further_apart_than_its_event_states(rows, ang
 
 
 def test_dpals_claims_hardly_more_than_two_users_can_reach():
-    state, rows = ALSState(np.zeros(3), np.zeros((3, 2))), of_sets([{0, 1}], 3)
+    state, rows = FactorState(np.zeros(3), np.zeros((3, 2))), of_sets([{0, 1}], 3)
     system, sums = als_system(LeastSquaresRound, 2, 3, 2, (0.02**0.5, 0.1**0.5, 0.88**0.5)), []
     for sign in (1.0, -1.0):
         with pytest.MonkeyPatch.context() as patch:
@@ -233,7 +234,7 @@ def test_gradients_of_dpfmf_keep_2_since_two_users_can_be_opposite():
     """Check one factor and two items: the rows {0} and {1} have opposite gradients of norm 1."""
     data = of_sets([{0}, {1}], 2)
     ((system, _, _),) = DPFMF(2.0, n_factors=1)._plan(data, KEY)
-    state = ALSState(np.zeros(2), np.full((2, 1), 0.5**0.5))
+    state = FactorState(np.zeros(2), np.full((2, 1), 0.5**0.5))
     one, other = (system._sums(state, data._take_users(np.array([u])), KEY, 1)["gradients"] for u in range(2))
     square = square_distance(one, other)
     assert square > 3.9 * UNIT**2

@@ -19,14 +19,14 @@ from support.noise_case import RecordingEngine, is_accounted_for, unrelated
 from fastfedrec import DPGram, DPSubspace, Key
 from fastfedrec.accounting import Ledger, gaussian_mu, seen_event
 from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems import _alternatives, _measured_release, measurement
 from fastfedrec.systems import projection_rounds as subspace_rounds
+from fastfedrec.systems._alternatives import exit_number, precision_of
 from fastfedrec.systems._central import sum_distances
 from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems._substitute import pooled, substitute
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
-from fastfedrec.systems.gram import measured_model, measurement, plan
-from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.plan import exit_number, precision_of
+from fastfedrec.systems.measurement import NoisyMean
 
 KEY = Key.from_seed(5)
 ROWS = of_sets([{0, 1}, {2}] * 30, 40)
@@ -163,9 +163,9 @@ def test_a_second_mean_takes_its_share_from_all_later_rounds_alike():
     (_, second_mean, *later), (_, *planned) = plans["mean, pairs"], plans["pairs"]
     assert [type(one.system) for one in later] == [type(one.system) for one in planned]
     ratios = [(one.system.width / two.system.width) ** 2 for one, two in zip(later, planned, strict=True)]
-    assert ratios == pytest.approx([1 / (1 - plan._MORE_MEAN_SHARE)] * len(planned), rel=1e-9)
+    assert ratios == pytest.approx([1 / (1 - _alternatives._MORE_MEAN_SHARE)] * len(planned), rel=1e-9)
     planned_precision = precision_of(planned)
-    assert second_mean.system.width**-2 == pytest.approx(plan._MORE_MEAN_SHARE * planned_precision, rel=1e-9)
+    assert second_mean.system.width**-2 == pytest.approx(_alternatives._MORE_MEAN_SHARE * planned_precision, rel=1e-9)
     assert precision_of(plans["mean"][1:]) == pytest.approx(planned_precision, rel=1e-9)
 
 
@@ -261,13 +261,13 @@ def test_a_run_makes_the_rounds_of_its_plan(taken):
 
 def test_the_plan_follows_from_the_noise_of_the_mean(monkeypatch):
     """Check that a noisier mean takes more of the budget, and that the choice reads no rows."""
-    seen, choose = [], measured_model.choose_first_plan
+    seen, choose = [], _measured_release.choose_first_plan
 
     def spy(plans, mean):
         seen.append((mean, choose(plans, mean)))
         return seen[-1][-1]
 
-    monkeypatch.setattr(measured_model, "choose_first_plan", spy)
+    monkeypatch.setattr(_measured_release, "choose_first_plan", spy)
     data = grouped(600, 40, 1)[0]
     for epsilon, start in ((0.05, "mean"), (0.3, "mean, pairs"), (8.0, "pairs")):
         model = DPGram(epsilon).fit(data, key=KEY)
@@ -297,6 +297,6 @@ def test_the_mean_takes_the_minimum_budget_for_little_noise():
         (0.99 * limit, first, "pairs"), (1.01 * limit, first, "mean, pairs"), (0.99 * limit, more, "mean, pairs"),
         (1.01 * limit, more, "mean"),
     ):  # fmt: skip
-        assert plan.choose_first_plan(plans, mean_with(ratio, precision)) == expected
-    assert plan.choose_first_plan(plans, NoisyMean(np.zeros(100), 1.0, first)) == "mean"
-    assert plan.choose_first_plan({"mean": plans["mean"]}, mean_with(0.0, first)) == "mean"
+        assert _alternatives.choose_first_plan(plans, mean_with(ratio, precision)) == expected
+    assert _alternatives.choose_first_plan(plans, NoisyMean(np.zeros(100), 1.0, first)) == "mean"
+    assert _alternatives.choose_first_plan({"mean": plans["mean"]}, mean_with(0.0, first)) == "mean"

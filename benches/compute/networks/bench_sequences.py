@@ -6,7 +6,7 @@ from benches.ratios import times_faster
 from fastfedrec import Key, datasets
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, Stage1Settings
 
 N_USERS, N_ITEMS, N_FACTORS, CLIP = 2_000, 1_000, 64, 0.05

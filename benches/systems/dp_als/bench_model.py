@@ -6,8 +6,9 @@ from benches.floors import floor_seconds
 from benches.generated import thousand_items
 from benches.ratios import with_ratios
 from fastfedrec import DPALS, Key, als, hardware
-from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState, LeastSquaresRound, select_items, to_grid
+from fastfedrec.systems.dp_als.rounds import LeastSquaresRound, select_items, to_grid
 from fastfedrec.systems.dp_als.weights import FrequencyWeights
+from fastfedrec.systems.factor_rounds import SCALE, UNIT, FactorState
 
 N_THREADS = 2
 N_FACTORS, MAX_ITEMS = 16, 100
@@ -38,7 +39,7 @@ class RoundSums:
         self.system = LeastSquaresRound((0.1, 0.1, 0.1), *shape, **options)
         counts = self.data.interactions_per_item().astype(np.float64)
         factors = self.key.uniform("bench", size=self.data.n_items * N_FACTORS).reshape(-1, N_FACTORS) - 0.5
-        self.state = ALSState(counts, factors)
+        self.state = FactorState(counts, factors)
         self.run = self._ours if impl == "fastfedrec" else self._numpy
         ours, theirs = self._ours(), self._numpy()
         for name in ours:

@@ -4,7 +4,7 @@ import numpy as np
 
 from benches.generated import thousand_items
 from fastfedrec import DPFMF, Key, als
-from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
+from fastfedrec.systems.factor_rounds import UNIT, FactorState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
 N_THREADS = 2
@@ -21,7 +21,7 @@ class RoundSums:
         self.data, self.key = thousand_items(20_000), Key.from_seed(1)
         self.system = GradientRound(0.1, self.data.n_items, N_FACTORS, self.key, REGULARIZATION)
         factors = self.key.normal("bench", size=self.data.n_items * N_FACTORS).reshape(-1, N_FACTORS)
-        self.state = ALSState(np.zeros(self.data.n_items), factors)
+        self.state = FactorState(np.zeros(self.data.n_items), factors)
         self.run = self._ours if impl == "fastfedrec" else self._numpy
         ours, theirs = self._ours() / UNIT, self._numpy()
         # Users' vectors are rounded to multiples of 2^-18, after sums in single precision.

@@ -60,12 +60,12 @@ class Round:
     def setup(self, data, impl, n_threads):
         if impl == "numpy" and n_threads > 1:
             raise NotImplementedError("a Python loop has one thread")
-        self.model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION)
+        self.rounds = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION)._rounds()
         factors = (0.02 * Key.from_seed(2).normal("bench", size=5_000).reshape(1_000, 5)).astype(np.float32)
         self.state = FMFState(factors)
         if impl == "numpy":
             shard = data.shard(4)[0]
-            update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
+            update = self.rounds.local_round(self.state, shard, Key.from_seed(3), 0)
             theirs = numpy_round(self.state.item_factors.astype(np.float64), shard, seed=4)
             _check(update, theirs, shard.n_users, 0.3)
 
@@ -73,7 +73,7 @@ class Round:
         if impl == "numpy":
             numpy_round(self.state.item_factors.astype(np.float64), data, seed=0)
         else:
-            self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
+            self.rounds.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
 
 
 class NormalizedRound(OnInstructionSet):
@@ -87,17 +87,18 @@ class NormalizedRound(OnInstructionSet):
 
     def setup(self, data, n_threads, instruction_set):
         super().setup(instruction_set)
-        self.model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION, normalize="l2", rotate=True)
-        self.state = self.model.initial_state(data.n_items, Key.from_seed(2))
+        model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION, normalize="l2", rotate=True)
+        self.rounds = model._rounds()
+        self.state = self.rounds.initial_state(data.n_items, Key.from_seed(2))
         shard = data.shard(40)[0]
-        update = self.model.local_round(self.state, shard, Key.from_seed(3), 0)
+        update = self.rounds.local_round(self.state, shard, Key.from_seed(3), 0)
         _check(update, self._numpy(shard), shard.n_users, 0.05)
 
     def _numpy(self, shard):
         """Return the sums of `numpy_round` with a Hadamard transform of each gradient, pass by pass."""
         rng = np.random.default_rng(0)
         channel = BinaryResponse(2.5)
-        normal = self.model._normal(self.state, 0)
+        normal = self.rounds._normal(self.state, 0)
         factors, signs = self.state.item_factors.astype(np.float64), normal.signs()
         inverse = np.linalg.inv(factors.T @ factors + REGULARIZATION * np.eye(5))
         sums = np.zeros(normal.size, dtype=np.int64)
@@ -119,7 +120,7 @@ class NormalizedRound(OnInstructionSet):
         return sums
 
     def time_round(self, data, n_threads, instruction_set):
-        self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
+        self.rounds.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
 
     def track_times_numpy(self, data, n_threads, instruction_set):
         """Compare with a loop of NumPy over 500 of the users, scaled to all of them."""
@@ -149,8 +150,8 @@ class LargeRound(OnInstructionSet):
             np.testing.assert_array_equal(array, expected.arrays[name])
 
     def _round(self, n_reports, n_threads):
-        model = FMFLDP(n_reports=n_reports, regularization=REGULARIZATION)
-        return model.local_round(self.state, self.data, Key.from_seed(3), 0, n_threads=n_threads)
+        rounds = FMFLDP(n_reports=n_reports, regularization=REGULARIZATION)._rounds()
+        return rounds.local_round(self.state, self.data, Key.from_seed(3), 0, n_threads=n_threads)
 
     def _words(self, n_threads):
         users = self.data.global_user_ids
@@ -237,15 +238,15 @@ class ByUsers:
 
     def _round(self, folders, n_users):
         """Return the CPU seconds of a round, and its peak memory beyond the peak of a round with few users."""
-        model, few = FMFLDP(), datasets.generate_implicit(1_000, 26_744, key=Key.from_seed(1))
-        state = model.initial_state(26_744, Key.from_seed(2))
+        rounds, few = FMFLDP()._rounds(), datasets.generate_implicit(1_000, 26_744, key=Key.from_seed(1))
+        state = rounds.initial_state(26_744, Key.from_seed(2))
         # A round with few users first loads and compiles everything.
-        model.local_round(state, few, Key.from_seed(3), 0)
+        rounds.local_round(state, few, Key.from_seed(3), 0)
         before, data = _peak_bytes(), open_interactions(folders[n_users])
         seconds = []
         for number in range(1, 5):  # one thread, since the idle time of a second one would count
             start = time.process_time()
-            model.local_round(state, data, Key.from_seed(3), number, n_threads=1)
+            rounds.local_round(state, data, Key.from_seed(3), number, n_threads=1)
             seconds.append(time.process_time() - start)
         return min(seconds), _peak_bytes() - before
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from benches.generated import thousand_items
 from fastfedrec import Key
-from fastfedrec.systems.claims import layered_noise
+from fastfedrec.systems._noisy_sum import layered_noise
+from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.gram.columns import N_COLUMNS, next_encoder
-from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.pooled import PooledPairs

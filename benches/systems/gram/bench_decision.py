@@ -3,10 +3,11 @@
 import numpy as np
 
 from fastfedrec import Key, datasets
-from fastfedrec.systems.claims import layered_noise
-from fastfedrec.systems.gram.decision import PairMatrix, choose_candidate
-from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, candidates_with
+from fastfedrec.systems._noisy_sum import layered_noise
+from fastfedrec.systems._pair_matrix import PairMatrix
+from fastfedrec.systems.gram.decision import choose_candidate
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
+from fastfedrec.systems.measurement import HitSum, MeasurementState, candidates_with
 
 N_USERS, N_ITEMS, N_FACTORS = 16_000, 1_000, 96
 

@@ -100,14 +100,16 @@ class Deployment(ABC):
         self, state: Any, shard: Interactions, key: Key, round_number: int, sender: str, n_threads: int
     ) -> Update:
         """Return a node's message with "index" and "bit" of each report instead of their sums."""
-        index, bit = self.model.report_stream(state, shard, key, round_number, sender=sender, n_threads=n_threads)
+        rounds = self.model._rounds()
+        index, bit = rounds.report_stream(state, shard, key, round_number, sender=sender, n_threads=n_threads)
         return Update(round_number, sender, shard.n_users, {"index": index, "bit": bit})
 
     def add_up(self, state: Any, index: np.ndarray, bit: np.ndarray, round_number: int, sender: str) -> Update:
         """Return a batch as the message of a node with all of its users."""
-        n_users = len(index) // self.model.n_reports
-        return self.model.collect_reports(state, index, bit, round_number, sender=sender, n_clients=n_users)
+        rounds = self.model._rounds()
+        n_users = len(index) // rounds.n_reports
+        return rounds.collect_reports(state, index, bit, round_number, sender=sender, n_clients=n_users)
 
     def n_coordinates(self, state: Any) -> int:
         """Return the number of coordinates that a report can be about."""
-        return self.model._n_coordinates(state)
+        return self.model._rounds().n_coordinates(state)

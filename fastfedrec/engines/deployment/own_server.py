@@ -5,6 +5,7 @@ Systems with `fit` as their server are in `fit_as_server`.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,13 @@ class FMFDeployment(OwnDeployment):
 
     def __init__(self, model: FMFLDP):
         super().__init__(model)
-        self.n_rounds = model.n_rounds
+        self.n_rounds, self.system = model.n_rounds, self.model._rounds()
+
+    def count_clients(self, shard: Interactions) -> int:
+        return self.system.count_clients(shard)
+
+    def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
+        return replace(super().rounds_of(phase, n_users, item_ids), system=self.system)
 
     def prepare(self, data: Interactions) -> Interactions:
         return self.model._as_fitted(data)
@@ -84,7 +91,7 @@ class FMFDeployment(OwnDeployment):
 
     def start(self, senders: Sequence[str], key: Key) -> FMFState:
         self.model._note_claims(self.model.ledger_)
-        return self.model.initial_state(self.model.interactions_.n_items, key)
+        return self.system.initial_state(self.model.interactions_.n_items, key)
 
     def check(self, state: FMFState, round_number: int) -> None:
         self.model._check_convergence(state, round_number)
@@ -99,7 +106,7 @@ class FMFDeployment(OwnDeployment):
         # Exact gradients take 8 bytes for each factor; sums of reports take 16 for each coordinate with a report.
         if self.model.epsilon is None:
             return 8 * state.item_factors.size
-        return 16 * min(self.model._n_coordinates(state), n_clients * self.model.n_reports) + 8
+        return 16 * min(self.system.n_coordinates(state), n_clients * self.model.n_reports) + 8
 
     def check_separable(self) -> int:
         if self.model.epsilon is None:

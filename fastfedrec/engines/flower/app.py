@@ -335,16 +335,18 @@ def _serve(start: _RunStart, deployment: OwnDeployment, item_ids: np.ndarray, n_
 
     # Stored before the first request, so that a server that is killed later resumes the same run.
     keep(last_round, state)
+    rounds = deployment.rounds_of(0, sum(engine.members.values()), item_ids)
     state = engine.run(
-        model,
+        rounds.system,
         state,
         engine.shards(),
         key=key,
-        n_rounds=deployment.n_rounds,
+        n_rounds=rounds.n_rounds,
         first_round=last_round + 1,
         ledger=model.ledger_,
         communication=model.communication_,
         after_round=keep,
+        name=type(model).__name__,
     )
     return deployment.finish(state)
 

@@ -16,6 +16,7 @@ from fastfedrec.studies.drawings import draw_bars
 from fastfedrec.studies.files import Case, checksum, file_name, measure_cases
 from fastfedrec.studies.report import Record, Report, RunOptions, Study
 from fastfedrec.studies.reproduce._trials import evaluate_quietly, select_models
+from fastfedrec.systems.baselines.epochs import EpochBaseline
 from fastfedrec.systems.baselines.implicit_als import ImplicitALS
 from fastfedrec.systems.baselines.popularity import Baseline, Popularity
 from fastfedrec.systems.ncf.model import NCF
@@ -34,7 +35,7 @@ PRINTED = {
 }
 #: Epochs and negatives were tuned with 32 factors, on the newest item of each user's train rows.
 _TUNED: dict[str, Any] = {"n_epochs": 7, "n_negatives": 8}
-MODELS: dict[str, Baseline] = {
+MODELS: dict[str, Baseline | EpochBaseline] = {
     "popularity": Popularity(),
     "GMF, 8 factors": NCF(8, kind="gmf"),
     "GMF, 64 factors": NCF(64, kind="gmf"),
@@ -136,7 +137,7 @@ def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **option
     return Report(STUDY, source, settings, rows=rows)
 
 
-def _accuracy(model: Baseline, split: Split, key: Key, how: RunOptions) -> list[float]:
+def _accuracy(model: Baseline | EpochBaseline, split: Split, key: Key, how: RunOptions) -> list[float]:
     # `MODELS` are shared by all calls, so a copy is fitted.
     fitted = type(model)(**model.get_params()).fit(split.train, key=key, n_threads=how.n_threads)
     metrics = evaluate_quietly(fitted, split.train, split.test, list(METRICS), N_NEGATIVES, key, how.n_threads)

@@ -12,13 +12,15 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.ids import IdIndex
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.fit import Fit
+from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.baselines.popularity import Baseline
+from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["EpochBaseline", "places_before"]
 
 
-class EpochBaseline(Baseline):
+class EpochBaseline(Recommender):
     """A baseline that trains in epochs: `fit` accepts a warm start and can track the loss."""
 
     loss_: NDArray[np.float64]
@@ -64,13 +66,16 @@ class EpochBaseline(Baseline):
             Values vary, and the model ignores them.
         """
         tracks = check_flag("track_loss", track_loss)
-        arguments = self._begin(interactions, key, n_threads, show_progress, ledger)
-        self._train(*arguments, warm_start, tracks)
+        data = self._as_fitted(check_counts(self, interactions, is_private=False, ignores_values=self._ignores_values))
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+        self.interactions_, (self.ledger_, _) = data, fit.begin(self, data)
+        self._train(data, fit.key, fit.n_threads, fit.show_progress, warm_start, tracks)
         return self
 
-    def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        # A fit within another one has no warm start and does not track the loss.
-        self._train(data, key, n_threads, show_progress, None, False)
+    @property
+    @abstractmethod
+    def _ignores_values(self) -> bool:
+        """Return whether all values above 0 count alike, so that a fit warns if they vary."""
 
     @abstractmethod
     def _train(

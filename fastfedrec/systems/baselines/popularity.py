@@ -12,20 +12,14 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.mechanisms import item_choice as _kernel
 from fastfedrec._kernels.mechanisms.channels import binary_response as _response_kernel
 from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotected
-from fastfedrec.core.check import (
-    check_epsilon,
-    check_exact,
-    check_flag,
-    check_integer,
-)
+from fastfedrec.core.check import check_epsilon, check_exact, check_integer
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.parameters import choice, declares_parameters, integer, real
-from fastfedrec.core.randomness import Key, resolve_key
-from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
-from fastfedrec.rounds.fit import resolve_ledger
+from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import rules_of
@@ -100,13 +94,9 @@ class Baseline(Recommender):
         """Check the arguments of `fit`, open the ledger, and return the arguments of `_fit`."""
         checked = check_counts(self, interactions, is_private=self._is_private, ignores_values=self._ignores_values)
         data = self._among_items(self._as_fitted(checked))
-        key = resolve_key(key)
-        ledger = resolve_ledger(ledger)
-        n_threads = resolve_n_threads(n_threads)
-        show_progress = check_flag("show_progress", show_progress)
-        key.claim(f"{type(self).__name__}.fit")
-        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
-        return data, key, n_threads, show_progress
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+        self.interactions_, (self.ledger_, _) = data, fit.begin(self, data)
+        return data, fit.key, fit.n_threads, fit.show_progress
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         return data.positive() if self._keeps_values else data.binarize()

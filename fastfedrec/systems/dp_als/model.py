@@ -25,9 +25,10 @@ from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._parameters import number_of_factors, public_features, public_users, run_delta, run_epsilon
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import LeastSquaresScores
-from fastfedrec.systems.dp_als.rounds import MAX_USERS, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.dp_als.rounds import CountRound, LeastSquaresRound, StartRound
 from fastfedrec.systems.dp_als.side_features import SideFeatures
 from fastfedrec.systems.dp_als.weights import FrequencyWeights
+from fastfedrec.systems.factor_rounds import MAX_USERS, UNIT, FactorState
 
 __all__ = ["DPALS"]
 
@@ -173,11 +174,11 @@ class DPALS(CentralModel):
         n_items = data.n_items
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
         random_factors = 2 * key.uniform(_FIRST, size=n_items * self.n_factors) - 1
-        state = ALSState(np.zeros(n_items), random_factors.reshape(n_items, self.n_factors))
+        state = FactorState(np.zeros(n_items), random_factors.reshape(n_items, self.n_factors))
         mu = gaussian_mu(self.epsilon, self.delta)
         return self._within_delta(mu, lambda mu: self._phases(mu, state, key), n_items)
 
-    def _phases(self, mu: float, state: ALSState, key: Key) -> list[Phase]:
+    def _phases(self, mu: float, state: FactorState, key: Key) -> list[Phase]:
         """Return the rounds with total cost `mu`: counts, power iterations, then least squares."""
         n_items, n_factors = state.item_factors.shape
         shape = self.max_items, n_items, n_factors, key

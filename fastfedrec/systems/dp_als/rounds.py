@@ -7,7 +7,7 @@ docs/explanation/systems/dp_als/dp-als-privacy.md.
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -34,34 +34,11 @@ from fastfedrec.systems._noisy_sum import (
 )
 from fastfedrec.systems.dp_als.side_features import SideFeatures
 from fastfedrec.systems.dp_als.weights import FrequencyWeights
+from fastfedrec.systems.factor_rounds import SCALE, UNIT, FactorState
 
-__all__ = ["MAX_USERS", "SCALE", "UNIT", "ALSRound", "ALSState", "CountRound", "LeastSquaresRound", "StartRound"]
+__all__ = ["ALSRound", "CountRound", "LeastSquaresRound", "StartRound"]
 
-SCALE = 2**18  # users' factors are whole numbers of Euclidean norm at most this
-UNIT = SCALE**2  # L2 bound of one user's contribution to one row of any sums
-MAX_USERS = 2**25  # keeps sums far from the ends of int64
 _ONES = np.empty(0, dtype=np.int32)  # the kernel reads no weights as weights of 1
-
-
-@dataclass(frozen=True)
-class ALSState:
-    """The state that the server broadcasts; all of it is public.
-
-    Parameters
-    ----------
-    item_counts : ndarray of shape (n_items,), float64
-        Noisy counts of users' contributed items; zeros before they are released.
-    item_factors : ndarray of shape (n_items, n_factors), float64
-        Item factors V.
-    """
-
-    item_counts: NDArray[np.float64]
-    item_factors: NDArray[np.float64]
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the broadcast, with counts and factors in single precision."""
-        return 4 * (self.item_counts.size + self.item_factors.size)
 
 
 class ALSRound(NoisySum):
@@ -97,7 +74,7 @@ class ALSRound(NoisySum):
         return self.max_items if self.weights is None else 1
 
     def _contributions(
-        self, state: ALSState, shard: Interactions, key: Key, n_threads: int
+        self, state: FactorState, shard: Interactions, key: Key, n_threads: int
     ) -> tuple[Interactions, NDArray[np.int32] | None]:
         """Return the users' contributed items, and the weight of each in units of 1 / SCALE, or None for 1."""
         if self.weights is None:
@@ -129,7 +106,7 @@ class ALSRound(NoisySum):
         squares = squared_costs(self.noises)
         return StatedCost(total_multiplier(squares), self._replace_sensitivity(squares))
 
-    def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
+    def traffic(self, state: FactorState, n_clients: int) -> RoundTraffic:
         """Return the traffic: counts and factors down, and one int64 for each sum up."""
         return RoundTraffic(state.n_bytes, 8 * self.n_sums(state), n_clients)
 
@@ -280,7 +257,7 @@ def draw_items(shard: Interactions, max_items: int, key: Key) -> Interactions:
     return limit_contributions(shard, max_items, value_range=(0.0, 1.0), key=key)
 
 
-def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key, n_threads: int = 0) -> Interactions:
+def select_items(state: FactorState, shard: Interactions, max_items: int, key: Key, n_threads: int = 0) -> Interactions:
     """Return each user's rarest items by the noisy counts, or a random part if there are no counts."""
     if not state.item_counts.any():
         return draw_items(shard, max_items, key)

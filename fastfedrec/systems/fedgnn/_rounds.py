@@ -25,7 +25,7 @@ from fastfedrec.systems.fedgnn._clients import (
 )
 from fastfedrec.systems.fedgnn._noise import PublishedNoise, clip_factors
 from fastfedrec.systems.fedgnn._views import Messages
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 
 _ROUND = "fedgnn.round"
 _COHORT = "fedgnn.cohort"

@@ -32,7 +32,7 @@ from fastfedrec.systems.fedgnn._clients import Parameters, draw_entries, find_st
 from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
-from fastfedrec.systems.privrec.grid_noise import GridNoise, check_grid_sums
+from fastfedrec.systems.grid_noise import GridNoise, check_grid_sums
 from fastfedrec.systems.rating_model import (
     RatingModel,
     check_ratings,

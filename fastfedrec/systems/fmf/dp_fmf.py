@@ -24,7 +24,7 @@ from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._parameters import public_users, run_delta, run_epsilon
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import LeastSquaresScores, Served
-from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState
+from fastfedrec.systems.factor_rounds import MAX_USERS, FactorState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
 __all__ = ["DPFMF"]
@@ -104,7 +104,7 @@ class DPFMF(CentralModel):
         n_items = data.n_items
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
         initial_factors = _INIT_SCALE * key.normal(_START, size=n_items * self.n_factors)
-        state = ALSState(np.zeros(n_items), initial_factors.reshape(n_items, self.n_factors))
+        state = FactorState(np.zeros(n_items), initial_factors.reshape(n_items, self.n_factors))
 
         def phases(mu: float) -> list[Phase]:
             # Costs of Gaussian releases add up in squares.

@@ -14,7 +14,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._noisy_sum import Noise, NoisySum, StatedCost, squared_costs, total_multiplier
-from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState
+from fastfedrec.systems.factor_rounds import SCALE, UNIT, FactorState
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 
 __all__ = ["GradientRound"]
@@ -41,14 +41,14 @@ class GradientRound(NoisySum):
         """Cost of this round."""
         return StatedCost(total_multiplier(squared_costs(self.noises)), self.replace_sensitivity)
 
-    def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
+    def traffic(self, state: FactorState, n_clients: int) -> RoundTraffic:
         """Return the traffic: factors down, and one int64 for each sum up."""
         return RoundTraffic(state.n_bytes, 8 * self.n_sums(state), n_clients)
 
-    def _shapes(self, state: ALSState) -> dict[str, tuple[int, ...]]:
+    def _shapes(self, state: FactorState) -> dict[str, tuple[int, ...]]:
         return {self._field: (self.n_items, self.n_factors)}
 
-    def _sums(self, state: ALSState, shard: Interactions, key: Key, n_threads: int) -> dict[str, np.ndarray]:
+    def _sums(self, state: FactorState, shard: Interactions, key: Key, n_threads: int) -> dict[str, np.ndarray]:
         factors = als.check_item_factors(state.item_factors, shard.n_items)
         triangle = als.regularized_gram(factors, self.regularization, 0.0)  # raises; it depends on no user's data
         with one_blas_thread():
@@ -64,7 +64,7 @@ class GradientRound(NoisySum):
             raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")
         return {self._field: np.ascontiguousarray(sums.sum(axis=0)[:, : self.n_items].T)}
 
-    def _learn(self, state: ALSState, sums: dict[str, np.ndarray], round_number: int) -> ALSState:
+    def _learn(self, state: FactorState, sums: dict[str, np.ndarray], round_number: int) -> FactorState:
         """Take a step with a length that the noise's standard deviation determines."""
         # The noise, not the gradient, limits the step: it moves a factor by a known amount.
         rate = _FIRST_STEP_NOISE / (1 + round_number / _STEP_DECAY) / float(self.noise.stddev)

@@ -7,8 +7,9 @@ the system without privacy (Ammad-ud-din et al. 2019; MF-NP in the paper).  docs
 lists corrections of the paper.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,7 +32,7 @@ from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import RankedFactors
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.fmf._auto import Settings
+from fastfedrec.systems.fmf._auto import AUTO, Settings
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems.recommender import Recommender
 
@@ -60,7 +61,7 @@ class _FMFScores(RankedFactors):
 
 
 @declares_parameters
-class FMFLDP(Recommender, FMFRounds):
+class FMFLDP(Recommender):
     """Federated matrix factorisation of implicit feedback under local differential privacy.
 
     **Guarantee** (`epsilon` given).  One report is `epsilon`-differentially private, and a run is
@@ -136,6 +137,17 @@ class FMFLDP(Recommender, FMFRounds):
         Whether to rotate the normalised gradient by public random signs and a Hadamard matrix, with new signs in
         each round, so that all coordinates are about equally informative.  It needs `normalize`.""")
 
+    @property
+    def _is_published(self) -> bool:
+        return self.variant == "published"
+
+    @property
+    def _settings(self) -> Settings:
+        """Return the three settings with "auto" resolved."""
+        auto = AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
+        given = {name: getattr(self, name) for name in ("learning_rate", "init_scale", "confidence_weight")}
+        return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
+
     def _check_parameters(self) -> None:
         if self.epsilon is None and self.variant == "published":
             raise ValueError("variant='published' must have an epsilon, got None; pass one, or variant='guaranteed'")
@@ -183,17 +195,18 @@ class FMFLDP(Recommender, FMFRounds):
         self._note_claims(fit.ledger)
         history: list[dict[str, Any]] = []
         # The number of clipped values is a figure of raw data, so only diagnostics count it.
-        self._clipped = 0 if diagnostics else None
+        figures: Counter[str] | None = Counter() if diagnostics else None
 
         def after_round(round_number: int, state: FMFState) -> None:
             self._check_convergence(state, round_number)
-            if diagnostics:
-                history.append(self._diagnose(round_number, state))
+            if figures is not None:
+                history.append(self._diagnose(round_number, state, figures))
             if callback is not None:
                 self._set_factors(state, fit.n_threads)
                 callback(self, round_number)
 
         ((system, state, n_rounds),) = self._plan(data, fit.key)
+        system = replace(system, figures=figures)
         state = fit.rounds(system, state, data, n_rounds, after_round=after_round)
         self._set_factors(state, fit.n_threads)
         if diagnostics:
@@ -201,9 +214,17 @@ class FMFLDP(Recommender, FMFRounds):
             fit.ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
         return self
 
+    def _rounds(self) -> FMFRounds:
+        """Return the rounds with these parameters."""
+        return FMFRounds(
+            self.n_factors, self.epsilon, self.n_reports, self.server_steps, self._settings, self.regularization,
+            self._is_published, self.use_values, self.normalize, self.rotate,
+        )  # fmt: skip
+
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """Return the single phase of all rounds."""
-        return [Phase(self, self.initial_state(data.n_items, key), self.n_rounds)]
+        rounds = self._rounds()
+        return [Phase(rounds, rounds.initial_state(data.n_items, key), self.n_rounds)]
 
     def _note_claims(self, ledger: Ledger) -> None:
         """Note in the ledger the claims that events do not state."""
@@ -267,12 +288,11 @@ class FMFLDP(Recommender, FMFRounds):
             f"because {self.server_steps} steps on one round's gradient went too far; {advice}, or lower server_steps"
         )
 
-    def _diagnose(self, round_number: int, state: FMFState) -> dict[str, Any]:
-        """Return the round's entry of `history_`."""
+    def _diagnose(self, round_number: int, state: FMFState, figures: Counter[str]) -> dict[str, Any]:
+        """Return the round's entry of `history_`, and reset the figures of the round."""
         entry = {"round": round_number, "item_factors_norm": float(np.linalg.norm(state.item_factors))}
         if self.epsilon is not None:
-            entry["clipped_share"] = (self._clipped or 0) / (self.interactions_.n_users * self.n_reports)
-            self._clipped = 0
+            entry["clipped_share"] = figures.pop("clipped", 0) / (self.interactions_.n_users * self.n_reports)
         return entry
 
     # ---- scoring ------------------------------------------------------------------------------------------------

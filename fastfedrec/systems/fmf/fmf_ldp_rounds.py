@@ -1,8 +1,9 @@
 """The rounds of FMF-LDP and its server's checks of updates, for `fmf_ldp.FMFLDP`."""
 
 import functools
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
-from fastfedrec.systems.fmf._auto import AUTO, FIRST_STEP_NOISE, MAX_AUTO_RATE, STEP_DECAY, Settings
+from fastfedrec.systems.fmf._auto import FIRST_STEP_NOISE, MAX_AUTO_RATE, STEP_DECAY, Settings
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf._sparse_sums import add_sums
 
@@ -46,30 +47,39 @@ class FMFState:
     rotation: int = 0
 
 
+@dataclass(frozen=True)
 class FMFRounds(FederatedSystem):
-    """Rounds of FMF-LDP with the parameters of `fmf_ldp.FMFLDP`, which sets and checks them."""
+    """Rounds of FMF-LDP.
+
+    Parameters
+    ----------
+    n_factors, n_reports, server_steps : int
+        Parameters of `FMFLDP`, which checks them.
+    epsilon : float or None
+        Epsilon of a report; None for rounds of exact gradients.
+    settings : Settings
+        Learning rate, scale of the first factors and confidence weight, without "auto".
+    regularization : float
+        Weight of the L2 penalty.
+    is_published, use_values, rotate : bool
+        Whether the variant is the published one, values matter, and normalised gradients are rotated.
+    normalize : str or None
+        "l2" for gradients of norm 1.
+    figures : Counter or None
+        Number of "clipped" values of the shards in this process, a figure of raw data; None without diagnostics.
+    """
 
     n_factors: int
     epsilon: float | None
     n_reports: int
     server_steps: int
-    learning_rate: float | str
-    init_scale: float | str
-    confidence_weight: float | str
+    settings: Settings
     regularization: float
-    variant: str
+    is_published: bool
     use_values: bool
     normalize: str | None
     rotate: bool
-
-    _clipped: int | None = None  # clipped values of the current round; None unless diagnostics are on
-
-    @property
-    def _settings(self) -> Settings:
-        """Return the three settings with "auto" resolved."""
-        auto = AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
-        given = {name: getattr(self, name) for name in ("learning_rate", "init_scale", "confidence_weight")}
-        return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
+    figures: Counter[str] | None = field(default=None, compare=False)
 
     @property
     def _channel(self) -> BinaryResponse:
@@ -77,10 +87,6 @@ class FMFRounds(FederatedSystem):
         if self.epsilon is None:
             raise ValueError("epsilon must be a number, got None, which has no reports; pass an epsilon")
         return _channel_of(self.epsilon)
-
-    @property
-    def _is_published(self) -> bool:
-        return self.variant == "published"
 
     # ---- the three functions ------------------------------------------------------------------------------------
 
@@ -103,7 +109,7 @@ class FMFRounds(FederatedSystem):
         n_items = check_integer("n_items", n_items, low=1, high=2**35 // self.n_factors)  # capacity of a random stream
         draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
         rotation = int(key.words(_ROTATION, size=1)[0] >> 1) if self.rotate else 0
-        return FMFState((self._settings.init_scale * draws).astype(np.float32), rotation)
+        return FMFState((self.settings.init_scale * draws).astype(np.float32), rotation)
 
     def local_round(
         self, state: FMFState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
@@ -195,7 +201,7 @@ class FMFRounds(FederatedSystem):
                 f"{index.dtype} {index.shape} and {bit.dtype} {bit.shape}"
             )
         round, n_clients = check_integer("round", round, low=0), check_integer("n_clients", n_clients, low=0)
-        is_valid = (index >= 0) & (index < (size := self._n_coordinates(state))) & ((bit == 0) | (bit == 1))
+        is_valid = (index >= 0) & (index < (size := self.n_coordinates(state))) & ((bit == 0) | (bit == 1))
         sums = np.zeros(size, dtype=np.int64)
         np.add.at(sums, index[is_valid].astype(np.int64), 2 * bit[is_valid].astype(np.int64) - 1)
         return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(is_valid.sum())))
@@ -227,7 +233,7 @@ class FMFRounds(FederatedSystem):
         with np.errstate(over="ignore", invalid="ignore"):  # `fit` reports divergence
             step = rate * gradient
             shrink = 2 * rate * self.regularization
-            if self._is_published:
+            if self.is_published:
                 decay, scale = 1 - shrink, 1.0
             else:
                 decay = scale = 1 / (1 + shrink / self._n_effective_users(update))
@@ -256,11 +262,11 @@ class FMFRounds(FederatedSystem):
         float
             Step size, above 0.
         """
-        fixed = self._settings.learning_rate
+        fixed = self.settings.learning_rate
         if fixed is not None:
             return fixed
         # A coordinate's estimate is the mean of about n_reports / size answers, each with a deviation of the decoder.
-        noise = self._channel.decoder * np.sqrt(self._n_coordinates(state) / update.arrays["n_reports"][0])
+        noise = self._channel.decoder * np.sqrt(self.n_coordinates(state) / update.arrays["n_reports"][0])
         if self.normalize is not None:
             noise *= self._normal(state, update.round).unit
         step = FIRST_STEP_NOISE / (1 + update.round / STEP_DECAY) / noise
@@ -287,8 +293,8 @@ class FMFRounds(FederatedSystem):
         n_reports = int(update.arrays["n_reports"][0])
         if n_reports == 0:
             return None
-        size = self._n_coordinates(state)
-        divisor = n_reports / self.n_reports if self._is_published else n_reports
+        size = self.n_coordinates(state)
+        divisor = n_reports / self.n_reports if self.is_published else n_reports
         estimate = np.zeros(size)
         estimate[update.arrays["coordinate"]] = update.arrays["total"]
         # Each coordinate is reported with probability 1 / size, and the decoder debiases the answer.
@@ -303,8 +309,19 @@ class FMFRounds(FederatedSystem):
         n_items, n_factors = state.item_factors.shape
         return NormalGradient(n_items, n_factors, state.rotation if self.rotate else None, round_number)
 
-    def _n_coordinates(self, state: FMFState) -> int:
-        """Return the number of coordinates that a report may have."""
+    def n_coordinates(self, state: FMFState) -> int:
+        """Return the number of coordinates that a report can be about.
+
+        Parameters
+        ----------
+        state : FMFState
+            State of the round.
+
+        Returns
+        -------
+        int
+            Number of entries of the gradient, or of the rotated gradient with `rotate`.
+        """
         return state.item_factors.size if self.normalize is None else self._normal(state, 0).size
 
     # ---- checks of updates --------------------------------------------------------------------------------------
@@ -321,7 +338,7 @@ class FMFRounds(FederatedSystem):
             return {"gradient": ArrayRule(np.float64, state.item_factors.shape)}
         max_reports = n_clients * self.n_reports
         return {
-            "coordinate": ArrayRule(np.int64, (None,), 0, self._n_coordinates(state) - 1),
+            "coordinate": ArrayRule(np.int64, (None,), 0, self.n_coordinates(state) - 1),
             "total": ArrayRule(np.int64, (None,), -max_reports, max_reports),
             "n_reports": ArrayRule(np.int64, (1,), 0, max_reports),
         }
@@ -350,7 +367,7 @@ class FMFRounds(FederatedSystem):
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
         """Return the traffic of one round: V and the rotation's name down; reports or the gradient up."""
         size = state.item_factors.size
-        index_bytes = 4 if self._n_coordinates(state) <= 2**32 else 8
+        index_bytes = 4 if self.n_coordinates(state) <= 2**32 else 8
         upload = 4 * size if self.epsilon is None else index_bytes * self.n_reports + -(-self.n_reports // 8)
         return RoundTraffic(download=4 * size + 8 * self.rotate, upload=upload, n_clients=n_clients)
 
@@ -358,43 +375,27 @@ class FMFRounds(FederatedSystem):
 
     def _randomize(self, state, shard, key, round_number, n_threads, *, as_stream):
         """Run the fused kernel; return sums by coordinate, or the single reports in the users' order."""
-        settings = self._settings
+        settings = self.settings
         factors = als.check_item_factors(state.item_factors, shard.n_items)
         n_singles = shard.n_users * self.n_reports if as_stream else 0
-        scale, n_passes = 1.0 if self._is_published else 2.0, 0
+        scale, n_passes = 1.0 if self.is_published else 2.0, 0
         shared = (np.empty((0, 0), dtype=np.float32),) * 3
         if self.normalize is not None:
             normal = self._normal(state, round_number)
             scale, n_passes, shared = normal.scale, normal.n_passes, normal.for_kernel(factors)
-        sums = np.zeros((n_threads, 0 if as_stream else self._n_coordinates(state)), dtype=np.int64)
+        sums = np.zeros((n_threads, 0 if as_stream else self.n_coordinates(state)), dtype=np.int64)
         index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
         clipped, failed = np.zeros((2, n_threads), dtype=np.int64)
         _kernel.private_round(
-            shard.indptr,
-            shard.indices,
-            als.kernel_values(shard, factors.dtype, self.use_values),
-            factors,
-            self._public_gram(factors),
-            *shared,
-            shard.global_user_ids,
-            key.subkey(_REPORTS),
-            sums,
-            index,
-            bit,
-            clipped,
-            failed,
-            settings.confidence_weight,
-            scale,
-            self._channel.span,
-            self.n_reports,
-            n_passes,
-            check_integer("round", round_number, low=0, high=2**32 - 1),
-            n_threads,
-        )
+            shard.indptr, shard.indices, als.kernel_values(shard, factors.dtype, self.use_values), factors,
+            self._public_gram(factors), *shared, shard.global_user_ids, key.subkey(_REPORTS), sums, index, bit, clipped,
+            failed, settings.confidence_weight, scale, self._channel.span, self.n_reports, n_passes,
+            check_integer("round", round_number, low=0, high=2**32 - 1), n_threads,
+        )  # fmt: skip
         if failed.any():
             raise MemoryError("no memory for a thread's scratch space; use fewer threads, factors or reports")
-        if self._clipped is not None:
-            self._clipped += int(clipped.sum())
+        if self.figures is not None:
+            self.figures["clipped"] += int(clipped.sum())
         return sums.sum(axis=0), index, bit
 
     def _public_gram(self, factors: np.ndarray) -> np.ndarray:
@@ -403,15 +404,15 @@ class FMFRounds(FederatedSystem):
         With confidence weight 0 it is the whole system, and the result is R^-1 with V'V + regularization * I = R'R.
         """
         triangle = als.regularized_gram(factors, self.regularization, 0.0)  # raises; independent of users' data
-        if self._settings.confidence_weight == 0:
+        if self.settings.confidence_weight == 0:
             # Products with R^-1 are several times faster than substitutions, which divide sequentially.
             with one_blas_thread():
                 return np.linalg.inv(np.triu(triangle))
-        return als.regularized_gram(factors, self.regularization, self._settings.confidence_weight)
+        return als.regularized_gram(factors, self.regularization, self.settings.confidence_weight)
 
     def _summed_gradient(self, state, shard, n_threads):
         """Return the exact gradient of the loss, summed over the shard's users, without the regulariser."""
-        settings = self._settings
+        settings = self.settings
         factors = als.check_item_factors(state.item_factors, shard.n_items)
         user_factors = als.solve_users(
             shard,

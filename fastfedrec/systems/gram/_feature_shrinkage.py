@@ -21,8 +21,8 @@ from fastfedrec.systems._feature_prior import (
     spread_of_pairs,
     squares,
 )
+from fastfedrec.systems._linear_scores import popularity_shares
 from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum
-from fastfedrec.systems.gram.scoring import popularity_shares
 from fastfedrec.systems.gram.shrinkage import RANK, Shrunk, _is_full, _shrink, _strongest, denoise_pairs, shrink_matrix
 
 _MAX_NEGATIVE = 64  # number of eigenvalues below 0, which correct a prior that is too large

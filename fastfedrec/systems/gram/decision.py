@@ -9,7 +9,6 @@ docs/explanation/systems/gram/dp-gram.md.
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,10 @@ from numpy.typing import NDArray
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.item_features import AlignedFeatures
-from fastfedrec.systems.gram.scoring import LinearScores, linear_scores
+from fastfedrec.systems._linear_scores import LinearScores
+from fastfedrec.systems._pair_matrix import Candidate, Decision, PairMatrix
 
-__all__ = [
-    "RIDGES",
-    "Candidate",
-    "Decision",
-    "Estimator",
-    "PairMatrix",
-    "best_estimator",
-    "choose_candidate",
-    "item_sums",
-    "named_estimators",
-]
+__all__ = ["RIDGES", "Estimator", "best_estimator", "choose_candidate", "named_estimators"]
 
 #: Candidate ridges, in units of the standard deviation of an entry's noise times the root of the number of items.
 RIDGES = (0.25, 1.0, 4.0, 16.0)
@@ -40,107 +30,8 @@ _NOISE = "gram.noise_splitting"  # a public stream of E
 _ROWS = 1024  # rows of the matrix with draws in memory at the same time
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A setting of the model that is compared with others.
-
-    Parameters
-    ----------
-    personal_weight : float
-        Factor of the matrix of pairs that is added to popularity; 0 for popularity alone.
-    ridge : float
-        Ridge, in units of the standard deviation of an entry's noise times the root of the number of items.
-    estimator : str
-        Name of the estimator of the matrix, such as one that uses item features.
-    """
-
-    personal_weight: float
-    ridge: float
-    estimator: str = "pairs"
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The candidates, their scores on the test half of the noise, and the chosen one.
-
-    A score estimates a cosine, up to a factor that all candidates share.  The cosine is between a user's items and the
-    scores that the device computes for them from the user's other items.
-
-    Parameters
-    ----------
-    chosen : Candidate
-        The best personal candidate if its gain is above 0, else popularity.  While popularity can have more of the
-        budget, DPGram demands a gain above an error, and ShuffledSketchGram takes popularity if noise covers it.
-    scores : mapping of Candidate to float
-        Score of each candidate.
-    gain : float
-        Score of the best personal candidate less the score of popularity.  DPGram: difference of nDCG@10 among 100.
-        ShuffledSketchGram: as a share of the score of popularity.
-    error : float
-        Standard deviation of `gain` by the noise of the release, for given weights and a given score of popularity.
-    """
-
-    chosen: Candidate
-    scores: Mapping[Candidate, float]
-    gain: float
-    error: float
-
-    @property
-    def is_personal(self) -> bool:
-        """True if users receive personal scores, and not popularity."""
-        return self.chosen.personal_weight > 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the decision as plain values, one row for each candidate.
-
-        Returns
-        -------
-        dict
-            Values for JSON; `candidates` is a list of rows for a frame.
-        """
-        return {
-            "is_personal": self.is_personal, "gain": self.gain, "error": self.error,
-            "candidates": [
-                {**vars(candidate), "score": score, "chosen": candidate == self.chosen}
-                for candidate, score in self.scores.items()
-            ],
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class PairMatrix:
-    """A released matrix of item pairs, with public numbers that describe it."""
-
-    values: NDArray[np.float32]  # symmetric, with zeros on the diagonal, (n_items, n_items)
-    noise: float  # standard deviation of an entry's noise
-    item_squares: NDArray[np.float64]  # diagonal of the users' matrix, (n_items,)
-    # Factor of the part that all users share, which `values` do not contain, (n_items,); None if they contain it.
-    popularity: NDArray[np.float64] | None = None
-
-    def join(self, factors: np.ndarray, personal_weight: float) -> NDArray[np.float64]:
-        """Return factors of the whole matrix: popularity, and the personal factors times the root of a weight."""
-        scale = math.sqrt(personal_weight)
-        if self.popularity is not None:
-            shared = self.popularity[:, None]
-            return np.column_stack([scale * factors, shared]) if personal_weight else shared
-        if personal_weight:  # the strongest factor is the shared part
-            return np.column_stack([scale * factors[:, 1:], factors[:, :1]])
-        sums = np.maximum(item_sums(factors), 0.0)
-        return sums[:, None] / math.sqrt(max(float(sums.sum()), math.ulp(0.0)))
-
-    def score(self, factors: np.ndarray, candidate: Candidate, noise: float) -> LinearScores:
-        """Return the scoring of a candidate for factors with noise of this standard deviation."""
-        ridge = candidate.ridge * noise * math.sqrt(len(self.item_squares))
-        return linear_scores(self.join(factors, candidate.personal_weight), self.item_squares, ridge)
-
-
 #: Function of a noisy matrix, which it may overwrite, and of its noise; returns factors of the matrix behind it.
 Estimator = Callable[[NDArray[np.float32], float], NDArray[np.float64]]
-
-
-def item_sums(factors: np.ndarray) -> NDArray[np.float64]:
-    """Return the sums of the rows of L L'."""
-    return factors @ factors.sum(axis=0)
 
 
 def named_estimators(

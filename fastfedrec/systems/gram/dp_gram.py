@@ -7,6 +7,8 @@ docs/explanation/systems/gram/dp-gram-privacy.md.
 """
 
 import math
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +20,29 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._alternatives import alternatives
 from fastfedrec.systems._central import CentralModel
+from fastfedrec.systems._featured import align_features, note_features
+from fastfedrec.systems._measured_release import MeasuredRelease
+from fastfedrec.systems._pair_matrix import Candidate
+from fastfedrec.systems._pair_scores import PairScores, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
+from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
-from fastfedrec.systems.gram.decision import Candidate, best_estimator, named_estimators
+from fastfedrec.systems.gram.decision import best_estimator, named_estimators
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, RepeatedShareSum, SubstituteShareSum
-from fastfedrec.systems.gram.gram_model import GramModel
-from fastfedrec.systems.gram.measured_model import MeasuredRelease
-from fastfedrec.systems.gram.measurement import candidates_with
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.gram.plan import alternatives, planned_rounds
+from fastfedrec.systems.gram.plan import planned_rounds
 from fastfedrec.systems.gram.pooled import PooledPairs
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
+from fastfedrec.systems.measurement import candidates_with
 
 __all__ = ["DPGram"]
 
 
 @declares_parameters
-class DPGram(CentralModel, GramModel):
+class DPGram(CentralModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
     **Guarantee.** All releases together are (`epsilon`, `delta`)-differentially private for all data of one user
@@ -50,7 +56,7 @@ class DPGram(CentralModel, GramModel):
     is_personal_ : bool
         Whether users receive personal scores.  Otherwise all get the same popular items, because no candidate was
         better, because popularity needed the whole budget, or because pairs need two items.
-    decision_ : fastfedrec.systems.gram.decision.Decision or None
+    decision_ : Decision or None
         Compared candidates, with their scores and the error of the comparison; None if only popularity was released,
         and for a model from a file.
     item_means_ : ndarray of shape (n_items,), float64
@@ -97,9 +103,15 @@ class DPGram(CentralModel, GramModel):
     1.76
     """
 
+    _serves = PairScores
+    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
+    _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
     _max_users = MAX_USERS
+
     epsilon: float = run_epsilon()
     delta: float = run_delta()
+    scoring: str = pair_scoring()
+    ridge: float | str = pair_ridge()
     mean_share: float = share_of_mean(0.07)
     n_users: int | None = public_users(MAX_USERS, "Sums are divided by it.")
     item_features: ItemFeaturesLike | None = public_features("Whether they are used is part of `decision_`.")
@@ -117,6 +129,11 @@ class DPGram(CentralModel, GramModel):
         self.epsilon, self.delta, self.scoring, self.ridge = epsilon, delta, score, ridge
         self.mean_share, self.n_users, self.item_features = mean_share, n_users, item_features
         self.__post_init__()
+
+    @property
+    def is_personal_(self) -> bool:
+        """True if users receive personal scores, False if only popularity was released or chosen."""
+        return self._fitted().item_factors_.shape[1] > 0
 
     def _begin(
         self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
@@ -162,5 +179,20 @@ class DPGram(CentralModel, GramModel):
         return list(self._alternatives(phases).values())
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
-        release = MeasuredRelease(self, fit, data, self._public_users(data), self._candidates)
-        release.run(phases, self._alternatives(phases))
+        features = align_features(self, data)  # features that do not match the items raise before a release
+        release = MeasuredRelease(
+            type(self).__name__, fit, data, self._public_users(data), self._candidates, self.scoring,
+            partial(self._begin, fit, data, features), partial(note_features, self, features),
+        )  # fmt: skip
+        self.item_means_, self.item_factors_, self.scoring_factors_, self.item_scales_, self.decision_ = release.run(
+            phases, self._alternatives(phases)
+        )
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"signal": self.signal_}
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.signal_, self.decision_ = saved.real("signal", low=0.0), None

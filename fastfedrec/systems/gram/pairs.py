@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.systems._column_strength import strength_of
+from fastfedrec.systems._linear_scores import popularity_shares
+from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems._public_mean import with_floor
-from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
-from fastfedrec.systems.gram.scoring import popularity_shares
 
 __all__ = ["PairForm", "pairs_about", "public_mean", "symmetric"]
 

@@ -1,25 +1,22 @@
-"""The rounds of DPGram in order, their shares of the budget, and the alternative plans that a release may choose."""
+"""The rounds of DPGram in order, and their shares of the budget."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.systems._noisy_sum import NoisySum
-from fastfedrec.systems._replacement import state_largest_replacement
-from fastfedrec.systems._substitute import number_phases, substitute
-from fastfedrec.systems.claims import layered_noise
+from fastfedrec.systems._noisy_sum import planned_phase
+from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems.gram.columns import N_COLUMNS
-from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum, GramState, PairSum, ShareSum
-from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, NoisyMean, measured_stride
+from fastfedrec.systems.measurement import HitSum, MeasurementState, measured_stride
 from fastfedrec.systems.projection_rounds import MAX_USERS as MAX_COLUMN_USERS
 from fastfedrec.systems.projection_rounds import SubspaceState
 
-__all__ = ["alternatives", "choose_first_plan", "exit_number", "planned_phase", "planned_rounds", "precision_of"]
+__all__ = ["planned_rounds"]
 
 # Shares of the squared budget after the mean; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
 _PAIR_SHARE = 0.55
@@ -27,12 +24,6 @@ _N_ROUNDS, _N_BEFORE = 4, 2  # number of rounds of columns, in total and before 
 _MEASUREMENT_SHARE = 0.015  # share of one measurement
 # Weights and ridges at the first of two measurements, which decides between popularity and any personal model.
 _FIRST_CANDIDATES = ((1.0, 8.0), (2.5, 2.0), (6.0, 8.0))
-_MORE_MEAN_SHARE = 0.18  # share of a second mean
-
-
-def precision_of(phases: Sequence[Phase]) -> float:
-    """Return the squared budget of rounds."""
-    return math.fsum(phase.system.width**-2 for phase in phases)
 
 
 class _Kind(NamedTuple):
@@ -85,55 +76,3 @@ def _first_candidates(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         return candidates
     by_setting = {(one.personal_weight, one.ridge): one for one in candidates}
     return tuple(by_setting[setting] for setting in _FIRST_CANDIDATES)
-
-
-def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) -> Phase:
-    """Return a phase of one round of a `NoisySum` class, with noise that costs mu-Gaussian privacy."""
-    system = kind(layered_noise(kind._unit / mu, ""), key, 0.0, **options)
-    # The event charges to delta the total-variation distance of all draws from rounded normal ones.
-    system.distance = system.noise.total_variation_of(system.n_sums(state))
-    return Phase(system, state)
-
-
-def exit_number(phases: Sequence[Phase]) -> int:
-    """Return the number of rounds up to the first measurement, after which the mean may replace the later ones."""
-    return next((number for number, phase in enumerate(phases, 1) if isinstance(phase.system, HitSum)), len(phases))
-
-
-def alternatives(
-    phases: list[Phase], more_mean: type[NoisySum], mean_instead: type[NoisySum]
-) -> dict[str, list[Phase]]:
-    """Return a plan and the alternative plans with a second mean, named by their rounds in order.
-
-    All cost the same for zero_out, and state the same cost for a replaced user.  The class `more_mean` is a second
-    mean before the pairs, and `mean_instead` replaces the rounds after the first measurement.
-    """
-    if len(phases) == 1:
-        return {"mean": phases}
-    first, *later = phases
-    more, last = (
-        Phase(kind(first.system.noise, first.system.key, 0.0), first.state) for kind in (more_mean, mean_instead)
-    )
-    precisions = np.array([phase.system.width**-2.0 for phase in later])
-    shares = (1 - _MORE_MEAN_SHARE) * precisions / precisions.sum()
-    plans = {
-        "pairs": phases,
-        # A second mean takes a part of the budget that the first one leaves, or all of it.
-        "mean, pairs": [first, *substitute(later, [more, *later], [_MORE_MEAN_SHARE, *shares])],
-        "mean": [first, *substitute(later, [more], [1.0])],
-    }
-    # A mean may replace the rounds after the first measurement, at the same cost.
-    for name in ("pairs", "mean, pairs"):
-        plan, stop = plans[name], exit_number(plans[name])
-        if stop < len(plan):
-            plans[f"{name}, mean"] = [*plan[:stop], *substitute(plan[stop:], [last], [1.0])]
-    number_phases(list(plans.values()))
-    state_largest_replacement(list(plans.values()))
-    return plans
-
-
-def choose_first_plan(plans: Mapping[str, list[Phase]], mean: NoisyMean) -> str:
-    """Return the name of the plan with the smallest budget for the mean that leaves it little noise."""
-    if len(plans) == 1 or mean.is_noisy(precision_of(plans["mean, pairs"][:2])):
-        return "mean"
-    return "mean, pairs" if mean.is_noisy(mean.precision) else "pairs"

@@ -10,9 +10,9 @@ from fastfedrec.core.signs import with_signs
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.systems._feature_prior import combine, squares
+from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.gram._feature_shrinkage import add_negative_part, subtract_prior
 from fastfedrec.systems.gram.columns import next_encoder
-from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
 

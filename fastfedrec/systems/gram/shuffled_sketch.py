@@ -11,7 +11,7 @@ import functools
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -32,25 +32,16 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._linear_scores import popularity_shares
+from fastfedrec.systems._pair_matrix import Candidate, Decision, PairMatrix, item_sums
+from fastfedrec.systems._pair_scores import PairScores, ReleasedPairs, note_decision, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, run_delta
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, estimate_popularity
-from fastfedrec.systems.gram.decision import (
-    RIDGES,
-    Candidate,
-    Decision,
-    Estimator,
-    PairMatrix,
-    choose_candidate,
-    item_sums,
-    named_estimators,
-)
-from fastfedrec.systems.gram.gram_model import GramModel
-from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.scoring import popularity_shares
+from fastfedrec.systems.gram.decision import RIDGES, Estimator, choose_candidate, named_estimators
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     MAX_CELLS,
@@ -60,6 +51,8 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     SketchRound,
     SketchState,
 )
+from fastfedrec.systems.measurement import NoisyMean
+from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
@@ -70,7 +63,7 @@ _MAX_EPSILON = 50.0
 
 
 @declares_parameters
-class ShuffledSketchGram(GramModel):
+class ShuffledSketchGram(Recommender):
     """EASE, ridge or nearest neighbours from short shuffled reports about pairs of items.
 
     **Guarantee.** Behind a shuffler that breaks every link between reports, all reports of a user are (`epsilon`,
@@ -85,7 +78,7 @@ class ShuffledSketchGram(GramModel):
     is_personal_ : bool
         Whether users receive personal scores.  Otherwise all get the same popular items, because no candidate was
         better, or because there is one item or one report of each user.
-    decision_ : fastfedrec.systems.gram.decision.Decision or None
+    decision_ : Decision or None
         Candidates that were compared on the estimated matrix, with their scores and the error of the comparison; None
         if all reports were about single items, and for a model from a file.
     n_reports_ : int
@@ -140,6 +133,10 @@ class ShuffledSketchGram(GramModel):
     """
 
     _deployment = TERMS
+    _serves = PairScores
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
+    _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
 
     epsilon: float = real(1.0, above=0.0, below=_MAX_EPSILON).doc("""
         Epsilon of the whole run behind the shuffler, in nats; below 50.""")
@@ -149,6 +146,8 @@ class ShuffledSketchGram(GramModel):
     delta: float = run_delta()
     n_rotations: int = integer(8, low=1, high=MAX_CELLS).doc("""
         Number of public rotations; every candidate of a report is an entry of one of them.""")
+    scoring: str = pair_scoring()
+    ridge: float | str = pair_ridge()
     honest_fraction: float = real(1.0, above=0.0, high=1.0).doc("""
         Share of the users, in (0, 1], who follow the protocol and do not disclose their reports.  Fewer honest
         users hide each other less, so each user sends fewer reports.""")
@@ -172,6 +171,11 @@ class ShuffledSketchGram(GramModel):
         self.scoring, self.ridge, self.honest_fraction = score, ridge, honest_fraction
         self.mean_share, self.item_features = mean_share, item_features
         self.__post_init__()
+
+    @property
+    def is_personal_(self) -> bool:
+        """True if users receive personal scores, False if only popularity was released or chosen."""
+        return self._fitted().item_factors_.shape[1] > 0
 
     @transactional
     def fit(
@@ -207,8 +211,7 @@ class ShuffledSketchGram(GramModel):
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note()
         rounds = [self._run_round(fit, phases[0])]
-        self.item_means_ = self._means(rounds)
-        self._release_popularity()
+        released = ReleasedPairs.popularity(self._means(rounds))
         note_features(self, features, are_used=len(phases) > 1)
         if len(phases) == 1:
             self.ledger_.note(
@@ -220,15 +223,16 @@ class ShuffledSketchGram(GramModel):
             estimate = functools.partial(self._denoise, n_threads=fit.n_threads)
             estimators = named_estimators(features, estimate)
             ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
-            self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
-            if len(phases) > 2 and _pairs_may_win(self.decision_, self._noisy_mean(rounds)):
+            decision = choose_candidate(self._pairs(rounds), estimators, ridges)
+            if len(phases) > 2 and _pairs_may_win(decision, self._noisy_mean(rounds)):
                 rounds.append(self._run_round(fit, phases[2]))
-                self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
+                decision = choose_candidate(self._pairs(rounds), estimators, ridges)
             elif len(phases) > 2:
                 rounds.append(self._run_round(fit, self._plans(phases)[-1][2]))
-                self.decision_ = replace(self.decision_, chosen=Candidate(0.0, min(ridges), next(iter(estimators))))
-            chosen = self._note_decision(self.decision_)
-            self._release_model(rounds, estimators[chosen.estimator], chosen)
+                decision = replace(decision, chosen=Candidate(0.0, min(ridges), next(iter(estimators))))
+            note_decision(type(self).__name__, self.ledger_, decision)
+            released = self._release_model(rounds, estimators[decision.chosen.estimator], decision)
+        self.item_means_, self.item_factors_, self.scoring_factors_, self.item_scales_, self.decision_ = released
         self._note_drop_outs(rounds)
         return self
 
@@ -355,7 +359,7 @@ class ShuffledSketchGram(GramModel):
         noise = math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit
         values = (np.sum([state.decoded for _, state in about_pairs], axis=0) / (2 * unit)).astype(np.float32)
         np.fill_diagonal(values, 0)
-        return PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self.item_means_))
+        return PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self._means(rounds)))
 
     @staticmethod
     def _denoise(
@@ -365,24 +369,25 @@ class ShuffledSketchGram(GramModel):
         return denoise_with_features(matrix, noise, features, popularity, n_threads=n_threads)
 
     @one_blas_thread()
-    def _release_model(self, rounds: list[Phase], estimate: Estimator, chosen: Candidate) -> None:
+    def _release_model(self, rounds: list[Phase], estimate: Estimator, decision: Decision) -> ReleasedPairs:
         """Compute popularity and scores from the reports of all rounds."""
-        self.item_means_ = self._means(rounds)
-        if not chosen.personal_weight:
-            return
+        means = self._means(rounds)
+        if not decision.is_personal:
+            return ReleasedPairs.popularity(means, decision)
         pairs = self._pairs(rounds)
         factors = estimate(pairs.values.copy(), pairs.noise)
         if factors.shape[1]:  # the reports about pairs also contain popularity
-            self.item_means_ = item_sums(factors) / self.interactions_.n_users
-        squares = self.interactions_.n_users * popularity_shares(self.item_means_)
-        self._prepare_scores(replace(pairs, item_squares=squares), factors, pairs.noise, chosen)
+            means = item_sums(factors) / self.interactions_.n_users
+        pairs = replace(pairs, item_squares=self.interactions_.n_users * popularity_shares(means))
+        return ReleasedPairs.personal(means, pairs, factors, pairs.noise, decision, self.scoring)
 
     def _header(self) -> dict[str, Any]:
-        return super()._header() | {"n_reports": self.n_reports_}
+        return super()._header() | {"signal": self.signal_, "n_reports": self.n_reports_}
 
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)
-        self.n_reports_ = saved.integer("n_reports", low=1)
+        self.signal_, self.n_reports_ = saved.real("signal", low=0.0), saved.integer("n_reports", low=1)
+        self.decision_ = None
 
 
 def _pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:

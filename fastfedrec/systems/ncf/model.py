@@ -128,7 +128,6 @@ class NCF(EpochBaseline):
 
     serves_others: ClassVar[bool] = False
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
-    _keeps_values = True
 
     n_factors: int = integer(8, low=1, high=_MAX_WIDTH).doc("""
         Width of the embeddings in GMF's product, from 1 to 16384.""")
@@ -158,6 +157,9 @@ class NCF(EpochBaseline):
     @property
     def _ignores_values(self) -> bool:
         return self.threshold == 0
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data.positive()
 
     # ---- training -----------------------------------------------------------------------------------------------
 

@@ -20,11 +20,11 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import DeploymentTerms
 from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._pair_matrix import Decision
 from fastfedrec.systems._parameters import public_features, public_users, run_delta
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
-from fastfedrec.systems.gram.decision import Decision
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MAX_EPSILON, advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
@@ -59,7 +59,7 @@ class PrivateRecommender(Recommender):
         Public number of users.
     is_personal_ : bool
         Whether users receive scores that depend on their items.
-    decision_ : fastfedrec.systems.gram.decision.Decision or None
+    decision_ : Decision or None
         Measurement by which the system chose popularity or a personal model, with its error; the ledger has its cost.
         None for a system without a measurement, and for a model from a file.
     model_ : Recommender

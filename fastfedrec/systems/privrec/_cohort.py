@@ -22,7 +22,7 @@ from fastfedrec.mechanisms import FixedSizeSampling
 from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 
 _CLIENT_BLOCK = 64  # clients with updates in memory at a time; a fixed number, so that sums do not depend on threads
 OPTIMIZERS = ("sgd", "adam")  # of the server

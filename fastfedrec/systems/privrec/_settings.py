@@ -12,7 +12,7 @@ from fastfedrec.accounting import (
     calibrate_noise_multiplier,
 )
 from fastfedrec.compute.networks.client_examples import MAX_DRAWS
-from fastfedrec.systems.privrec.grid_noise import check_grid_sums
+from fastfedrec.systems.grid_noise import check_grid_sums
 from fastfedrec.systems.privrec.stage1 import Stage1Settings, has_joint_loss, resolve_options
 
 #: "paper" has the settings of its section 4.1; "recommended" was tuned on MovieLens 1M, and _ADAM on MovieLens 100K

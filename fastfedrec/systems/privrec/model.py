@@ -34,6 +34,7 @@ from fastfedrec.rounds.system import NO_SECRET_COHORT, ArrayRule, DeploymentTerm
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec import start as first
 from fastfedrec.systems.privrec._cohort import OPTIMIZERS
 from fastfedrec.systems.privrec._joint import JointRounds
@@ -41,7 +42,6 @@ from fastfedrec.systems.privrec._meta import METAS, MetaData, MetaRounds
 from fastfedrec.systems.privrec._run import Run
 from fastfedrec.systems.privrec._serving import TABLES, _Personalized, _TwoTowerRecommender
 from fastfedrec.systems.privrec._settings import PRESETS, PrivRecSettings, check_settings, is_private
-from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import ClientData, LocalTraining, PrivRecRounds
 from fastfedrec.systems.privrec.stage1 import (
     STAGES,

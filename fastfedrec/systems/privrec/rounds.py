@@ -14,8 +14,8 @@ from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.rounds.checkpoint import Checkpoint
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec._cohort import CohortRounds
-from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 __all__ = ["ClientData", "LocalTraining", "PrivRecRounds"]
 

@@ -19,9 +19,9 @@ from fastfedrec.data.log import InteractionLog
 from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems._transaction import Account
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec._cohort import CohortRounds
 from fastfedrec.systems.privrec._run import Run
-from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 __all__ = [
     "STAGES",

@@ -24,9 +24,8 @@ from fastfedrec.systems._feature_prior import (
     squares,
     strongest,
 )
+from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems._public_mean import floored
-from fastfedrec.systems.gram.decision import PairMatrix
-from fastfedrec.systems.gram.pairs import pairs_about
 from fastfedrec.systems.projection_rounds import public_signs
 
 _DIAGONAL_STEPS = 8  # number of fits, each with the diagonal of the previous one
@@ -238,7 +237,7 @@ class ProjectionForm(NamedTuple):
 
     def about(self, mean: np.ndarray) -> PairMatrix:
         """Return an empty matrix with the popularity of a mean of the rows."""
-        return pairs_about(mean, self.weight)
+        return PairMatrix.about(mean, self.weight)
 
 
 @one_blas_thread()

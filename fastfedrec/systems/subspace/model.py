@@ -6,7 +6,8 @@ and fits a matrix of low rank to all of them.  There is no array of n_items x n_
 docs/explanation/systems/subspace/dp-subspace.md and docs/explanation/systems/subspace/dp-subspace-privacy.md.
 """
 
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,15 +20,17 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._alternatives import alternatives
 from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._feature_prior import prior_factors
+from fastfedrec.systems._featured import align_features, note_features
+from fastfedrec.systems._measured_release import MeasuredRelease
+from fastfedrec.systems._pair_matrix import Candidate
+from fastfedrec.systems._pair_scores import PairScores
 from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
 from fastfedrec.systems._public_mean import floored
-from fastfedrec.systems.gram.decision import Candidate
-from fastfedrec.systems.gram.gram_model import GramModel
-from fastfedrec.systems.gram.measured_model import MeasuredRelease
-from fastfedrec.systems.gram.measurement import candidates_with
-from fastfedrec.systems.gram.plan import alternatives
+from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems.measurement import candidates_with
 from fastfedrec.systems.projection_rounds import (
     FEWER_COLUMNS,
     MAX_COLUMNS,
@@ -45,7 +48,7 @@ _MAX_ROUNDS = 16  # largest number of rounds of projections
 
 
 @declares_parameters
-class DPSubspace(CentralModel, GramModel):
+class DPSubspace(CentralModel):
     """EASE for many items, from differentially private projections of the matrix of item pairs.
 
     **Guarantee.** All releases of the whole run are (`epsilon`, `delta`)-differentially private for all data of one
@@ -59,7 +62,7 @@ class DPSubspace(CentralModel, GramModel):
     is_personal_ : bool
         Whether users receive personal scores.  Otherwise all get the same popular items, because no candidate was
         better, because popularity needed the whole budget, or because pairs need two items.
-    decision_ : fastfedrec.systems.gram.decision.Decision or None
+    decision_ : Decision or None
         Candidates that devices compared, with their scores and the error of the comparison; None if only popularity
         was released, and for a model from a file.
     item_means_ : ndarray of shape (n_items,), float64
@@ -108,9 +111,10 @@ class DPSubspace(CentralModel, GramModel):
     4.19
     """
 
+    _serves = PairScores
+    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
     _max_users = MAX_USERS
-    _attributes: ClassVar[dict[str, str]] = {}
-    scoring = "ease"
+    scoring: ClassVar[str] = "ease"
 
     epsilon: float = run_epsilon()
     delta: float = run_delta()
@@ -126,6 +130,11 @@ class DPSubspace(CentralModel, GramModel):
     item_features: ItemFeaturesLike | None = public_features(
         "The weight of each column is fitted to the noisy release, at no privacy cost."
     )
+
+    @property
+    def is_personal_(self) -> bool:
+        """True if users receive personal scores, False if only popularity was released or chosen."""
+        return self._fitted().item_factors_.shape[1] > 0
 
     def _begin(
         self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
@@ -155,7 +164,7 @@ class DPSubspace(CentralModel, GramModel):
             Later rounds may have fewer columns, and popularity has fewer rounds.
         """
         n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
-        phases = max(self._plans(self._rounds(1.0, n_items, 1, Key.from_seed(0))), key=len)
+        phases = max(self._plans(self._phases_at(1.0, n_items, 1, Key.from_seed(0))), key=len)
         traffic = [phase.system.traffic(phase.state, 1) for phase in phases]
         down, up = sum(one.download for one in traffic), sum(one.upload for one in traffic)
         memory = format_bytes(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))
@@ -175,7 +184,7 @@ class DPSubspace(CentralModel, GramModel):
             n_needed = _n_bytes(n_items, min(self.n_columns, n_items), self._n_projections)
             check_memory("DPSubspace", n_items, n_needed, FEWER_COLUMNS, growth="number")
         n_measured = max(n_users, data.n_users)
-        return self._within_delta(mu, lambda mu: self._rounds(mu, n_items, n_measured, key), n_items)
+        return self._within_delta(mu, lambda mu: self._phases_at(mu, n_items, n_measured, key), n_items)
 
     def _alternatives(self, phases: list[Phase]) -> dict[str, list[Phase]]:
         """Return the plan and the alternative plans with a second mean, by their names."""
@@ -185,17 +194,33 @@ class DPSubspace(CentralModel, GramModel):
         return list(self._alternatives(phases).values())
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
-        release = MeasuredRelease(self, fit, data, self._public_users(data), self._candidates)
-        release.run(phases, self._alternatives(phases))
+        features = align_features(self, data)  # features that do not match the items raise before a release
+        release = MeasuredRelease(
+            type(self).__name__, fit, data, self._public_users(data), self._candidates, self.scoring,
+            partial(self._begin, fit, data, features), partial(note_features, self, features),
+        )  # fmt: skip
+        self.item_means_, self.item_factors_, self.scoring_factors_, self.item_scales_, self.decision_ = release.run(
+            phases, self._alternatives(phases)
+        )
 
     @property
     def _n_projections(self) -> int:
         """Number of rounds of projections."""
         return _N_ROUNDS if self.n_rounds == "auto" else int(self.n_rounds)
 
-    def _rounds(self, mu: float, n_items: int, n_users: int, key: Key) -> list[Phase]:
+    def _phases_at(self, mu: float, n_items: int, n_users: int, key: Key) -> list[Phase]:
+        """Return all rounds for a total cost mu of the noise."""
         n_columns, n_rounds = min(self.n_columns, n_items), self._n_projections
         return planned_rounds(mu, n_items, n_users, n_columns, n_rounds, key, self.mean_share, self._candidates)
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | {"signal": self.signal_}
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.signal_, self.decision_ = saved.real("signal", low=0.0), None
 
 
 def _n_bytes(n_items: int, n_columns: int, n_rounds: int) -> int:

@@ -8,9 +8,9 @@ import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.systems.gram.decision import Candidate
-from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, measured_stride
-from fastfedrec.systems.gram.plan import planned_phase
+from fastfedrec.systems._noisy_sum import planned_phase
+from fastfedrec.systems._pair_matrix import Candidate
+from fastfedrec.systems.measurement import HitSum, MeasurementState, measured_stride
 from fastfedrec.systems.projection_rounds import ProjectionSum, ShareSum, SubspaceState
 
 __all__ = ["CANDIDATES", "MAX_MEASURED_RANK", "SubspaceHits", "planned_rounds"]

@@ -22,8 +22,8 @@ from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.rounds.system import Update
+from fastfedrec.systems import factor_rounds
 from fastfedrec.systems import projection_rounds as subspace_rounds
-from fastfedrec.systems.dp_als import rounds as dp_als_rounds
 from fastfedrec.systems.gram import dp_gram_rounds
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, GramState, PairSum
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchState
@@ -101,7 +101,7 @@ def test_a_node_plans_the_system_that_the_recommender_selects():
     [
         (DPGram(), dp_gram_rounds.MAX_USERS),
         (DPSubspace(), subspace_rounds.MAX_USERS),
-        (DPALS(), dp_als_rounds.MAX_USERS),
+        (DPALS(), factor_rounds.MAX_USERS),
         (LaplaceRRSVD(max_ratings=5), 2**25),
         (PrivateRecommender(), 2**25),
     ],
@@ -191,9 +191,9 @@ def test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more(n_heard, hone
 @pytest.mark.parametrize(("n_clients", "is_heard"), [(CROWD - 1, False), (CROWD, True), (60, True), (61, False)])
 def test_a_batch_has_at_least_the_crowd_and_at_most_all_users(n_clients, is_heard):
     behind = engine(FMFLDP(n_reports=4), ShuffledFlowerEngine, shuffler=None, min_crowd=CROWD, honest_fraction=1.0)
-    model = FMFLDP(n_reports=4, n_factors=3)
-    state = model.initial_state(12, Key.from_seed(1))
-    receiver = behind._receiver(model, state, 0, {"a": 20, "b": 40})
+    rounds = FMFLDP(n_reports=4, n_factors=3)._rounds()
+    state = rounds.initial_state(12, Key.from_seed(1))
+    receiver = behind._receiver(rounds, state, 0, {"a": 20, "b": 40})
     index, bit = np.zeros(4 * n_clients, np.int64), np.ones(4 * n_clients, np.uint8)
-    batch = model.collect_reports(state, index, bit, 0, sender="shuffler", n_clients=n_clients)
+    batch = rounds.collect_reports(state, index, bit, 0, sender="shuffler", n_clients=n_clients)
     assert receiver.receive(batch) is is_heard

@@ -56,7 +56,8 @@ def claimed(n_rounds, crowd=CROWD):
 def test_the_model_of_one_process_and_the_shufflers_figure(data, shuffler, options):
     system = FMFLDP(**SYSTEM.get_params() | options)
     here = system.fit(data, key=Key.from_seed(SEED))
-    hop = shuffler(n_coordinates=120 if not options else system._n_coordinates(system.initial_state(60, KEY)))
+    rounds = system._rounds()
+    hop = shuffler(n_coordinates=120 if not options else rounds.n_coordinates(rounds.initial_state(60, KEY)))
     grid = MemoryGrid(through(hop, two_nodes(system, data, "ba", min_crowd=CROWD)))
     there, engine = serve_shuffled(system, data, grid, hop)
     np.testing.assert_array_equal(there.item_factors_, here.item_factors_)

@@ -33,7 +33,8 @@ def test_reports_travel_as_whole_numbers(n_coordinates):
 
 
 def test_a_batch_adds_up_to_the_sums_of_shards(tmp_path):
-    data, system, key = generate_implicit(60, 40, key=Key.from_seed(7)), FMFLDP(n_reports=5), Key.from_seed(3)
+    data, key = generate_implicit(60, 40, key=Key.from_seed(7)), Key.from_seed(3)
+    system = FMFLDP(n_reports=5)._rounds()
     state = system.initial_state(40, key)
     size = state.item_factors.size
     shuffler = opened(tmp_path, round_number=2, min_crowd=60, n_reports=5, n_coordinates=size)

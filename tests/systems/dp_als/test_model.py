@@ -15,7 +15,8 @@ from support.noise_case import mu_found
 
 from fastfedrec import DPALS, DPGram, Interactions, Key, Popularity, als, datasets
 from fastfedrec.systems.dp_als import rounds as rounds
-from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.dp_als.rounds import CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.factor_rounds import SCALE, UNIT, FactorState
 
 KEY = Key.from_seed(1)
 N_ITEMS, N_FACTORS, MAX_ITEMS = 7, 3, 2
@@ -25,7 +26,7 @@ OPTIONS = {"regularization": 0.5, "confidence_weight": 3.0, "noise_regularizatio
 
 def a_state(counts=None):
     factors = np.random.default_rng(3).normal(size=(N_ITEMS, N_FACTORS))
-    return ALSState(np.zeros(N_ITEMS) if counts is None else np.asarray(counts, dtype=float), factors)
+    return FactorState(np.zeros(N_ITEMS) if counts is None else np.asarray(counts, dtype=float), factors)
 
 
 @functools.cache  # the tables of noise are slow to build

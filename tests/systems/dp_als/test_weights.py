@@ -13,8 +13,9 @@ from support.data import of_sets
 from fastfedrec import DPALS, Interactions, Key, datasets
 from fastfedrec.evaluation import UserHoldout, evaluate
 from fastfedrec.systems.dp_als import rounds
-from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState, LeastSquaresRound, StartRound
+from fastfedrec.systems.dp_als.rounds import LeastSquaresRound, StartRound
 from fastfedrec.systems.dp_als.weights import FrequencyWeights
+from fastfedrec.systems.factor_rounds import SCALE, UNIT, FactorState
 
 KEY = Key.from_seed(1)
 N_ITEMS, N_FACTORS, MAX_ITEMS = 9, 3, 4
@@ -30,7 +31,7 @@ def systems(weights):
 
 
 def a_state(counts):
-    return ALSState(np.asarray(counts, dtype=float), np.random.default_rng(3).normal(size=(N_ITEMS, N_FACTORS)))
+    return FactorState(np.asarray(counts, dtype=float), np.random.default_rng(3).normal(size=(N_ITEMS, N_FACTORS)))
 
 
 rows_of_items = st.lists(st.sets(st.integers(0, N_ITEMS - 1)), min_size=1, max_size=6)
@@ -126,7 +127,7 @@ def systems_of(weights):
 
 def test_the_sensitivity_is_that_of_one_row_and_is_reached():
     system = systems(FrequencyWeights(0.25, 1.0))[1]
-    state = ALSState(np.arange(N_ITEMS) + 1.0, np.eye(N_ITEMS, N_FACTORS) * 0.3)
+    state = FactorState(np.arange(N_ITEMS) + 1.0, np.eye(N_ITEMS, N_FACTORS) * 0.3)
     contribution = system.local_round(state, of_sets([{0, 3, 4, 5}], N_ITEMS), KEY, 0).arrays
     for name, noise in system.noises.items():
         assert float(noise.sensitivity) == pytest.approx(UNIT, rel=1e-9)

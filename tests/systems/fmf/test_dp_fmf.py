@@ -13,14 +13,14 @@ from support.strategies import interaction_matrices
 
 from fastfedrec import DPFMF, Interactions, Key, Popularity, datasets, hardware
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
-from fastfedrec.systems.dp_als.rounds import UNIT, ALSState
+from fastfedrec.systems.factor_rounds import UNIT, FactorState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
 KEY = Key.from_seed(1)
 
 
 def state_of(n_items, n_factors, seed, scale=0.5):
-    return ALSState(np.zeros(n_items), scale * np.random.default_rng(seed).normal(size=(n_items, n_factors)))
+    return FactorState(np.zeros(n_items), scale * np.random.default_rng(seed).normal(size=(n_items, n_factors)))
 
 
 def sums_of(state, data, n_threads=1, regularization=0.1):

@@ -1,3 +1,4 @@
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -43,16 +44,16 @@ def dense_sums(update, size):
 @settings(max_examples=40)
 def test_round_equals_its_naive_twin(data, key, seed, n_factors, weight, use_values, epsilon):
     model = FMFLDP(n_factors, epsilon, n_reports=7, confidence_weight=weight, regularization=0.1, use_values=use_values)
+    rounds = replace(model._rounds(), figures=Counter())
     state = state_of(data.n_items, n_factors, seed)
-    model._clipped = 0
-    update = model.local_round(state, data, key, 3)
+    update = rounds.local_round(state, data, key, 3)
     sums, clipped = naive.private_sums(
         data, state.item_factors.astype(np.float64), key, 3, span=BinaryResponse(epsilon).span, n_reports=7,
         regularization=0.1, weight=weight, use_values=use_values,
     )  # fmt: skip
     # A threshold in floating point may differ in its last bits, so one answer in 10^15 could differ; none does here.
     np.testing.assert_array_equal(dense_sums(update, state.item_factors.size), sums)
-    assert model._clipped == clipped
+    assert rounds.figures["clipped"] == clipped
     assert update.n_clients == data.n_users
     assert update.arrays["n_reports"].tolist() == [7 * data.n_users]
 
@@ -60,9 +61,9 @@ def test_round_equals_its_naive_twin(data, key, seed, n_factors, weight, use_val
 @given(interaction_matrices(with_values=True), seeds(), st.sampled_from([0.0, 1.5]), st.booleans())
 @settings(max_examples=40)
 def test_exact_gradient_equals_the_formula(data, seed, weight, use_values):
-    model = FMFLDP(3, None, confidence_weight=weight, regularization=0.1, use_values=use_values)
+    rounds = FMFLDP(3, None, confidence_weight=weight, regularization=0.1, use_values=use_values)._rounds()
     state = state_of(data.n_items, 3, seed)
-    update = model.local_round(state, data, Key.from_seed(0), 0)
+    update = rounds.local_round(state, data, Key.from_seed(0), 0)
     factors = state.item_factors.astype(np.float64)
     expected = np.zeros(factors.shape)
     values = data.values_or_ones()
@@ -76,25 +77,26 @@ def test_exact_gradient_equals_the_formula(data, seed, weight, use_values):
 
 
 def test_server_takes_the_stated_steps():
-    model = FMFLDP(2, None, server_steps=3, learning_rate=0.25, regularization=0.5)
+    rounds = FMFLDP(2, None, server_steps=3, learning_rate=0.25, regularization=0.5)._rounds()
     state = FMFState(np.array([[1.0, 2.0]], dtype=np.float32))
-    update = replace(model.zero_update(state, 0), n_clients=2, arrays={"gradient": np.array([[4.0, 0.0]])})
+    update = replace(rounds.zero_update(state, 0), n_clients=2, arrays={"gradient": np.array([[4.0, 0.0]])})
     expected = np.array([[1.0, 2.0]])
     # The loss is the mean over two users, which has half of the regularization.
     for _ in range(3):
         expected = (expected - 0.25 * np.array([[2.0, 0.0]])) / (1 + 0.25 * 2 * 0.5 / 2)
-    np.testing.assert_allclose(model.apply(state, update).item_factors, expected, rtol=1e-6)
+    np.testing.assert_allclose(rounds.apply(state, update).item_factors, expected, rtol=1e-6)
 
 
 def test_the_published_variant_takes_the_papers_steps():
     model = FMFLDP(1, 2.5, n_reports=1, server_steps=3, learning_rate=0.25, regularization=0.5, variant="published")
     state = FMFState(np.array([[1.0], [2.0]], dtype=np.float32))
     arrays = {"coordinate": np.array([0]), "total": np.array([2]), "n_reports": np.array([2])}
-    update = replace(model.zero_update(state, 0), n_clients=2, arrays=arrays)
-    expected, gradient = state.item_factors.astype(float), model.mean_gradient(state, update)
+    rounds = model._rounds()
+    update = replace(rounds.zero_update(state, 0), n_clients=2, arrays=arrays)
+    expected, gradient = state.item_factors.astype(float), rounds.mean_gradient(state, update)
     for _ in range(3):
         expected = expected - 0.25 * (gradient + 2 * 0.5 * expected)
-    np.testing.assert_allclose(model.apply(state, update).item_factors, expected, rtol=1e-6)
+    np.testing.assert_allclose(rounds.apply(state, update).item_factors, expected, rtol=1e-6)
 
 
 def test_users_and_server_descend_one_loss(data):
@@ -114,7 +116,8 @@ def test_users_and_server_descend_one_loss(data):
             total += errors.sum() + regularization * (x**2).sum()
         return total
 
-    after = model.apply(state, model.local_round(state, data, Key.from_seed(0), 0)).item_factors
+    rounds = model._rounds()
+    after = rounds.apply(state, rounds.local_round(state, data, Key.from_seed(0), 0)).item_factors
     moved = (factors - after) / rate * data.n_users
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -127,7 +130,7 @@ def test_users_and_server_descend_one_loss(data):
 
 def test_published_variant_follows_equations_5_and_9(data):
     state, key = state_of(data.n_items, 5, 1), Key.from_seed(2)
-    ours, published = FMFLDP(n_reports=40), FMFLDP(n_reports=40, variant="published")
+    ours, published = (FMFLDP(n_reports=40, variant=variant)._rounds() for variant in ("guaranteed", "published"))
     update = published.local_round(state, data, key, 0)
     per_report = ours.mean_gradient(state, update)
     np.testing.assert_allclose(published.mean_gradient(state, update), 40 * per_report)
@@ -139,7 +142,7 @@ def test_published_variant_follows_equations_5_and_9(data):
 @pytest.mark.parametrize("weight", [0.0, 0.7])
 @pytest.mark.parametrize(("n_factors", "n_reports"), [(1, 1), (5, 100), (8, 63), (9, 64), (17, 129), (33, 300)])
 def test_round_is_the_same_on_every_instruction_set(data, n_factors, n_reports, weight):
-    model = FMFLDP(n_factors, 2.5, n_reports=n_reports, confidence_weight=weight, regularization=0.1)
+    rounds = FMFLDP(n_factors, 2.5, n_reports=n_reports, confidence_weight=weight, regularization=0.1)._rounds()
     state, key = state_of(data.n_items, n_factors, 6), Key.from_seed(7)
     sums, _ = naive.private_sums(
         data, state.item_factors.astype(np.float64), key, 3, span=BinaryResponse(2.5).span, n_reports=n_reports,
@@ -148,9 +151,9 @@ def test_round_is_the_same_on_every_instruction_set(data, n_factors, n_reports, 
     streams = []
     for name in hardware.instruction_sets():
         with hardware.use_instruction_set(name):
-            update = model.local_round(state, data, key, 3)
+            update = rounds.local_round(state, data, key, 3)
             np.testing.assert_array_equal(dense_sums(update, state.item_factors.size), sums)
-            streams.append(model.report_stream(state, data, key, 3, shuffle_key=Key.from_seed(1)))
+            streams.append(rounds.report_stream(state, data, key, 3, shuffle_key=Key.from_seed(1)))
     for index, bit in streams:
         np.testing.assert_array_equal(index, streams[0][0])
         np.testing.assert_array_equal(bit, streams[0][1])
@@ -161,13 +164,13 @@ def test_marks_of_earlier_users_are_wiped_out():
     has = np.zeros((600, 50))
     has[np.arange(0, 600, 3), np.arange(200) % 50] = 1
     data, state, key = of_dense(has), state_of(50, 2, 8), Key.from_seed(9)
-    model = FMFLDP(2, 2.5, n_reports=20, confidence_weight=0.0, regularization=0.1)
+    rounds = FMFLDP(2, 2.5, n_reports=20, confidence_weight=0.0, regularization=0.1)._rounds()
     sums, _ = naive.private_sums(
         data, state.item_factors.astype(np.float64), key, 0, span=BinaryResponse(2.5).span, n_reports=20,
         regularization=0.1, weight=0.0, use_values=False,
     )  # fmt: skip
     for n_threads in (1, 4):
-        update = model.local_round(state, data, key, 0, n_threads=n_threads)
+        update = rounds.local_round(state, data, key, 0, n_threads=n_threads)
         np.testing.assert_array_equal(dense_sums(update, 100), sums)
 
 
@@ -177,12 +180,12 @@ def test_marks_of_earlier_users_are_wiped_out():
 @given(interaction_matrices(), keys(), seeds(), st.integers(1, 7))
 @settings(max_examples=30)
 def test_shards_add_up_to_the_whole(data, key, seed, n_shards):
-    model = FMFLDP(3, 2.5, n_reports=11, regularization=0.1)
+    rounds = FMFLDP(3, 2.5, n_reports=11, regularization=0.1)._rounds()
     state = state_of(data.n_items, 3, seed)
-    whole = model.local_round(state, data, key, 5)
-    total = model.zero_update(state, 5)
+    whole = rounds.local_round(state, data, key, 5)
+    total = rounds.zero_update(state, 5)
     for shard in data.shard(n_shards):
-        total = model.merge(total, model.local_round(state, shard, key, 5))
+        total = rounds.merge(total, rounds.local_round(state, shard, key, 5))
     for name in ("coordinate", "total", "n_reports"):
         np.testing.assert_array_equal(total.arrays[name], whole.arrays[name])
     assert total.n_clients == whole.n_clients
@@ -205,30 +208,30 @@ def test_sparse_sums_are_those_of_dictionaries(sides):
 @given(interaction_matrices(), keys(), seeds())
 @settings(max_examples=20)
 def test_report_stream_adds_up_to_the_sums(data, key, seed):
-    model = FMFLDP(3, 1.0, n_reports=9, regularization=0.1)
+    rounds = FMFLDP(3, 1.0, n_reports=9, regularization=0.1)._rounds()
     state = state_of(data.n_items, 3, seed)
-    index, bit = model.report_stream(state, data, key, 2, shuffle_key=Key.from_seed(1))
-    collected = model.collect_reports(state, index, bit, 2, sender="proxy", n_clients=data.n_users)
-    direct = model.local_round(state, data, key, 2)
+    index, bit = rounds.report_stream(state, data, key, 2, shuffle_key=Key.from_seed(1))
+    collected = rounds.collect_reports(state, index, bit, 2, sender="proxy", n_clients=data.n_users)
+    direct = rounds.local_round(state, data, key, 2)
     assert len(index) == 9 * data.n_users
     for name in ("coordinate", "total", "n_reports"):
         np.testing.assert_array_equal(collected.arrays[name], direct.arrays[name])
 
 
 def test_report_stream_is_shuffled(data):
-    model, state = FMFLDP(n_reports=20), state_of(data.n_items, 5, 0)
-    first = model.report_stream(state, data, Key.from_seed(1), 0, shuffle_key=Key.from_seed(1))
-    second = model.report_stream(state, data, Key.from_seed(1), 0, shuffle_key=Key.from_seed(2))
-    unseeded = model.report_stream(state, data, Key.from_seed(1), 0)
+    rounds, state = FMFLDP(n_reports=20)._rounds(), state_of(data.n_items, 5, 0)
+    first = rounds.report_stream(state, data, Key.from_seed(1), 0, shuffle_key=Key.from_seed(1))
+    second = rounds.report_stream(state, data, Key.from_seed(1), 0, shuffle_key=Key.from_seed(2))
+    unseeded = rounds.report_stream(state, data, Key.from_seed(1), 0)
     for other in (second, unseeded):
         assert (first[0] != other[0]).any()
         np.testing.assert_array_equal(np.sort(first[0]), np.sort(other[0]))
 
 
 def test_bad_reports_are_left_out(data):
-    model, state = FMFLDP(n_reports=20), state_of(data.n_items, 5, 0)
+    rounds, state = FMFLDP(n_reports=20)._rounds(), state_of(data.n_items, 5, 0)
     index, bit = np.array([3, -1, 300, 299, 3]), np.array([1, 1, 1, 0, 2])
-    update = model.collect_reports(state, index, bit, 0, sender="proxy", n_clients=1)
+    update = rounds.collect_reports(state, index, bit, 0, sender="proxy", n_clients=1)
     assert update.arrays["coordinate"].tolist() == [3, 299]
     assert update.arrays["total"].tolist() == [1, -1]
     assert update.arrays["n_reports"].tolist() == [2]
@@ -244,11 +247,11 @@ def test_every_user_sends_every_report_for_any_data(options, strongest, scale):
     extreme = ordinary.copy()
     extreme[2] *= strongest
     model = FMFLDP(2, 1.0, n_reports=13, regularization=1.0, confidence_weight=1.0, use_values=True, **options)
-    state = replace(state_of(3, 2, 5, scale), rotation=5)
+    rounds, state = model._rounds(), replace(state_of(3, 2, 5, scale), rotation=5)
 
     def reports_of(matrix):
         key, users = Key.from_seed(1), of_dense(matrix).shard(3)
-        return [model.report_stream(state, user, key, 0, shuffle_key=Key.from_seed(2)) for user in users]
+        return [rounds.report_stream(state, user, key, 0, shuffle_key=Key.from_seed(2)) for user in users]
 
     for user, (usual, got) in enumerate(zip(reports_of(ordinary), reports_of(extreme), strict=True)):
         assert len(got[0]) == len(got[1]) == 13
@@ -284,7 +287,7 @@ def test_values_are_binarised_by_default(data):
 @pytest.mark.parametrize(("epsilon", "regularization"), [(None, 1e3), (None, 1e300), (2.5, 1e3), (2.5, 1e300)])
 def test_no_regularization_makes_training_diverge(data, epsilon, regularization):
     model = FMFLDP(3, epsilon, n_reports=20, n_rounds=5, regularization=regularization, learning_rate=0.3)
-    first = np.abs(model.initial_state(data.n_items, Key.from_seed(1)).item_factors).max()
+    first = np.abs(model._rounds().initial_state(data.n_items, Key.from_seed(1)).item_factors).max()
     model.fit(data, key=Key.from_seed(1))
     assert np.abs(model.item_factors_).max() < (first if epsilon is None else 1.0)
 
@@ -347,10 +350,11 @@ def test_singular_system_names_the_user():
 
 
 def decoded(model, state, data, n_rounds, seed):
-    total = model.zero_update(state, 0)
+    rounds = model._rounds()
+    total = rounds.zero_update(state, 0)
     for round_number in range(n_rounds):
-        total = model.merge(total, model.local_round(state, data, Key.from_seed(seed), round_number))
-    return model.mean_gradient(state, total), int(total.arrays["n_reports"][0])
+        total = rounds.merge(total, rounds.local_round(state, data, Key.from_seed(seed), round_number))
+    return rounds.mean_gradient(state, total), int(total.arrays["n_reports"][0])
 
 
 def is_unbiased(estimate, exact, n_reports, decoder):

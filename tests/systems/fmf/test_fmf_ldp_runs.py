@@ -54,12 +54,12 @@ def test_ledger_states_figures_at_the_models_delta(data):
 
 
 def test_absent_users_are_in_no_shuffle(data):
-    class Liar(FMFLDP):
-        def local_round(self, state, shard, key, round, *, sender="shard-0", n_threads=0):
-            update = super().local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
-            return replace(update, round=99) if sender == "shard-1" and round == 1 else update
+    class Late(LocalEngine):
+        def _answers(self, *arguments):
+            for update in super()._answers(*arguments):
+                yield replace(update, round=99) if (update.sender, update.round) == ("shard-1", 1) else update
 
-    model = Liar(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1), engine=LocalEngine(4))
+    model = FMFLDP(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1), engine=Late(4))
     assert sorted((event.n_users, times) for event, times in model.ledger_.events.items()) == [(150, 1), (200, 2)]
     honest = FMFLDP(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1))
     assert model.ledger_.epsilon("shuffled_server") > honest.ledger_.epsilon("shuffled_server")
@@ -116,15 +116,15 @@ def test_exact_gradients_of_no_users_are_refused(data):
 
 
 def test_entropy_key_makes_each_message_once(data):
-    model, state, key = FMFLDP(n_reports=5), state_of(data.n_items, 5, 0), Key.from_entropy()
+    rounds, state, key = FMFLDP(n_reports=5)._rounds(), state_of(data.n_items, 5, 0), Key.from_entropy()
     one, two = data.shard(2)
-    model.local_round(state, one, key, 0, sender="shard-0")
-    model.local_round(state, two, key, 0, sender="shard-1")
-    model.local_round(state, one, key, 1, sender="shard-0")
-    for repeat in (model.local_round, model.report_stream):
+    rounds.local_round(state, one, key, 0, sender="shard-0")
+    rounds.local_round(state, two, key, 0, sender="shard-1")
+    rounds.local_round(state, one, key, 1, sender="shard-0")
+    for repeat in (rounds.local_round, rounds.report_stream):
         with pytest.raises(ValueError, match="already made the message of 'shard-1' in round 0"):
             repeat(state, two, key, 0, sender="shard-1")
     seeded = Key.from_seed(1)
     # A simulation may be repeated.
     for _ in range(2):
-        model.local_round(state, one, seeded, 0)
+        rounds.local_round(state, one, seeded, 0)

@@ -1,6 +1,7 @@
 """FMF-LDP's normalised and rotated reports: their values, the bias of clipping, and an unchanged epsilon."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,13 +30,17 @@ def model_of(rotate, **parameters):
     return FMFLDP(**({"normalize": "l2", "rotate": rotate, "regularization": 0.1} | parameters))
 
 
+def rounds_of(rotate, **parameters):
+    return model_of(rotate, **parameters)._rounds()
+
+
 def state_of(n_items, n_factors, seed, scale=0.5):
     rng = np.random.default_rng(seed)
     return FMFState((scale * rng.normal(size=(n_items, n_factors))).astype(np.float32), rotation=seed)
 
 
-def sums_of(model, update, state):
-    sums = np.zeros(model._n_coordinates(state), dtype=np.int64)
+def sums_of(rounds, update, state):
+    sums = np.zeros(rounds.n_coordinates(state), dtype=np.int64)
     sums[update.arrays["coordinate"]] = update.arrays["total"]
     return sums
 
@@ -47,11 +52,11 @@ def reported(gradient, normal):
     return turned * normal.scale * (1 if normal.rotation is None else np.sqrt(normal.size))
 
 
-def expected_sums(model, state, data, key, round_number, weight=0.0):
+def expected_sums(rounds, state, data, key, round_number, weight=0.0):
     return naive.private_sums(
-        data, state.item_factors.astype(np.float64), key, round_number, span=BinaryResponse(model.epsilon).span,
-        n_reports=model.n_reports, regularization=0.1, weight=weight, use_values=False,
-        of_gradient=functools.partial(reported, normal=model._normal(state, round_number)),
+        data, state.item_factors.astype(np.float64), key, round_number, span=BinaryResponse(rounds.epsilon).span,
+        n_reports=rounds.n_reports, regularization=0.1, weight=weight, use_values=False,
+        of_gradient=functools.partial(reported, normal=rounds._normal(state, round_number)),
     )[0]  # fmt: skip
 
 
@@ -65,11 +70,11 @@ def expected_sums(model, state, data, key, round_number, weight=0.0):
 )  # fmt: skip
 @settings(max_examples=30)
 def test_round_equals_its_naive_twin(rotate, data, key, seed, n_factors, weight, epsilon):
-    model = model_of(rotate, n_factors=n_factors, epsilon=epsilon, n_reports=7, confidence_weight=weight)
+    rounds = rounds_of(rotate, n_factors=n_factors, epsilon=epsilon, n_reports=7, confidence_weight=weight)
     state = state_of(data.n_items, n_factors, seed)
-    update = model.local_round(state, data, key, 3)
+    update = rounds.local_round(state, data, key, 3)
     # The kernel rotates in single precision: one answer in some 10^7 could differ, and none does here.
-    np.testing.assert_array_equal(sums_of(model, update, state), expected_sums(model, state, data, key, 3, weight))
+    np.testing.assert_array_equal(sums_of(rounds, update, state), expected_sums(rounds, state, data, key, 3, weight))
     assert update.arrays["n_reports"].tolist() == [7 * data.n_users]
 
 
@@ -77,13 +82,13 @@ def test_round_equals_its_naive_twin(rotate, data, key, seed, n_factors, weight,
 @both
 @pytest.mark.parametrize(("n_factors", "n_reports"), [(1, 1), (5, 100), (8, 63), (17, 129)])
 def test_round_is_the_same_on_every_instruction_set(data, rotate, n_factors, n_reports):
-    model = model_of(rotate, n_factors=n_factors, n_reports=n_reports)
+    rounds = rounds_of(rotate, n_factors=n_factors, n_reports=n_reports)
     state, key = state_of(data.n_items, n_factors, 6), Key.from_seed(7)
     few = data.shard(10)[0]
-    expected = expected_sums(model, state, few, key, 3)
+    expected = expected_sums(rounds, state, few, key, 3)
     for name in hardware.instruction_sets():
         with hardware.use_instruction_set(name):
-            np.testing.assert_array_equal(sums_of(model, model.local_round(state, few, key, 3), state), expected)
+            np.testing.assert_array_equal(sums_of(rounds, rounds.local_round(state, few, key, 3), state), expected)
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 99))
@@ -98,10 +103,10 @@ def test_the_inverse_rotation_undoes_the_rotation_and_norms_stay(n_items, n_fact
 def test_the_step_follows_the_noise_of_the_decoded_gradient():
     # No user has an item, so answers are fair coins and the decoded gradient is noise alone.
     data = Interactions.from_scipy(csr_array((3000, 40)))
-    model = model_of(True, n_reports=200, server_steps=4)
+    rounds = rounds_of(True, n_reports=200, server_steps=4)
     state = state_of(40, 5, 3)
-    update = model.local_round(state, data, Key.from_seed(1), 0)
-    moved = 4 * model.round_learning_rate(state, update) * model.mean_gradient(state, update).std()
+    update = rounds.local_round(state, data, Key.from_seed(1), 0)
+    moved = 4 * rounds.round_learning_rate(state, update) * rounds.mean_gradient(state, update).std()
     # The tolerance is for 200 numbers.
     assert moved == pytest.approx(0.06, rel=0.15)
 
@@ -113,14 +118,14 @@ def test_the_step_follows_the_noise_of_the_decoded_gradient():
 @given(interaction_matrices(), keys(), st.integers(0, 99), st.integers(1, 7))
 @settings(max_examples=15)
 def test_shards_and_streams_add_up_to_the_whole(rotate, data, key, seed, n_shards):
-    model = model_of(rotate, n_factors=3, n_reports=11)
+    rounds = rounds_of(rotate, n_factors=3, n_reports=11)
     state = state_of(data.n_items, 3, seed)
-    whole = model.local_round(state, data, key, 5)
-    total = model.zero_update(state, 5)
+    whole = rounds.local_round(state, data, key, 5)
+    total = rounds.zero_update(state, 5)
     for shard in data.shard(n_shards):
-        total = model.merge(total, model.local_round(state, shard, key, 5))
-    index, bit = model.report_stream(state, data, key, 5, shuffle_key=Key.from_seed(1))
-    collected = model.collect_reports(state, index, bit, 5, sender="proxy", n_clients=data.n_users)
+        total = rounds.merge(total, rounds.local_round(state, shard, key, 5))
+    index, bit = rounds.report_stream(state, data, key, 5, shuffle_key=Key.from_seed(1))
+    collected = rounds.collect_reports(state, index, bit, 5, sender="proxy", n_clients=data.n_users)
     for name in ("coordinate", "total", "n_reports"):
         np.testing.assert_array_equal(total.arrays[name], whole.arrays[name])
         np.testing.assert_array_equal(collected.arrays[name], whole.arrays[name])
@@ -136,22 +141,22 @@ def test_the_ledger_is_that_of_plain_reports(data, rotate):
 
 
 def test_each_round_rotates_anew_and_runs_differ():
-    one, two = (FMFLDP(normalize="l2", rotate=True).initial_state(50, Key.from_seed(s)) for s in (1, 2))
+    one, two = (rounds_of(True).initial_state(50, Key.from_seed(s)) for s in (1, 2))
     assert one.rotation != two.rotation
     first, second = (NormalGradient(50, 5, one.rotation, r).signs() for r in (0, 1))
     assert set(np.unique(first)) == {-1.0, 1.0}
     # The answers are 250 fair coins.
     assert 60 < (first != second).sum() < 190
-    assert FMFLDP().initial_state(50, Key.from_seed(1)).rotation == 0
+    assert FMFLDP()._rounds().initial_state(50, Key.from_seed(1)).rotation == 0
 
 
 def test_the_server_accepts_coordinates_of_the_rotated_gradient_only(data):
-    model, state = model_of(True, n_reports=5), state_of(data.n_items, 5, 1)
+    rounds, state = rounds_of(True, n_reports=5), state_of(data.n_items, 5, 1)
     # The sizes are 60 items and 5 factors, each rounded up to the next power of two.
     index = np.array([0, 64 * 8 - 1, 64 * 8, -1])
-    update = model.collect_reports(state, index, np.ones(4, dtype=np.uint8), 0, sender="proxy", n_clients=4)
+    update = rounds.collect_reports(state, index, np.ones(4, dtype=np.uint8), 0, sender="proxy", n_clients=4)
     assert update.arrays["coordinate"].tolist() == [0, 64 * 8 - 1]
-    assert model.rules(state, 4)["coordinate"].high == 64 * 8 - 1
+    assert rounds.rules(state, 4)["coordinate"].high == 64 * 8 - 1
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -171,18 +176,20 @@ def gradients_of(data, factors):
 @given(interaction_matrices(max_users=8, max_items=8, min_items=2), st.integers(2, 4), seeds())
 @settings(max_examples=15)
 def test_answers_estimate_the_mean_of_clipped_numbers(rotate, data, n_factors, seed):
-    model = model_of(rotate, n_factors=n_factors, n_reports=1_200_000 // data.n_users)
+    rounds = rounds_of(rotate, n_factors=n_factors, n_reports=1_200_000 // data.n_users)
     state = state_of(data.n_items, n_factors, seed % 1000)
-    update = model.local_round(state, data, Key.from_seed(seed), 0)
-    normal, n = model._normal(state, 0), int(update.arrays["n_reports"][0])
+    update = rounds.local_round(state, data, Key.from_seed(seed), 0)
+    normal, n = rounds._normal(state, 0), int(update.arrays["n_reports"][0])
     clipped = [np.clip(reported(g, normal), -1, 1) for g in gradients_of(data, state.item_factors.astype(np.float64))]
     exact = np.mean(clipped, axis=0).reshape(-1)
-    decoder = model._channel.decoder
-    estimate = sums_of(model, update, state) * decoder * normal.size / n
+    decoder = rounds._channel.decoder
+    estimate = sums_of(rounds, update, state) * decoder * normal.size / n
     bound = stats.norm.isf(ALPHA / exact.size / 2) * np.sqrt((decoder**2 * exact.size - exact**2) / n)
     assert (np.abs(estimate - exact) <= bound).all()
     # The server's decoding is linear in the answers, to the last digits.
-    np.testing.assert_allclose(model.mean_gradient(state, update), normal.turn_back(normal.unit * estimate), atol=1e-12)
+    np.testing.assert_allclose(
+        rounds.mean_gradient(state, update), normal.turn_back(normal.unit * estimate), atol=1e-12
+    )
     for wrong in (0.9, 1.1):  # controls, in which an error of 10% is detectable
         if np.abs(exact).max() * 0.1 > 2 * bound.max():
             assert (np.abs(wrong * estimate - exact) > bound).any()
@@ -211,13 +218,13 @@ def test_audit_of_a_report_stays_within_epsilon(share, holds):
     factors = np.zeros((16, 1), dtype=np.float32)
     # The third user makes x'v vanish on the first two factors, so gradients are one number each.
     factors[:3, 0] = 0.01, 0.01, 100.0
-    model, state = model_of(True, n_factors=1, epsilon=1.0), FMFState(factors, rotation=3)
-    normal = model._normal(state, 0)
+    rounds, state = rounds_of(True, n_factors=1, epsilon=1.0), FMFState(factors, rotation=3)
+    normal = rounds._normal(state, 0)
     first, second = (np.sign(reported(np.eye(16)[:, [item]], normal)).reshape(-1) for item in (0, 1))
 
     def release(item, n):
         sender = of_dense(np.eye(16)[[item]])
-        reporting = FMFLDP(**(model.get_params() | {"n_reports": n}))
+        reporting = replace(rounds, n_reports=n)
         index, bit = reporting.report_stream(state, sender, Key.from_seed(7 + item), 0, shuffle_key=Key.from_seed(1))
         # The score is positive for the second user, negative for the first, or 0.
         return (2.0 * bit - 1) * (second - first)[index]

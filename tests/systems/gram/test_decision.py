@@ -17,14 +17,15 @@ from support.feature_case import grouped
 from support.noise_case import RecordingEngine
 
 from fastfedrec import DPGram, Key, datasets
+from fastfedrec.systems._linear_scores import popularity_shares
+from fastfedrec.systems._pair_matrix import Candidate, PairMatrix
 from fastfedrec.systems.gram import decision as module
 from fastfedrec.systems.gram import dp_gram
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
-from fastfedrec.systems.gram.decision import RIDGES, Candidate, PairMatrix, choose_candidate, named_estimators
-from fastfedrec.systems.gram.measurement import HitSum
+from fastfedrec.systems.gram.decision import RIDGES, choose_candidate, named_estimators
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.gram.scoring import popularity_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
+from fastfedrec.systems.measurement import HitSum
 from fastfedrec.testing import ALPHA
 
 KEY = Key.from_seed(3)

@@ -18,14 +18,15 @@ from support.noise_case import RecordingEngine
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
+from fastfedrec.systems._linear_scores import inverse_factors, popularity_shares
+from fastfedrec.systems._pair_matrix import Candidate, Decision
+from fastfedrec.systems._pair_scores import ReleasedPairs
 from fastfedrec.systems.gram import plan, shrinkage
-from fastfedrec.systems.gram.decision import Candidate, Decision
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum
-from fastfedrec.systems.gram.measurement import HitSum, candidates_with
 from fastfedrec.systems.gram.pairs import PairForm, public_mean, symmetric
 from fastfedrec.systems.gram.plan import planned_rounds
-from fastfedrec.systems.gram.scoring import inverse_factors, popularity_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
+from fastfedrec.systems.measurement import HitSum, candidates_with
 
 KEY = Key.from_seed(1)
 KINDS = ["ShareSum", "PairSum", "CrossSum", "CrossSum", "HitSum", "CrossSum", "CrossSum", "HitSum"]
@@ -50,17 +51,18 @@ def test_factors_and_weights_equal_dense_algebra_of_the_release(personal_weight)
     taste = rng.normal(size=(30, 4))
     values = (taste @ taste.T * 50 + rng.normal(size=(30, 30))).astype(np.float32)
     values = (values + values.T) / 2
-    mean, model = rng.integers(1, 2000, 30) / SCALE, DPGram()
+    mean = rng.integers(1, 2000, 30) / SCALE
     form = PairForm.of(mean, 9_000)
-    model._prepare_scores(form.about(mean), denoise_pairs(values.copy(), 2.0), 1.5, Candidate(personal_weight, 0.7))
+    decision = Decision(Candidate(personal_weight, 0.7), {}, 0.0, 0.0)
+    released = ReleasedPairs.personal(mean, form.about(mean), denoise_pairs(values.copy(), 2.0), 1.5, decision, "ease")
     weight = math.sqrt(2) * 9_000 * max((1 - 1 / mean.sum() ** 2) ** -0.5, 1 / (1 - mean @ mean))
     gram = personal_weight * shrinkage_naive.denoise(values, 2.0) + weight * np.outer(mean, mean)
-    np.testing.assert_allclose(model.item_factors_ @ model.item_factors_.T, gram, atol=1e-4 * gram.max())
+    np.testing.assert_allclose(released.item_factors @ released.item_factors.T, gram, atol=1e-4 * gram.max())
     # The diagonal of the users' matrix is the weight times the item shares.
     squares = weight * mean / mean.sum()
     unexplained = np.maximum(squares - gram.diagonal(), 0.1 * squares)
     weights = naive.ease_weights(gram + np.diag(unexplained), 0.7 * 1.5 * math.sqrt(30))
-    factors, scales = model.scoring_factors_, model.item_scales_
+    factors, scales = released.scoring_factors, released.item_scales
     computed = (factors @ factors.T) * np.outer(1 / scales, scales) / (1 - np.square(factors).sum(axis=1))
     np.fill_diagonal(computed, 0)
     np.testing.assert_allclose(computed, weights, atol=1e-4 * np.abs(weights).max())

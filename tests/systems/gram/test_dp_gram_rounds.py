@@ -19,7 +19,7 @@ from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum
-from fastfedrec.systems.gram.measurement import HitSum, MeasurementState
+from fastfedrec.systems.measurement import HitSum, MeasurementState
 from fastfedrec.systems.projection_rounds import SubspaceState
 from fastfedrec.testing import ALPHA
 

@@ -6,10 +6,10 @@ from naive.systems.gram import pooled as naive
 from naive.systems.gram.columns import hollow
 
 from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.gram import pooled, shrinkage
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.columns import next_encoder
-from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.pooled import PooledPairs
 from fastfedrec.systems.gram.shrinkage import RANK

@@ -13,12 +13,12 @@ from support.feature_case import grouped
 from fastfedrec import Interactions, Key, ShuffledSketchGram, datasets
 from fastfedrec.accounting import PLDAccountant
 from fastfedrec.mechanisms import LargestResponse
+from fastfedrec.systems._linear_scores import popularity_shares
+from fastfedrec.systems._pair_matrix import Candidate, Decision
 from fastfedrec.systems.gram import shuffled_sketch
-from fastfedrec.systems.gram.decision import Candidate, Decision
-from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.scoring import popularity_shares
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+from fastfedrec.systems.measurement import NoisyMean
 
 KEY = Key.from_seed(3)
 LONG = datasets.generate_implicit(4_000, 60, key=Key.from_seed(1))

@@ -6,9 +6,10 @@ from support.feature_case import grouped
 
 from fastfedrec import Key, ShuffledSketchGram
 from fastfedrec.systems._featured import align_features
+from fastfedrec.systems._linear_scores import popularity_shares
+from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, estimate_popularity
-from fastfedrec.systems.gram.decision import PairMatrix, choose_candidate, named_estimators
-from fastfedrec.systems.gram.scoring import popularity_shares
+from fastfedrec.systems.gram.decision import choose_candidate, named_estimators
 
 KEY = Key.from_seed(3)
 N_ITEMS = 60

@@ -8,8 +8,8 @@ from naive.systems.privrec import model as naive
 from support.privrec_case import FEATURES, KEY, SMALL, power_cut, rounds, small_data
 
 from fastfedrec import PrivRec
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec._settings import PrivRecSettings
-from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
 
 pytestmark = pytest.mark.ignores_values

@@ -29,7 +29,7 @@ from fastfedrec.evaluation.new_users import evaluate_personalized, personalizati
 from fastfedrec.mechanisms import FixedSizeSampling
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 
 pytestmark = pytest.mark.ignores_values
 

@@ -8,7 +8,7 @@ from support.privrec_case import FEATURES, KEY, SMALL, power_cut, rounds, small_
 
 from fastfedrec import Key, PrivRec
 from fastfedrec.rounds.checkpoint import Checkpoint
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
 
 pytestmark = pytest.mark.ignores_values

@@ -23,7 +23,7 @@ from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import generate_sequences
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
 from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, resolve_options
 

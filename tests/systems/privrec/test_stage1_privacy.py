@@ -11,7 +11,7 @@ from support.stage1_case import FEW, KEY, PRIVATE, fit, item_rows, people, round
 
 from fastfedrec.accounting import CentralRelease, Gaussian, Unprotected
 from fastfedrec.compute.networks.gru import GRUEncoder
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 
 TARGET = {"clip_norm": 0.01, "target_epsilon": 1.5, "delta": 1e-5}
 BUDGET = TARGET | {"noise_multiplier": None}

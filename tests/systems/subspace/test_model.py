@@ -17,8 +17,8 @@ from fastfedrec.accounting import gaussian_mu
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems._feature_prior import prior_factors
+from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems._public_mean import floored, to_grid
-from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.projection_rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState, public_signs
 from fastfedrec.systems.subspace import _inference as inference
 from fastfedrec.systems.subspace.model import _n_bytes

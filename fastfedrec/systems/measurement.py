@@ -1,6 +1,6 @@
 """A private measurement of candidates: each device ranks a held-out item by each, and the noisy sums are released.
 
-`measured_model.MeasuredRelease` runs it.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md.
+`_measured_release.MeasuredRelease` runs it.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md.
 """
 
 import math
@@ -17,10 +17,10 @@ from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._linear_scores import LinearScores
 from fastfedrec.systems._noisy_sum import NoisySum
+from fastfedrec.systems._pair_matrix import Candidate, Decision, PairMatrix
 from fastfedrec.systems._substitute import pooled
-from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
-from fastfedrec.systems.gram.scoring import LinearScores
 
 __all__ = [
     "Form",
@@ -37,7 +37,7 @@ UNIT = 2**28  # L2 bound of one user's contribution; its square and sums of squa
 #: Approximate number of users who rank an item: a share of 16,384 users has an error of .004.
 _MAX_MEASURED = 16_384
 _MAX_RANK = 64  # largest rank of the compared models, since the strongest directions decide
-# Weights of the personal part and ridges; tuned, see "Settings" on the page.  The first is the reference of the others.
+# Weights of the personal part and ridges; tuned, see "Settings" on the page of DPGram.  The first is the reference.
 _CANDIDATES = ((2.5, 2.0), (1.0, 0.5), (1.0, 8.0), (2.5, 8.0), (6.0, 2.0), (6.0, 8.0), (6.0, 30.0))
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is nDCG@10 of an item among 99 others
 _MAX_MEAN_NOISE = 0.25  # largest noise variance over the square of the mean; tuned, see "Settings" on the page

@@ -1,13 +1,14 @@
-"""Base class of models of a released matrix of item pairs: factors, the device's scores, new users and files."""
+"""Models of a released matrix of item pairs: their fitted arrays, and the scores that a device computes from them."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.accounting import Ledger
 from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.parameters import choice, real
@@ -16,12 +17,11 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_by_factors
 from fastfedrec.systems._neighbors import made_once, score_neighbors
-from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._pair_matrix import Decision, PairMatrix
+from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import Served
-from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
-from fastfedrec.systems.recommender import Recommender
 
-__all__ = ["GramModel"]
+__all__ = ["PairScores", "ReleasedPairs", "note_decision", "pair_ridge", "pair_scoring"]
 
 _N_NEIGHBORS = 100  # number of nearest items of "knn"
 _MIN_SCALE = 1e-100  # smallest scale of an item in a file, since entries are divided by it
@@ -32,11 +32,20 @@ _BLOCK_CELLS = 2**23  # number of similarities in memory at the same time
 class PairScores(Served):
     """Scores that a device computes from a matrix of item pairs, as factors, and its user's row."""
 
+    saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
+
     item_means_: NDArray[np.float64]
     item_factors_: NDArray[np.float64]
     scoring_factors_: NDArray[np.float64]
     item_scales_: NDArray[np.float64]
     scoring: str
+
+    @classmethod
+    def rules(cls, model: Any) -> Mapping[str, ArrayRule]:
+        n_items = model.interactions_.n_items
+        factors = dict.fromkeys(("item_factors_", "scoring_factors_"), (n_items, None))
+        scales = ArrayRule(np.float64, (n_items,), low=_MIN_SCALE)
+        return {**rules_of(np.float64, item_means_=(n_items,), **factors), "item_scales_": scales}
 
     def score_block(self, users: np.ndarray) -> np.ndarray:
         rows = self.interactions_._take_users(users)
@@ -88,71 +97,61 @@ class PairScores(Served):
         return entries * products
 
 
-class GramModel(Recommender):
-    """A matrix of item pairs as factors L, and the scores that a device computes from them and its user's row."""
+class ReleasedPairs(NamedTuple):
+    """The fitted arrays of a model of item pairs, in the order of `PairScores.saved`, and the decision behind them."""
 
-    _serves = PairScores
-    _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
-    _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
+    item_means: NDArray[np.float64]
+    item_factors: NDArray[np.float64]
+    scoring_factors: NDArray[np.float64]
+    item_scales: NDArray[np.float64]
+    decision: Decision | None = None
 
-    scoring: str = choice("ease", ("ease", "ridge", "knn"), argument="score").doc("""
+    @classmethod
+    def popularity(cls, item_means: NDArray[np.float64], decision: Decision | None = None) -> Self:
+        """Return a model of popularity, in which all users get the same items."""
+        no_factors = np.zeros((len(item_means), 0))
+        return cls(item_means, no_factors, no_factors, np.ones(len(item_means)), decision)
+
+    @classmethod
+    def personal(
+        cls,
+        item_means: NDArray[np.float64],
+        pairs: PairMatrix,
+        factors: np.ndarray,
+        noise: float,
+        decision: Decision,
+        scoring: str,
+    ) -> Self:
+        """Return a model with the chosen candidate, for factors with noise of this standard deviation."""
+        joined = pairs.join(factors, decision.chosen.personal_weight)
+        if scoring != "knn":
+            return cls(item_means, joined, *pairs.score(factors, decision.chosen, noise), decision)
+        lengths = np.linalg.norm(joined, axis=1)[:, None]
+        cosines = np.divide(joined, lengths, out=np.zeros_like(joined), where=lengths > 0)
+        return cls(item_means, joined, cosines, np.ones(len(joined)), decision)
+
+
+def pair_scoring() -> Any:
+    """Declare the scores that devices compute."""
+    return choice("ease", ("ease", "ridge", "knn"), argument="score").doc("""
         Model that devices compute from the released matrix: a linear model without a diagonal, one with a diagonal,
         or cosines of the 100 nearest items.""")
-    ridge: float | str = real("auto", above=0.0, also=["auto"]).doc("""
+
+
+def pair_ridge() -> Any:
+    """Declare the ridge of the scores."""
+    return real("auto", above=0.0, also=["auto"]).doc("""
         Ridge added to the matrix's diagonal, in units of the standard deviation of an entry's noise times the root
         of the number of items.  "auto" chooses it by the releases (`decision_`).""")
-    item_means_: NDArray[np.float64]
-    item_factors_: NDArray[np.float64]
-    scoring_factors_: NDArray[np.float64]
-    item_scales_: NDArray[np.float64]
-    decision_: Decision | None = None  # None also for a model from a file
-    signal_: float
 
-    @property
-    def is_personal_(self) -> bool:
-        """True if users receive personal scores, False if only popularity was released or chosen."""
-        return self._fitted().item_factors_.shape[1] > 0
 
-    def _note_decision(self, decision: Decision) -> Candidate:
-        """Note in the ledger that the choice depends on releases only, and return it."""
-        name, outcome = type(self).__name__, "a personal model" if decision.is_personal else "popularity"
-        self.ledger_.note(
-            f"{name}: {outcome} was chosen; choice, factors and scores are computed from noisy releases and public "
-            "numbers alone, which costs nothing more"
-        )
-        return decision.chosen
-
-    def _release_popularity(self) -> None:
-        """Set the arrays of a model with `item_means_` only, so that all users get the same items."""
-        n_items, self.decision_ = len(self.item_means_), None
-        self.item_factors_ = self.scoring_factors_ = np.zeros((n_items, 0))
-        self.item_scales_ = np.ones(n_items)
-
-    def _prepare_scores(self, pairs: PairMatrix, factors: np.ndarray, noise: float, chosen: Candidate) -> None:
-        """Compute the arrays that devices score with, for a candidate and factors with this noise."""
-        self.item_factors_ = joined = pairs.join(factors, chosen.personal_weight)
-        if self.scoring == "knn":
-            lengths = np.linalg.norm(joined, axis=1)[:, None]
-            self.scoring_factors_ = np.divide(joined, lengths, out=np.zeros_like(joined), where=lengths > 0)
-            self.item_scales_ = np.ones(len(joined))
-        else:
-            self.scoring_factors_, self.item_scales_ = pairs.score(factors, chosen, noise)
-
-    # ---- state --------------------------------------------------------------------------------------------------
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"signal": self.signal_}
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.signal_ = saved.real("signal", low=0.0)
-
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        n_items = self.interactions_.n_items
-        factors = dict.fromkeys(("item_factors_", "scoring_factors_"), (n_items, None))
-        scales = ArrayRule(np.float64, (n_items,), low=_MIN_SCALE)
-        return {**rules_of(np.float64, item_means_=(n_items,), **factors), "item_scales_": scales}
+def note_decision(name: str, ledger: Ledger, decision: Decision) -> None:
+    """Note in the ledger that the choice of the model `name` depends on releases only."""
+    outcome = "a personal model" if decision.is_personal else "popularity"
+    ledger.note(
+        f"{name}: {outcome} was chosen; choice, factors and scores are computed from noisy releases and public "
+        "numbers alone, which costs nothing more"
+    )
 
 
 @made_once

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastfedrec import Key
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.grid_noise import GridNoise
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from support.data import of_dense, of_sets
 
 from fastfedrec import DPGram, Key, datasets
-from fastfedrec.systems._noisy_sum import NoisySum
-from fastfedrec.systems.claims import layered_noise
-from fastfedrec.systems.gram import measurement
-from fastfedrec.systems.gram.measurement import (
+from fastfedrec.systems import measurement
+from fastfedrec.systems._noisy_sum import NoisySum, layered_noise
+from fastfedrec.systems.measurement import (
     UNIT,
     HitSum,
     MeasurementState,
