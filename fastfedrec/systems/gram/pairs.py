@@ -13,7 +13,7 @@ from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems._public_mean import with_floor
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 
-__all__ = ["PairForm", "pairs_about", "public_mean", "symmetric"]
+__all__ = ["PairForm", "public_mean", "symmetric"]
 
 _MIN_SQUARE = 2.0  # smallest square of a row's mean root length, since a row with a pair has at least two items
 _MAX_MEAN_SQUARE = 0.9  # largest squared norm of a mean, which is near 1 only with much noise
@@ -74,12 +74,7 @@ class PairForm(NamedTuple):
 
     def about(self, mean: np.ndarray) -> PairMatrix:
         """Return an empty matrix with the popularity of a mean of the rows, for factors that are already known."""
-        return pairs_about(mean, self.weight)
-
-
-def pairs_about(mean: np.ndarray, weight: float) -> PairMatrix:
-    """Return an empty matrix with the popularity of a positive mean of the rows, for a users' matrix of this trace."""
-    return PairMatrix(np.empty((0, 0), np.float32), 0.0, weight * popularity_shares(mean), math.sqrt(weight) * mean)
+        return PairMatrix.about(mean, self.weight)
 
 
 def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:
