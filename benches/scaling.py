@@ -37,19 +37,23 @@ def _als(data, size, n_threads):
     return lambda: als.solve_users(data, item_factors, regularization=0.1, confidence_weight=2.0, n_threads=n_threads)
 
 
-def _round_of(make, source=lambda data: data):
-    """Return a case with one round of the model `make(size)`, with the initial state from `source(data)`."""
+def _round_of(make):
+    """Return a case with one planned round of the model `make(size)`."""
 
     def case(data, size, n_threads):
-        model = make(size)
-        state = model.initial_state(source(data), KEY)
-        return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
+        ((system, state, _),) = make(size)._plan(data, KEY)
+        return lambda: system.local_round(state, data, KEY, 0, n_threads=n_threads)
 
     return case
 
 
 def _fmf_ldp(make):
-    return _round_of(make, lambda data: data.n_items)
+    def case(data, size, n_threads):
+        model = make(size)
+        state = model.initial_state(data.n_items, KEY)
+        return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
+
+    return case
 
 
 def _sketch(data, size, n_threads):

@@ -59,11 +59,11 @@ class RecordingEngine(LocalEngine):
             self.rounds.append(Recorded(system, shards, key, self._event, update, state, after, sums))
             return after
 
-        system.apply = recorded
+        vars(system)["apply"] = recorded  # rounds may be frozen
         try:
             return super().run(system, state, interactions, key=key, **options)
         finally:
-            del system.apply
+            del vars(system)["apply"]
 
 
 def is_accounted_for(ledger, rounds):

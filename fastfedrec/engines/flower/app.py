@@ -336,7 +336,7 @@ def _serve(start: _RunStart, deployment: OwnDeployment, item_ids: np.ndarray, n_
     # Stored before the first request, so that a server that is killed later resumes the same run.
     keep(last_round, state)
     state = engine.run(
-        model,
+        deployment.rounds_of(0, sum(engine.members.values()), item_ids).system,
         state,
         engine.shards(),
         key=key,
@@ -345,6 +345,7 @@ def _serve(start: _RunStart, deployment: OwnDeployment, item_ids: np.ndarray, n_
         ledger=model.ledger_,
         communication=model.communication_,
         after_round=keep,
+        name=type(model).__name__,
     )
     return deployment.finish(state)
 
