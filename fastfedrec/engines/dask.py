@@ -214,7 +214,8 @@ def _hold(shard: Interactions) -> Interactions:
 def _without_results(system: FederatedSystem) -> FederatedSystem:
     """Return a copy without fitted attributes (names that end in _) and device state, which a round does not need."""
     bare = copy.copy(system)
-    bare.__dict__ = {name: value for name, value in vars(system).items() if not name.endswith("_")}
+    for name in [name for name in vars(system) if name.endswith("_")]:
+        del vars(bare)[name]  # rounds may be frozen
     bare.forget_devices()
     return bare
 
