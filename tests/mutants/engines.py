@@ -106,7 +106,7 @@ ENGINES = [
         """,
     ),
     on("_without_results", "test_data_and_results_stay_behind_when_a_system_is_sent")(
-        "dask-sends-results", "the fitted attributes of a model are sent to workers", "not name.endswith('_')", "True",
+        "dask-sends-results", "the fitted attributes of a model are sent to workers", "name.endswith('_')", "False",
     ),
     # ---- checkpoints ------------------------------------------------------------------------------------------------
     on("CohortRounds.local_round", "test_an_open_round_sends_its_recorded_message_for_any_data")(
