@@ -37,19 +37,14 @@ def _als(data, size, n_threads):
     return lambda: als.solve_users(data, item_factors, regularization=0.1, confidence_weight=2.0, n_threads=n_threads)
 
 
-def _round_of(make, source=lambda data: data):
-    """Return a case with one round of the model `make(size)`, with the initial state from `source(data)`."""
+def _round_of(make):
+    """Return a case with one planned round of the model `make(size)`."""
 
     def case(data, size, n_threads):
-        model = make(size)
-        state = model.initial_state(source(data), KEY)
-        return lambda: model.local_round(state, data, KEY, 0, n_threads=n_threads)
+        ((system, state, _),) = make(size)._plan(data, KEY)
+        return lambda: system.local_round(state, data, KEY, 0, n_threads=n_threads)
 
     return case
-
-
-def _fmf_ldp(make):
-    return _round_of(lambda size: make(size)._rounds(), lambda data: data.n_items)
 
 
 def _fedrec(data, size, n_threads):
@@ -113,8 +108,8 @@ def _noise(data, size, n_threads):
 _BOTH = ("users", "interactions a user")
 CASES = {
     "als.solve_users": (_als, _BOTH),
-    "FMFLDP.local_round": (_fmf_ldp(lambda size: FMFLDP()), _BOTH),
-    "FMFLDP.local_round, reports": (_fmf_ldp(lambda size: FMFLDP(n_reports=size)), ("reports a user",)),
+    "FMFLDP.local_round": (_round_of(lambda size: FMFLDP()), _BOTH),
+    "FMFLDP.local_round, reports": (_round_of(lambda size: FMFLDP(n_reports=size)), ("reports a user",)),
     "ShuffledSketchGram, reports": (_sketch, ("users", "reports a user")),
     # No user exceeds the limit, since otherwise the number of trimmed users would vary with the size.
     "LaplaceRRSVD.local_round": (_round_of(lambda size: LaplaceRRSVD(max_ratings=N_ITEMS)), _BOTH),

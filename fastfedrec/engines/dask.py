@@ -174,7 +174,7 @@ class DaskEngine(Engine):
         if has_floats or type(system).take_devices is not FederatedSystem.take_devices:
             super()._collect(receiver, handles, key, n_threads)
             return
-        bare, state, round_number = _without_results(system), receiver.state, receiver.round
+        bare, state, round_number = _without_devices(system), receiver.state, receiver.round
         level = [
             self.client.submit(
                 _run_round, bare, state, shard, key, round_number, name, receiver.expected[name], n_threads, pure=False
@@ -193,7 +193,7 @@ class DaskEngine(Engine):
         self, receiver: RoundReceiver, handles: Mapping[str, "Future[Any]"], key: Key, n_threads: int
     ) -> Iterable[Update]:
         system, state, round_number = receiver.system, receiver.state, receiver.round
-        bare = _without_results(system)
+        bare = _without_devices(system)
         answers = [
             self.client.submit(
                 _answer, bare, system.take_devices(name), state, shard, key, round_number, name, n_threads, pure=False
@@ -211,11 +211,9 @@ def _hold(shard: Interactions) -> Interactions:
     return shard
 
 
-def _without_results(system: FederatedSystem) -> FederatedSystem:
-    """Return a copy without fitted attributes (names that end in _) and device state, which a round does not need."""
+def _without_devices(system: FederatedSystem) -> FederatedSystem:
+    """Return a copy without the state of devices, which travels with each shard."""
     bare = copy.copy(system)
-    for name in [name for name in vars(bare) if name.endswith("_")]:
-        del vars(bare)[name]
     bare.forget_devices()
     return bare
 

@@ -11,14 +11,15 @@ CELLS = "test_a_user_is_counted_in_one_cell_of_a_level"
 
 CONTRIBUTIONS = [
     # ---- public numbers of reports -----------------------------------------------------------------------------------
-    on("RatingRounds._measure", "test_max_ratings_are_counted_even_if_all_users_have_fewer")(
+    on("LaplaceRRSVD._note_claims", "test_max_ratings_are_counted_even_if_all_users_have_fewer")(
         "laplace-rr-longest-of-the-data",
         "the charge of LaplaceRRSVD depends on the private maximum of ratings, not on max_ratings",
-        "longest = self.max_ratings", "longest = min(self.max_ratings, longest)",
+        "self.max_ratings or int(data.interactions_per_user().max(initial=0))",
+        "int(data.interactions_per_user().max(initial=0))",
     ),
-    on("RatingRounds._measure", "test_ledger_of_hidden_items_states_a_guarantee_for_the_user")(
+    on("LaplaceRRSVD._rounds", "test_ledger_of_hidden_items_states_a_guarantee_for_the_user")(
         "hidden-items-longest-of-the-data", "the charge with hidden items depends on the private maximum of ratings",
-        "longest = min(self.n_reports, interactions.n_items)", "longest = min(self.n_reports, longest)",
+        "min(self.n_reports, data.n_items)", "min(self.n_reports, int(data.interactions_per_user().max()))",
     ),
     on("count_raters", "test_ledger_of_central_privacy")(
         "fedrec-raters-unbounded", "the contribution of a FedRec user to the counts exceeds max_items",

@@ -105,8 +105,8 @@ ENGINES = [
         )
         """,
     ),
-    on("_without_results", "test_data_and_results_stay_behind_when_a_system_is_sent")(
-        "dask-sends-results", "the fitted attributes of a model are sent to workers", "name.endswith('_')", "False",
+    on("_without_devices", "test_the_state_of_devices_stays_behind_when_a_system_is_sent")(
+        "dask-sends-devices", "the state of all devices is sent to every worker", "bare.forget_devices()", "pass",
     ),
     # ---- checkpoints ------------------------------------------------------------------------------------------------
     on("CohortRounds.local_round", "test_an_open_round_sends_its_recorded_message_for_any_data")(

@@ -102,8 +102,10 @@ LOCAL = [
         "choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)",
         "np.ones(shard.n_interactions, dtype=bool)",
     ),
-    on("RatingRounds.values_event", f"{COUNTED}[LaplaceRRSVD]")(
-        "laplace-rr-one-rating-counted", "only one of a user's LaplaceRRSVD ratings is charged", "longest", "1",
+    on("LaplaceRRSVD._note_claims", f"{COUNTED}[LaplaceRRSVD]")(
+        "laplace-rr-one-rating-counted", "only one of a user's LaplaceRRSVD ratings is charged",
+        "LocalReports(name, mechanism.epsilon, longest, data.n_users)",
+        "LocalReports(name, mechanism.epsilon, 1, data.n_users)",
     ),
     on("RatingRounds._report_items", f"{SENT}[LaplaceRRSVD(hide_items=True)]")(
         "hidden-items-surer", "the epsilon of LaplaceRRSVD's reports with hidden items is above its recorded value",
@@ -111,7 +113,7 @@ LOCAL = [
     ),
     on("RatingRounds.round_event", f"{COUNTED}[LaplaceRRSVD(hide_items=True)]")(
         "hidden-items-uncounted", "only one of a user's reports with hidden items is charged",
-        "n_reports = self.n_reports if self._max_reports is None else self._max_reports", "n_reports = 1",
+        "self.n_reports", "1",
     ),
     on(
         "RatingRounds.round_event",
@@ -119,7 +121,7 @@ LOCAL = [
     )(
         "open-items-promised", "LaplaceRRSVD claims a guarantee although the rated items are public",
         "return Unprotected('which items each user has rated')",
-        "return self.values_event(channel, self._max_reports or 1, n_clients)",
+        "return LocalReports('ratings', self.mechanism.epsilon, self.max_ratings or 1, n_clients)",
     ),
     on("DPPopularity._channel", "test_ledgers_state_the_guarantees")(
         "popularity-budget-not-split", "the whole epsilon is spent on each DPPopularity report",

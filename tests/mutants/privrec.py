@@ -122,7 +122,7 @@ PRIVREC = [
     ),
     on("PrototypeRounds._cluster", f"{FOLLOWS}[PrivatePrototypes, clusters]")(
         "clusters-in-the-datas-ball", "the radius for distances depends on the private data",
-        "float(self.value_range[1])", "float(shard.values_or_ones().max(initial=1))",
+        "self.value_range[1]", "float(shard.values_or_ones().max(initial=1))",
     ),
     on("PrivatePrototypes.fit", "test_at_most_the_agreed_number_of_rows_of_a_user_is_used")(
         "prototypes-of-all-rows", "more of a user's rows are used than are charged", "(user_entities == h) & is_used",

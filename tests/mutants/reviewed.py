@@ -13,7 +13,7 @@ REVIEWED = [
     ),
     on("PrivatePrototypes.fit", "test_the_bound_is_accepted_and_one_more_is_refused_unread")(
         "prototypes-fit-unchecked", "the number of users in a sum of prototypes is not limited",
-        "self.recovery(max(data.n_items, 1)).check_users(data.n_users)", "pass",
+        "rounds.recovery.check_users(data.n_users)", "pass",
     ),
     on("Unfinished.add_to", "test_a_ledger_with_the_cost_is_not_charged_twice")(
         "failed-cost-twice", "the cost of a failed fit is charged twice to a ledger",

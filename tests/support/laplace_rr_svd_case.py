@@ -4,4 +4,5 @@ GUARANTEED = ["optimal", "mixture", "serial", "laplace"]
 
 
 def update_of(model, data, key, **options):
-    return model.local_round(model.initial_state(data, key), data, key, 0, **options)
+    ((rounds, state, _),) = model._plan(data, key)
+    return rounds.local_round(state, data, key, 0, **options)

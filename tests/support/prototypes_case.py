@@ -16,4 +16,6 @@ def rated(n_users=60, n_items=25, seed=0, density=0.4):
 
 
 def start(model, data, names=("a",), n_prototypes=None):
-    return model.initial_state(names, n_prototypes or (model.n_prototypes,) * len(names), data.n_items, KEY)
+    """Return a model's rounds and their first state."""
+    rounds = model._rounds(data.n_items)
+    return rounds, rounds.initial_state(names, n_prototypes or (model.n_prototypes,) * len(names), KEY)

@@ -248,7 +248,7 @@ def prototype_noise(delta=None):
     values = data.to_scipy().toarray()
     for seed in range(3):
         model, recorded = prototypes(data, Key.from_seed(seed), delta)
-        recovery = model.budget(N_ITEMS).recovery
+        recovery = model._rounds(N_ITEMS).recovery
         for entity in range(ENTITIES):
             entity_values = values[np.arange(60) % ENTITIES == entity]
             counts = (entity_values > 0).sum(axis=0) * recovery.steps_per_unit
@@ -340,7 +340,7 @@ def test_no_entity_or_field_of_prototypes_has_noise_in_common(delta):
 def test_a_user_with_all_items_moves_prototypes_within_the_bound():
     (_, few), (_, everything) = (prototypes(rated(last_has=n), KEY) for n in (0, N_ITEMS))
     few, everything = few.update.arrays, everything.update.arrays
-    steps = PrivatePrototypes(1, 2, 2.0, max_entries=MAX_ITEMS).budget(N_ITEMS).recovery.steps_per_unit
+    steps = PrivatePrototypes(1, 2, 2.0, max_entries=MAX_ITEMS)._sums(N_ITEMS).steps_per_unit
     counts, sums = (np.abs(few[field] - everything[field]).sum() / steps for field in ("count", "sum"))
     assert 0 < counts <= MAX_ITEMS
     assert 0 < sums <= 2 * MAX_ITEMS

@@ -25,9 +25,9 @@ from fastfedrec import (
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.systems.baselines.popularity import Random
 from fastfedrec.systems.ncf.model import NCF
-from fastfedrec.systems.private_prototypes.baselines import CentralNMF
+from fastfedrec.systems.private_prototypes.baselines import CentralNMF, IndividualNMF
 from fastfedrec.systems.rating_model import RatingModel
-from fastfedrec.systems.rating_svd.baselines import RatingBaseline
+from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean, RatingItemKNN, UserMean
 
 KEY = Key.from_seed(3)
 IGNORED = r"\w+ ignores values, which vary here"
@@ -102,13 +102,13 @@ def test_values_below_0_are_ratings_or_refused_by_the_models_name(model, data):
     if getattr(model, "hide_items", False):
         with pytest.raises(ValueError, match="grid must be above 0, which means 'not rated', got -2"):
             type(model)(**model.get_params() | {"grid": (-2.0, 2.0)}).fit(below, key=KEY)
-    elif isinstance(model, RatingModel) and not isinstance(model, PrivatePrototypes | CentralNMF):
+    elif isinstance(model, RatingModel) and not isinstance(model, PrivatePrototypes | CentralNMF | IndividualNMF):
         parameters = model.get_params() | {"grid": (-2.0, -1.0, 0.0, 1.0, 2.0)}
         of_signed = type(model)(**parameters).fit(below, key=KEY)
         predictions = of_signed.predict([0, 1, 2], [0, 1, 2])
         assert (abs(predictions) <= 2).all()
         # The offset of the scale does not matter to these models.
-        if isinstance(model, RatingBaseline):
+        if isinstance(model, GlobalMean | UserMean | ItemMean | RatingItemKNN):
             np.testing.assert_allclose(predictions, fitted(model, data).predict([0, 1, 2], [0, 1, 2]) - 3, atol=1e-6)
     elif isinstance(model, PrivatePrototypes):
         at_the_end = np.clip(below.values, *model.value_range)
@@ -119,7 +119,7 @@ def test_values_below_0_are_ratings_or_refused_by_the_models_name(model, data):
         message = f"{name} (is for implicit feedback|has no factor below 0): values .* at least 0, got -2; "
         with pytest.raises(ValueError, match=message):
             fitted(model, below)
-        fitted(model, below.positive() if isinstance(model, CentralNMF) else below.binarize())
+        fitted(model, below.positive() if isinstance(model, CentralNMF | IndividualNMF) else below.binarize())
 
 
 def test_jester_and_thumbs_are_ratings():

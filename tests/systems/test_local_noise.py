@@ -108,11 +108,10 @@ def test_an_entropy_key_makes_no_message_twice(name):
         system = SketchRound(LargestResponse(2.5), 12, 4, 2, True)
         state = system.initial_state(KEY)
     elif name == "PrivatePrototypes":
-        system = PrivatePrototypes(2, 2)
-        state = system.initial_state(("shard-0",), (2,), 12, KEY)
+        system = PrivatePrototypes(2, 2)._rounds(12)
+        state = system.initial_state(("shard-0",), (2,), KEY)
     elif name == "LaplaceRRSVD":
-        system = LaplaceRRSVD()
-        state = system.initial_state(data, KEY)
+        ((system, state, _),) = LaplaceRRSVD()._plan(data, KEY)
     else:
         system, state = start({"FedRec": FedRec, "FedRecPlusPlus": FedRecPlusPlus}[name](), data, KEY)
     ways = [system.local_round, *([system.report_stream] if hasattr(system, "report_stream") else [])]

@@ -24,8 +24,7 @@ class RandomizeRatings:
         self.hides_items = impl.endswith("hide_items")
         options = {"hide_items": True} if self.hides_items else {"variant": impl.partition("_")[2]}
         self.model = LaplaceRRSVD(**options)
-        self.key = Key.from_seed(0)
-        self.state = self.model.initial_state(self.data, self.key)
+        ((self.rounds, self.state, _),) = self.model._plan(self.data, Key.from_seed(0))
         self.run = self._numpy if impl.startswith("numpy") else self._fastfedrec
         reports = self.run()
         if self.hides_items:
@@ -40,7 +39,7 @@ class RandomizeRatings:
         self.run()
 
     def _fastfedrec(self):
-        update = self.model.local_round(self.state, self.data, Key.from_seed(0), 0, n_threads=1)
+        update = self.rounds.local_round(self.state, self.data, Key.from_seed(0), 0, n_threads=1)
         return update.arrays["report"]
 
     def _numpy(self):

@@ -5,7 +5,6 @@ Systems with `fit` as their server are in `fit_as_server`.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,11 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.engines.deployment.deployment import Deployment, NodeRounds
 from fastfedrec.rounds.system import FederatedSystem
-from fastfedrec.systems.fmf.fmf_ldp import FMFLDP, FMFState
+from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
+from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems.private_prototypes.budget import MAX_PROTOTYPES
-from fastfedrec.systems.private_prototypes.model import PrivatePrototypes, PrototypeState
+from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
+from fastfedrec.systems.private_prototypes.rounds import PrototypeRounds, PrototypeState
 
 __all__ = ["FMFDeployment", "OwnDeployment", "PrototypesDeployment"]
 
@@ -28,13 +29,14 @@ class OwnDeployment(Deployment):
     state_type: type
     n_rounds: int
 
-    def count_clients(self, shard: Interactions) -> int:
-        return self.model.count_clients(shard)
+    @abstractmethod
+    def _rounds(self, n_items: int) -> FederatedSystem:
+        """Return the rounds of the model."""
 
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
         if phase:
             raise ValueError(f"phase must be 0, got {phase}; the system has one phase")
-        return NodeRounds(self.model, self.state_type, self.n_rounds)
+        return NodeRounds(self._rounds(len(item_ids)), self.state_type, self.n_rounds)
 
     def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
         """Prepare a new or resumed run: a model with the catalogue and without users."""
@@ -67,11 +69,8 @@ class FMFDeployment(OwnDeployment):
         super().__init__(model)
         self.n_rounds, self.system = model.n_rounds, self.model._rounds()
 
-    def count_clients(self, shard: Interactions) -> int:
-        return self.system.count_clients(shard)
-
-    def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
-        return replace(super().rounds_of(phase, n_users, item_ids), system=self.system)
+    def _rounds(self, n_items: int) -> FMFRounds:
+        return self.system
 
     def prepare(self, data: Interactions) -> Interactions:
         return self.model._as_fitted(data)
@@ -128,6 +127,12 @@ class PrototypesDeployment(OwnDeployment):
         if model.refine:
             raise ValueError("refine must be False: each entity refines on its data after the run; set refine=False")
 
+    def count_clients(self, shard: Interactions) -> int:
+        return 1  # a node's number of users is private
+
+    def _rounds(self, n_items: int) -> PrototypeRounds:
+        return self.model._rounds(n_items)
+
     def objection(self, rounds: NodeRounds, state: PrototypeState, shard: Interactions, sender: str) -> str | None:
         if state.n_items != shard.n_items:
             return f"n_items must be {shard.n_items}, got {state.n_items}"
@@ -143,26 +148,24 @@ class PrototypesDeployment(OwnDeployment):
         super().open(item_ids, senders, ledger)
         model = self.model
         model.entity_ids_, model.user_entities_ = np.array(senders), np.zeros(0, dtype=np.int64)
-        model.n_prototypes_ = model._plan_prototypes(
-            model._check_sizes(self.public_sizes, model.entity_ids_), model.interactions_
-        )
-        model._planned_budget = model.budget(len(item_ids))
+        sizes = model._check_sizes(self.public_sizes, model.entity_ids_)
+        model.n_prototypes_ = model._plan_prototypes(sizes, model._rounds(len(item_ids)))
 
     def new_ledger(self) -> Ledger:
         return Ledger() if self.model.delta is None else Ledger(self.model.delta)
 
     def start(self, senders: Sequence[str], key: Key) -> PrototypeState:
-        self.model._note_claims(self.model.ledger_, key)
-        planned = tuple(self.model.n_prototypes_.tolist())
-        return self.model.initial_state(tuple(senders), planned, self.model.interactions_.n_items, key)
+        rounds = self.model._rounds(self.model.interactions_.n_items)
+        self.model._note_claims(self.model.ledger_, rounds.budget, key)
+        return rounds.initial_state(tuple(senders), tuple(self.model.n_prototypes_.tolist()), key)
 
     def finish(self, state: PrototypeState) -> PrivatePrototypes:
         model = self.model
-        model.item_factors_ = model._train(state, 1)
+        model.item_factors_ = model._train(model._rounds(state.n_items), state, 1)
         model.user_factors_ = np.zeros((0, model.n_factors))
         model.user_side_item_factors_ = np.zeros((0, *model.item_factors_.shape))
         model._finish()
         return model
 
-    def largest_update(self, system: FederatedSystem, state: PrototypeState, n_clients: int) -> int:
-        return 8 * max(state.n_prototypes) * (1 + 3 * self.model._n_support(state.n_items))
+    def largest_update(self, system: Any, state: PrototypeState, n_clients: int) -> int:
+        return 8 * max(state.n_prototypes) * (1 + 3 * system.n_support)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
 from fastfedrec.core.arrays import Column
-from fastfedrec.core.check import check_flag
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.parameters import declares_parameters, integer, real
-from fastfedrec.core.randomness import Key, resolve_key
-from fastfedrec.core.threads import one_blas_thread, resolve_n_threads, threads_for_rows
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread, threads_for_rows
 from fastfedrec.data.conversion import InteractionsLike
-from fastfedrec.rounds.fit import resolve_ledger
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._inputs import check_interactions
@@ -27,6 +28,16 @@ from fastfedrec.systems.rating_model import LARGEST_RATING, RatingModel
 
 __all__ = ["CentralNMF", "IndividualNMF"]
 
+_OF_FIT = """\
+interactions : Interactions, SciPy sparse matrix or array, or frame
+    Ratings or counts as values, or ones without values.
+entities : array_like of shape (n_users,) or None
+    Entity of each row; None is one entity.
+key : Key or None
+    Source of the first factors; None draws a key from entropy.
+show_progress : bool
+    Without effect; all models accept it."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ModelScores(Served):
@@ -35,6 +46,19 @@ class _ModelScores(Served):
     user_factors_: NDArray[np.float64]
     item_factors_: NDArray[np.float64]
     user_models_: NDArray[np.int64]
+
+    @classmethod
+    def rules(cls, model: Any) -> Mapping[str, ArrayRule]:
+        n_users, n_items = model.interactions_.shape
+        return {
+            "user_factors_": ArrayRule(np.float64, (n_users, model.n_factors)),
+            "item_factors_": ArrayRule(np.float64, (None, n_items, model.n_factors)),
+            "user_models_": ArrayRule(np.int64, (n_users,), 0),
+        }
+
+    def disagreement(self) -> str | None:
+        largest, n_models = int(self.user_models_.max(initial=-1)), len(self.item_factors_)
+        return None if largest < n_models else f"a user belongs to model {largest} of {n_models}"
 
     def popularity(self) -> np.ndarray | None:
         # An unknown user belongs to none of several models.
@@ -98,7 +122,12 @@ class CentralNMF(RatingModel):
     n_epochs: int = integer(20, low=1).doc("Number of epochs of alternating least squares.")
     value_range: tuple[float, float] = range_of_values().doc("Range to which predictions are clipped.")
 
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.value_range
+
     @transactional
+    @shares_docstring(_OF_FIT)
     def fit(
         self,
         interactions: InteractionsLike,
@@ -108,89 +137,29 @@ class CentralNMF(RatingModel):
         show_progress: bool = False,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Fit the factorisations.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings or counts as values, or ones without values.
-        entities : array_like of shape (n_users,) or None
-            Entity of each row; None is one entity.
-        key : Key or None
-            Source of the first factors; None draws a key from entropy.
-        show_progress : bool
-            Without effect; all models accept it.
-        """
-        data = check_interactions(interactions)
-        if data.values is not None and (lowest := float(data.values.min())) < 0:
-            name = type(self).__name__
-            raise ValueError(
-                f"{name} has no factor below 0: values of interactions must be at least 0, got {lowest:g}; shift the "
-                "scale, or use another model of ratings"
-            )
-        if data.values is not None and (largest := float(data.values.max())) > LARGEST_RATING:
-            raise ValueError(
-                f"values of interactions must be at most {LARGEST_RATING:g}, got {largest:g}; rescale them"
-            )
-        _, labels = encode_labels("entities", entities, data.n_users)
-        key = resolve_key(key)
-        ledger = resolve_ledger(ledger)
-        n_threads = resolve_n_threads(n_threads)
-        check_flag("show_progress", show_progress)
-        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
-        self.user_models_: NDArray[np.int64] = self._models(labels)
-        ledger.record(Unprotected(self._seen_by))
-        values = data._replace(values=data.values_or_ones(), timestamps=None)
-        n_models = int(self.user_models_.max()) + 1
-        self.user_factors_ = np.zeros((data.n_users, self.n_factors))
-        self.item_factors_ = np.zeros((n_models, data.n_items, self.n_factors))
-        for model in range(n_models):
-            rows = np.flatnonzero(self.user_models_ == model)
-            part = values.select_users(rows)
-            if not part.n_interactions:
-                continue
-            part_threads = threads_for_rows(len(rows), n_threads)
-            factorization = fit_nmf(
-                part, self.n_factors, regularization=self.regularization, n_epochs=self.n_epochs, key=key,
-                n_threads=part_threads,
-            )  # fmt: skip
-            self.item_factors_[model] = factorization.item_factors
-            self.user_factors_[rows] = solve_rows_nonnegative(
-                part, factorization.item_factors, regularization=self.regularization, n_threads=part_threads
-            )
-            # A user without data gets the mean factors of the factorisation.
-            empty = part.interactions_per_user() == 0
-            self.user_factors_[rows[empty]] = self.user_factors_[rows[~empty]].mean(axis=0)
+        """Fit the factorisation of all data."""
+        data, labels = _check_data(self, interactions, entities)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+        _factorize(self, data, np.zeros_like(labels), fit, "all data, to a server")
         return self
-
-    _seen_by = "all data, to a server"
-
-    def _models(self, labels: np.ndarray) -> np.ndarray:
-        """Return the factorisation of each user."""
-        return np.zeros_like(labels)
-
-    @property
-    def _bounds(self) -> tuple[float, float]:
-        return self.value_range
-
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        n_users, n_items = self.interactions_.shape
-        return {
-            "user_factors_": ArrayRule(np.float64, (n_users, self.n_factors)),
-            "item_factors_": ArrayRule(np.float64, (None, n_items, self.n_factors)),
-            "user_models_": ArrayRule(np.int64, (n_users,), 0),
-        }
-
-    def _disagreement(self) -> str | None:
-        largest, n_models = int(self.user_models_.max(initial=-1)), len(self.item_factors_)
-        return None if largest < n_models else f"a user belongs to model {largest} of {n_models}"
 
 
 @declares_parameters
-class IndividualNMF(CentralNMF):
+class IndividualNMF(RatingModel):
     """Non-negative matrix factorisation of each entity's data, the accuracy of an entity without messages.
 
     **Guarantee.** None: there are no messages, and the models stay with the entities, as the ledger states.
+
+    Attributes
+    ----------
+    user_factors_ : ndarray of shape (n_users, n_factors), float64
+        User factors.
+    item_factors_ : ndarray of shape (n_entities, n_items, n_factors), float64
+        Item factors of each entity's factorisation.
+    user_models_ : ndarray of shape (n_users,), int64
+        Factorisation of each user.
+    ledger_ : fastfedrec.accounting.Ledger
+        Privacy cost of the fit for each user.
 
     Examples
     --------
@@ -201,7 +170,73 @@ class IndividualNMF(CentralNMF):
     (2, 3, 2)
     """
 
-    _seen_by = "each entity's data, within the entity"
+    _serves = _ModelScores
+    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
+    serves_others, _instead = False, "fit it again with the others"
 
-    def _models(self, labels: np.ndarray) -> np.ndarray:
-        return labels
+    n_factors: int = integer(20, low=1, high=MAX_FACTORS).doc("Number of factors, at least 1.")
+    regularization: float = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
+    n_epochs: int = integer(20, low=1).doc("Number of epochs of alternating least squares.")
+    value_range: tuple[float, float] = range_of_values().doc("Range to which predictions are clipped.")
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.value_range
+
+    @transactional
+    @shares_docstring(_OF_FIT)
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        entities: Column | None = None,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Fit the factorisation of each entity's data."""
+        data, labels = _check_data(self, interactions, entities)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+        _factorize(self, data, labels, fit, "each entity's data, within the entity")
+        return self
+
+
+def _check_data(model: Any, interactions: InteractionsLike, entities: Column | None) -> tuple[Interactions, np.ndarray]:
+    """Return the data of a fit, and the number of each row's entity."""
+    data = check_interactions(interactions)
+    if data.values is not None and (lowest := float(data.values.min())) < 0:
+        raise ValueError(
+            f"{type(model).__name__} has no factor below 0: values of interactions must be at least 0, got "
+            f"{lowest:g}; shift the scale, or use another model of ratings"
+        )
+    if data.values is not None and (largest := float(data.values.max())) > LARGEST_RATING:
+        raise ValueError(f"values of interactions must be at most {LARGEST_RATING:g}, got {largest:g}; rescale them")
+    return data, encode_labels("entities", entities, data.n_users)[1]
+
+
+def _factorize(model: Any, data: Interactions, user_models: NDArray[np.int64], fit: Fit, seen: str) -> None:
+    """Fit a factorisation to the rows of each of `user_models`, and note in the ledger who has `seen` the data."""
+    model.interactions_, model.user_models_ = data, user_models
+    model.ledger_ = model._open_account(fit.ledger, data, simulation=fit.key.is_simulation)
+    fit.ledger.record(Unprotected(seen))
+    values = data._replace(values=data.values_or_ones(), timestamps=None)
+    n_models = int(user_models.max()) + 1
+    model.user_factors_ = np.zeros((data.n_users, model.n_factors))
+    model.item_factors_ = np.zeros((n_models, data.n_items, model.n_factors))
+    for number in range(n_models):
+        rows = np.flatnonzero(user_models == number)
+        part = values.select_users(rows)
+        if not part.n_interactions:
+            continue
+        part_threads = threads_for_rows(len(rows), fit.n_threads)
+        factorization = fit_nmf(
+            part, model.n_factors, regularization=model.regularization, n_epochs=model.n_epochs, key=fit.key,
+            n_threads=part_threads,
+        )  # fmt: skip
+        model.item_factors_[number] = factorization.item_factors
+        model.user_factors_[rows] = solve_rows_nonnegative(
+            part, factorization.item_factors, regularization=model.regularization, n_threads=part_threads
+        )
+        # A user without data gets the mean factors of the factorisation.
+        empty = part.interactions_per_user() == 0
+        model.user_factors_[rows[empty]] = model.user_factors_[rows[~empty]].mean(axis=0)

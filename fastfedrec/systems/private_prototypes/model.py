@@ -33,18 +33,26 @@ from fastfedrec.systems._parameters import range_of_values
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes._entities import EntityScores, refine_entities, solve_users
-from fastfedrec.systems.private_prototypes.budget import choose_n_prototypes, steps_per_unit
+from fastfedrec.systems.private_prototypes.budget import (
+    MAX_PROTOTYPES,
+    Budget,
+    choose_n_prototypes,
+    plan,
+    steps_per_unit,
+)
+from fastfedrec.systems.private_prototypes.prototypes import Recovery
 from fastfedrec.systems.private_prototypes.rounds import PrototypeRounds, PrototypeState
-from fastfedrec.systems.private_prototypes.server import Sums, encode_labels, factorize, make_prototypes
+from fastfedrec.systems.private_prototypes.server import encode_labels, factorize, make_prototypes
 from fastfedrec.systems.rating_model import RatingModel
 
 __all__ = ["PrivatePrototypes", "PrototypeState"]
 
 _ROWS = "private_prototypes.rows"
+_EXACT_STEPS = 2**16  # steps of the grid per unit without noise
 
 
 @declares_parameters
-class PrivatePrototypes(PrototypeRounds, RatingModel):
+class PrivatePrototypes(RatingModel):
     """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
 
     **Guarantee** (`epsilon` given, and `variant` "guaranteed").  The message of an entity is `epsilon`-differentially
@@ -154,6 +162,17 @@ class PrivatePrototypes(PrototypeRounds, RatingModel):
             raise ValueError("variant='published' needs a (nominal) epsilon and a number of n_prototypes")
 
     @property
+    def _is_private(self) -> bool:
+        """Whether there is a guarantee."""
+        return self.epsilon is not None and self.variant == "guaranteed"
+
+    @property
+    def _max_summand(self) -> float:
+        """Largest absolute contribution of one value to a sum."""
+        low, high = map(float, self.value_range)
+        return (high - low) / 2 if self.prototypes == "masked" else high
+
+    @property
     def _bounds(self) -> tuple[float, float]:
         low, high = self.value_range
         return low if self.prototypes == "masked" else 0.0, high  # a mean with zeros may be below the range
@@ -204,7 +223,8 @@ class PrivatePrototypes(PrototypeRounds, RatingModel):
         """
         is_private = self.epsilon is not None
         data = as_interactions("interactions", interactions, is_private=is_private)
-        self.recovery(max(data.n_items, 1)).check_users(data.n_users)  # before any data are read
+        rounds = self._rounds(max(data.n_items, 1))
+        rounds.recovery.check_users(data.n_users)  # before any data are read
         data = check_interactions(data, may_be_empty=is_private)
         entity_ids, user_entities = self._place_users(entities, public_sizes, data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
@@ -212,20 +232,19 @@ class PrivatePrototypes(PrototypeRounds, RatingModel):
         sizes = self._check_sizes(public_sizes, entity_ids)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
-        self.n_prototypes_: NDArray[np.int64] = self._plan_prototypes(sizes, data)
+        self.n_prototypes_: NDArray[np.int64] = self._plan_prototypes(sizes, rounds)
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))
         shards = {
             name: data.select_users(np.flatnonzero((user_entities == h) & is_used)) for h, name in enumerate(names)
         }
-        self._planned_budget = self.budget(data.n_items)
-        self._note_claims(fit.ledger, fit.key)
-        if self._planned_budget is not None and entities is not None and public_sizes is None:
+        self._note_claims(fit.ledger, rounds.budget, fit.key)
+        if rounds.budget is not None and entities is not None and public_sizes is None:
             fit.ledger.note(
                 "the list of entities was taken from the data: not covered; an entity that has one user alone gives "
                 "that user away (pass public_sizes, which lists them)"
             )
-        state = self.initial_state(names, tuple(self.n_prototypes_.tolist()), data.n_items, fit.key)
-        self.item_factors_ = self._train(fit.rounds(self, state, shards), fit.n_threads)
+        state = rounds.initial_state(names, tuple(self.n_prototypes_.tolist()), fit.key)
+        self.item_factors_ = self._train(rounds, fit.rounds(rounds, state, shards), fit.n_threads)
         self.user_side_item_factors_ = refine_entities(self, fit.n_threads)
         self.user_factors_ = solve_users(self, fit.n_threads)
         return self
@@ -271,6 +290,40 @@ class PrivatePrototypes(PrototypeRounds, RatingModel):
 
     # ---- before the round ---------------------------------------------------------------------------------------
 
+    def _rounds(self, n_items: int) -> PrototypeRounds:
+        """Return the round over a public catalogue of this size."""
+        sums, budget = self._sums(n_items), self._budget(n_items)
+        low, high = map(float, self.value_range)
+        return PrototypeRounds(
+            n_items, self.n_factors, (low, high), self.grouping, self.candidates,
+            sums if budget is None else budget.recovery, budget, None if self.epsilon is None else float(self.epsilon),
+        )  # fmt: skip
+
+    def _sums(self, n_items: int) -> Recovery:
+        """Return the recovery of an entity's sums before noise."""
+        low, high = map(float, self.value_range)
+        exact = not self._is_private
+        return Recovery(
+            self.prototypes,
+            max_entries=n_items if exact else min(self.max_entries, n_items),
+            value_range=(low if self.prototypes == "masked" else 0.0, high),
+            support_size=min(self.n_support_items, n_items) if self.support == "gumbel" else None,
+            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit(self._max_summand),
+        )
+
+    def _budget(self, n_items: int) -> Budget | None:
+        """Return the division of each entity's budget; None without a guarantee."""
+        if self.epsilon is None or not self._is_private:
+            return None
+        # A single cluster needs no private choice of centres.
+        clusters = self.grouping == "kmeans" and self.n_prototypes != 1
+        delta = None if self.delta is None else float(self.delta)
+        max_prototypes = MAX_PROTOTYPES if isinstance(self.n_prototypes, str) else self.n_prototypes
+        return plan(
+            float(self.epsilon), delta, self._sums(n_items), n_items, max_prototypes, self.max_rows_per_user, clusters,
+            clusters and self.candidates == "grid",
+        )  # fmt: skip
+
     def _choose_rows(self, users: Any, data: Interactions, key: Key) -> np.ndarray:
         """Return a mask of the used rows: at most `max_rows_per_user` of each user, drawn uniformly."""
         if users is None:
@@ -303,18 +356,16 @@ class PrivatePrototypes(PrototypeRounds, RatingModel):
         labels = [id_at(entity_ids, h) for h in range(len(entity_ids))]
         return [check_integer(f"public_sizes[{label!r}]", sizes.get(label), low=1) for label in labels]
 
-    def _plan_prototypes(self, sizes: list[int | None], data: Interactions) -> np.ndarray:
+    def _plan_prototypes(self, sizes: list[int | None], rounds: PrototypeRounds) -> np.ndarray:
         """Return the number of prototypes of each entity, and warn if the noise exceeds their counts."""
-        budget = self.budget(data.n_items)
+        budget, noise = rounds.budget, rounds.recovery.stddev
         if not isinstance(self.n_prototypes, str):
             planned = [self.n_prototypes] * len(sizes)
         elif budget is None or self.grouping == "one":
             planned = [1] * len(sizes)
         else:
-            stddev = budget.recovery.stddev
-            planned = [choose_n_prototypes(size, data.n_items, self.max_entries, stddev) for size in sizes]
+            planned = [choose_n_prototypes(size, rounds.n_items, self.max_entries, noise) for size in sizes]
         if budget is not None:
-            noise = budget.recovery.stddev
             n_noisy = [n for n, size in zip(planned, sizes, strict=True) if size and 2 * noise > size / n]
             if n_noisy:
                 warnings.warn(
@@ -328,9 +379,8 @@ class PrivatePrototypes(PrototypeRounds, RatingModel):
             planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()
         return np.array(planned, dtype=np.int64)
 
-    def _note_claims(self, ledger: Ledger, key: Key) -> None:
+    def _note_claims(self, ledger: Ledger, budget: Budget | None, key: Key) -> None:
         """Record in the ledger the claims that the round's event does not state."""
-        budget = self._planned_budget
         if budget is None:
             return
         for event in budget.events[:-1]:
@@ -345,23 +395,9 @@ class PrivatePrototypes(PrototypeRounds, RatingModel):
 
     # ---- after the round ----------------------------------------------------------------------------------------
 
-    def _decode(self, state: PrototypeState) -> Sums:
-        """Return the messages as numbers of users and values on all items."""
-        budget, rule = self.budget(state.n_items), self.sums(state.n_items)
-        shape, steps = (len(state.entities), state.n_items), rule.steps_per_unit
-        counts, sums, known = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
-        for array, sent in ((counts, state.counts), (sums, state.sums)):
-            np.put_along_axis(array, state.items, np.broadcast_to(sent, state.items.shape) / steps, axis=1)
-        np.put_along_axis(known, state.items, True, axis=1)
-        stddev = 0.0 if budget is None else budget.recovery.stddev
-        low, high = rule.value_range
-        return Sums(
-            counts, sums, known, stddev, low, high, float(rule.center), rule.largest / steps, rule.kind == "masked"
-        )  # fmt: skip
-
-    def _train(self, state: PrototypeState, n_threads: int) -> np.ndarray:
+    def _train(self, rounds: PrototypeRounds, state: PrototypeState, n_threads: int) -> np.ndarray:
         """Return item factors from the messages only, as the server computes them."""
-        prototypes, weights = make_prototypes(self._decode(state))
+        prototypes, weights = make_prototypes(rounds.decode(state))
         return factorize(prototypes, weights, self.n_factors, self.regularization, self.n_epochs, state.seed, n_threads)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:

@@ -1,4 +1,4 @@
-"""Messages of entities and the server's checks of them, for `model.PrivatePrototypes`.
+"""Messages of entities and the server's checks of them.
 
 There is one round, in which every entity sends noisy sums over groups of its users.  `server` computes item factors
 from the sums.
@@ -20,16 +20,10 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.bounded_rows import grid_candidates, limit_contributions, project_rows, public_candidates
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.private_prototypes._published import published_sums
-from fastfedrec.systems.private_prototypes.budget import (
-    GRID_DEPTH,
-    MAX_PROTOTYPES,
-    N_SWAPS,
-    Budget,
-    plan,
-    steps_per_unit,
-)
+from fastfedrec.systems.private_prototypes.budget import GRID_DEPTH, N_SWAPS, Budget
 from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+from fastfedrec.systems.private_prototypes.server import Sums
 
 __all__ = ["PrototypeRounds", "PrototypeState"]
 
@@ -38,7 +32,6 @@ _GROUPS = "private_prototypes.groups"
 _SEED = "private_prototypes.server"
 N_DIMENSIONS = 4  # dimensions of the random projection
 N_CANDIDATES = 200  # candidates for cluster centres
-_EXACT_STEPS = 2**16  # steps of the grid per unit without noise
 _FIELDS = ("entity", "item", "count", "sum")
 
 
@@ -76,80 +69,54 @@ class PrototypeState:
     seed: int
 
 
+@dataclass(frozen=True, eq=False)
 class PrototypeRounds(FederatedSystem):
-    """The round of private prototypes with the parameters of `model.PrivatePrototypes`."""
+    """The round of private prototypes, in which each entity sends sums over groups of its users.
 
-    epsilon: float | None
-    delta: float | None
-    max_entries: int
-    value_range: tuple[float, float]
-    prototypes: str
-    support: str
-    n_support_items: int
-    candidates: str
-    grouping: str
-    n_prototypes: int | str
+    Parameters
+    ----------
+    n_items : int
+        Size of the public catalogue.
+    n_factors : int
+        Number of factors that the server returns, for traffic.
+    value_range : tuple of float
+        Range to which values are clipped.
+    grouping : {"one", "random", "kmeans", "exemplars"}
+        Users who share a prototype.
+    candidates : {"public", "grid"}
+        Candidates for the centres of clusters.
+    recovery : Recovery
+        Recovery of an entity's sums, with the noise that `budget` leaves for them, or exact.
+    budget : Budget or None
+        Division of each entity's budget; None without a guarantee.
+    epsilon : float or None
+        Epsilon, nominal in the published variant, which has no budget; None without privacy.
+    """
+
+    n_items: int
     n_factors: int
-    max_rows_per_user: int
-    variant: str
+    value_range: tuple[float, float]
+    grouping: str
+    candidates: str
+    recovery: Recovery
+    budget: Budget | None
+    epsilon: float | None
 
     @property
-    def _is_private(self) -> bool:
-        """Whether there is a guarantee."""
-        return self.epsilon is not None and self.variant == "guaranteed"
+    def n_support(self) -> int:
+        """Number of entries of a prototype."""
+        return self.recovery.support_size or self.n_items
 
-    @property
-    def _max_summand(self) -> float:
-        """Largest absolute contribution of one value to a sum."""
-        low, high = map(float, self.value_range)
-        return (high - low) / 2 if self.prototypes == "masked" else high
-
-    def sums(self, n_items: int) -> Recovery:
-        """Return the recovery of exact sums, before noise."""
-        low, high = map(float, self.value_range)
-        masked = self.prototypes == "masked"
-        exact = not self._is_private
-        return Recovery(
-            self.prototypes,
-            max_entries=n_items if exact else min(self.max_entries, n_items),
-            value_range=(low if masked else 0.0, high),
-            support_size=self._n_support(n_items) if self.support == "gumbel" else None,
-            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit(self._max_summand),
-        )
-
-    def budget(self, n_items: int) -> Budget | None:
-        """Return the division of each entity's budget; None without privacy."""
-        if self.epsilon is None or not self._is_private:
-            return None
-        # A single cluster needs no private choice of centres.
-        clusters = self.grouping == "kmeans" and self.n_prototypes != 1
-        delta = None if self.delta is None else float(self.delta)
-        max_prototypes = MAX_PROTOTYPES if isinstance(self.n_prototypes, str) else self.n_prototypes
-        return plan(
-            float(self.epsilon), delta, self.sums(n_items), n_items, max_prototypes, self.max_rows_per_user, clusters,
-            clusters and self.candidates == "grid",
-        )  # fmt: skip
-
-    def recovery(self, n_items: int) -> Recovery:
-        """Return the recovery of an entity's sums: with the noise that the budget leaves for them, or exact."""
-        budget = self.budget(n_items)
-        return self.sums(n_items) if budget is None else budget.recovery
-
-    def _n_support(self, n_items: int) -> int:
-        """Return the number of entries of a prototype."""
-        return min(self.n_support_items, n_items) if self.support == "gumbel" else n_items
-
-    def initial_state(self, names: tuple[str, ...], n_prototypes: tuple[int, ...], n_items: int, key: Key) -> Any:
+    def initial_state(self, names: tuple[str, ...], n_prototypes: tuple[int, ...], key: Key) -> PrototypeState:
         """Return the server's state without prototypes; the seed of the factorisation is drawn from `key`."""
         seed = int(key.words(_SEED, size=1)[0])
-        entities, items, counts, sums = self._no_prototypes(n_items).values()
-        return PrototypeState(names, n_prototypes, n_items, entities, items, counts, sums, seed)
+        entities, items, counts, sums = self._no_prototypes().values()
+        return PrototypeState(names, n_prototypes, self.n_items, entities, items, counts, sums, seed)
 
-    def _no_prototypes(self, n_items: int) -> dict[str, np.ndarray]:
+    def _no_prototypes(self) -> dict[str, np.ndarray]:
         """Return the empty arrays of an update."""
-        n_support = self._n_support(n_items)
-        wide = np.zeros((0, n_support), dtype=np.int64)
-        counts = wide if self.prototypes == "masked" else np.zeros((0, 1), dtype=np.int64)
+        wide = np.zeros((0, self.n_support), dtype=np.int64)
+        counts = wide if self.recovery.kind == "masked" else np.zeros((0, 1), dtype=np.int64)
         return {"entity": np.zeros(0, dtype=np.int64), "item": wide, "count": counts, "sum": wide}
 
     # ---- the three functions ------------------------------------------------------------------------------------
@@ -169,7 +136,7 @@ class PrototypeRounds(FederatedSystem):
         n_threads: int = 0,
     ) -> Update:
         """Release the prototypes of one entity, `shard`, with the name `sender`."""
-        recovery = self.recovery(shard.n_items)
+        recovery = self.recovery
         recovery.check_users(shard.n_users)
         if self.epsilon is not None:
             key.claim_message(_NOISE, round, sender)
@@ -178,8 +145,8 @@ class PrototypeRounds(FederatedSystem):
         limited = self._limit(shard, key)
         n_threads = threads_for_rows(limited.n_users, resolve_n_threads(n_threads))
         options: dict[str, Any] = {"key": key, "n_threads": n_threads}
-        if self.epsilon is not None and self.variant == "published":
-            release = published_sums(limited, n_prototypes, float(self.epsilon), recovery, entity=entity, **options)
+        if self.epsilon is not None and self.budget is None:
+            release = published_sums(limited, n_prototypes, self.epsilon, recovery, entity=entity, **options)
         else:
             labels = self._group(limited, n_prototypes, key, entity, n_threads)
             release = recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)
@@ -198,18 +165,31 @@ class PrototypeRounds(FederatedSystem):
         entities, items, counts, sums = (update.arrays[name][order] for name in _FIELDS)
         return replace(state, entities=entities, items=items, counts=counts, sums=sums)
 
+    def decode(self, state: PrototypeState) -> Sums:
+        """Return the messages as numbers of users and values on all items."""
+        shape, steps = (len(state.entities), self.n_items), self.recovery.steps_per_unit
+        counts, sums, known = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
+        for array, sent in ((counts, state.counts), (sums, state.sums)):
+            np.put_along_axis(array, state.items, np.broadcast_to(sent, state.items.shape) / steps, axis=1)
+        np.put_along_axis(known, state.items, True, axis=1)
+        low, high = self.recovery.value_range
+        return Sums(
+            counts, sums, known, self.recovery.stddev, low, high, float(self.recovery.center),
+            self.recovery.largest / steps, self.recovery.kind == "masked",
+        )  # fmt: skip
+
     # ---- checks of updates --------------------------------------------------------------------------------------
 
     def zero_update(self, state: PrototypeState, round: int) -> Update:
         """Return the identity of `merge`."""
-        return Update(round, "nobody", 0, self._no_prototypes(state.n_items))
+        return Update(round, "nobody", 0, self._no_prototypes())
 
     def rules(self, state: PrototypeState, n_clients: int) -> Mapping[str, ArrayRule]:
         """Return type, shape and range of the arrays of an update."""
-        shapes = {name: (None, *array.shape[1:]) for name, array in self._no_prototypes(state.n_items).items()}
+        shapes = {name: (None, *array.shape[1:]) for name, array in self._no_prototypes().items()}
         rules = {name: ArrayRule(np.int64, shape) for name, shape in shapes.items()}
         rules["entity"] = ArrayRule(np.int64, (None,), 0, len(state.names) - 1)
-        rules["item"] = ArrayRule(np.int64, shapes["item"], 0, state.n_items - 1)
+        rules["item"] = ArrayRule(np.int64, shapes["item"], 0, self.n_items - 1)
         return rules
 
     def inconsistency(self, state: PrototypeState, update: Update) -> str | None:
@@ -227,33 +207,28 @@ class PrototypeRounds(FederatedSystem):
 
     def round_event(self, n_clients: int) -> Event:
         """Return the event of the noise on the sums; `budget` has the events before it."""
-        budget = self._planned_budget
-        if budget is None and self.epsilon is not None:
+        if self.budget is not None:
+            return self.budget.events[-1]
+        if self.epsilon is not None:
             return Unprotected(f"prototypes as published, epsilon {self.epsilon:g}: nominal, not a guarantee")
-        if budget is None:
-            return Unprotected("sums over groups of users" if self.grouping != "exemplars" else "rows of users")
-        return budget.events[-1]
-
-    _planned_budget: Budget | None = None
+        return Unprotected("sums over groups of users" if self.grouping != "exemplars" else "rows of users")
 
     def traffic(self, state: PrototypeState, n_clients: int) -> RoundTraffic:
         """Return the mean traffic of an entity: 8 bytes per number up, item factors of 4 bytes per number down."""
-        n_support = self._n_support(state.n_items)
+        n_support = self.n_support
         # A masked prototype has a count for each sum, and a zero-filled one has a single count.
-        numbers = 2 * n_support if self.prototypes == "masked" else n_support + 1
-        numbers += n_support if self.support == "gumbel" else 0
+        numbers = 2 * n_support if self.recovery.kind == "masked" else n_support + 1
+        numbers += n_support if self.recovery.support_size is not None else 0
         mean = sum(state.n_prototypes) / len(state.n_prototypes)
         return RoundTraffic(
-            download=4 * state.n_items * self.n_factors, upload=round(8 * mean * numbers), n_clients=n_clients
+            download=4 * self.n_items * self.n_factors, upload=round(8 * mean * numbers), n_clients=n_clients
         )
 
     # ---- inside an entity ---------------------------------------------------------------------------------------
 
     def _limit(self, shard: Interactions, key: Key) -> Interactions:
         """Return values clipped to the range, and at most `max_entries` random ones of each user."""
-        rule = self.sums(shard.n_items)
-        low, high = map(float, self.value_range)
-        return limit_contributions(shard, rule.max_entries, value_range=(low, high), key=key)
+        return limit_contributions(shard, self.recovery.max_entries, value_range=self.value_range, key=key)
 
     def _group(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """Return the group of each user; -1 for none."""
@@ -277,11 +252,11 @@ class PrototypeRounds(FederatedSystem):
 
     def _cluster(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """Return groups of users by private k-means; among the choices from the data only the centres are released."""
-        budget = self.budget(shard.n_items)
+        budget = self.budget
         swap_epsilon = (budget and budget.swap_epsilon) or 0.0
         level_epsilon = (budget and budget.level_epsilon) or 0.0
         # L2 bound of a row after the limit on entries.
-        radius = float(self.value_range[1]) * min(self.max_entries, shard.n_items) ** 0.5
+        radius = self.value_range[1] * self.recovery.max_entries**0.5
         n_candidates = max(N_CANDIDATES, 2 * n_prototypes)  # public, and enough for swaps
         points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)
         if self.candidates == "grid":

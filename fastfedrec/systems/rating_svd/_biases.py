@@ -74,6 +74,23 @@ def fit_means(groups: np.ndarray, values: np.ndarray, n_groups: int) -> tuple[fl
     return mean, shrink(np.bincount(groups, values - mean, minlength=n_groups), counts, spread, residual_variance)
 
 
+def global_mean(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int) -> Biases:
+    """Return the mean of all values, 0 without values."""
+    return Biases(float(values.mean()) if len(values) else 0.0, np.zeros(n_users), np.zeros(n_items))
+
+
+def user_means(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int) -> Biases:
+    """Return the mean of all values, and each user's deviation from it, shrunk."""
+    mean, biases = fit_means(users, values, n_users)
+    return Biases(mean, biases, np.zeros(n_items))
+
+
+def item_means(users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int) -> Biases:
+    """Return the mean of all values, and each item's deviation from it, shrunk."""
+    mean, biases = fit_means(items, values, n_items)
+    return Biases(mean, np.zeros(n_users), biases)
+
+
 @one_blas_thread()
 def group_variance(groups: np.ndarray, values: np.ndarray, counts: np.ndarray) -> float:
     """Return the unbiased estimate, at least 0, of the variance of group means by one-way analysis of variance."""

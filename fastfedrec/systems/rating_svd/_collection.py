@@ -1,40 +1,52 @@
-"""Collection of all users' ratings by baselines, exactly or through private reports."""
+"""Collection of all users' ratings by baselines, exactly or through private reports, and means of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import Ledger
-from fastfedrec.core.randomness import Key
-from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.rounds.fit import Fit
-from fastfedrec.systems.rating_model import warn_beyond_ends
-from fastfedrec.systems.rating_svd._decoder import ReportDecoder
+from fastfedrec.systems.rating_model import check_ratings, warn_beyond_ends
+from fastfedrec.systems.rating_svd._biases import Biases
+from fastfedrec.systems.rating_svd._decoder import ReportDecoder, fit_twice
 from fastfedrec.systems.rating_svd.laplace_rr_svd import COUNT_AS_NEAREST, LaplaceRRSVD
 
 
-def collect_ratings(
-    data: Interactions,
-    epsilon: float | None,
-    grid: Sequence[float],
-    key: Key,
-    ledger: Ledger,
-    n_threads: int,
-    *,
-    caller: str,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], ReportDecoder | None]:
+class Ratings(NamedTuple):
+    """Rows, columns and values of all ratings, and the decoder of the values if they were reports."""
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    values: NDArray[np.float64]
+    decoder: ReportDecoder | None
+
+
+def collect_ratings(model: Any, interactions: InteractionsLike, epsilon: float | None, fit: Fit) -> Ratings:
     """Return rows, columns and values of all ratings, and the decoder of their reports if `epsilon` is given.
 
-    The ledger gets its entries before any report; `caller` is the name of the fitted model, for errors about keys.
+    The model gets its data and its ledger after all checks.  The ledger gets its entries before any report.
     """
     half_epsilon = 1.0 if epsilon is None else epsilon / 2  # exact, and the two halves add up to epsilon
-    collector = LaplaceRRSVD(None if epsilon is None else "optimal", half_epsilon, half_epsilon, grid=grid)
+    collector = LaplaceRRSVD(None if epsilon is None else "optimal", half_epsilon, half_epsilon, grid=model.grid)
+    data = check_ratings(interactions, is_private=collector.channel is not None, min_users=1)
     if epsilon is None:
-        warn_beyond_ends(data, grid, COUNT_AS_NEAREST, stacklevel=3)
-    fit = Fit.resolve(key, n_threads, False, ledger, None)
-    fit.caller = caller
-    fit.key.claim(f"{caller}.fit")
+        warn_beyond_ends(data, model.grid, COUNT_AS_NEAREST, stacklevel=3)
+    model.interactions_, (model.ledger_, _) = data, fit.begin(model, data)
     state = collector._collect(data, fit)
     decoder = collector._decoder(state)
-    return state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder
+    return Ratings(state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder)
+
+
+def fit_mean(model: Any, interactions: InteractionsLike, fit: Fit, find: Callable[..., Biases]) -> None:
+    """Fit a mean to exact ratings, or to private reports of them.
+
+    `find` returns biases from users, items, values, and the numbers of users and items.
+    """
+    users, items, values, decoder = collect_ratings(model, interactions, model.epsilon, fit)
+    n_users, n_items = model.interactions_.shape
+    biases, _ = fit_twice(lambda values: find(users, items, values, n_users, n_items), users, items, values, decoder)
+    model.mean_ = np.array(biases.mean)
+    model.user_biases_, model.item_biases_ = biases.users, biases.items
+    model.user_factors_, model.item_factors_ = np.zeros((n_users, 0)), np.zeros((n_items, 0))

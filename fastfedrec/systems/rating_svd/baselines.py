@@ -1,6 +1,5 @@
 """Reference baselines for ratings: means, biased matrix factorisation, and item neighbours."""
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -10,14 +9,13 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.sgd import MAX_FACTORS
-from fastfedrec.core.check import check_flag
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.parameters import declares_parameters, integer, real
-from fastfedrec.core.randomness import Key, resolve_key
-from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.fit import Fit, resolve_ledger
+from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._neighbors import (
     RatingNeighborScores,
@@ -36,95 +34,37 @@ from fastfedrec.systems.rating_model import (
     rating_grid,
     warn_beyond_ends,
 )
-from fastfedrec.systems.rating_svd._biases import fit_biases, fit_means
-from fastfedrec.systems.rating_svd._collection import collect_ratings
+from fastfedrec.systems.rating_svd._biases import fit_biases, global_mean, item_means, user_means
+from fastfedrec.systems.rating_svd._collection import collect_ratings, fit_mean
 from fastfedrec.systems.rating_svd.laplace_rr_svd import BIAS_PRIOR_RULE, COUNT_AS_NEAREST, LaplaceRRSVD
 
-__all__ = ["BiasedMF", "GlobalMean", "ItemMean", "RatingBaseline", "RatingItemKNN", "UserMean"]
+__all__ = ["BiasedMF", "GlobalMean", "ItemMean", "RatingItemKNN", "UserMean"]
 
 _BLOCK_PAIRS = 2**22  # pairs of items with products that are computed together
 
 
-class RatingBaseline(RatingModel):
-    """A model of ratings that is fitted in one step."""
-
-    serves_others, _instead = False, "fit it again with the others"
-
-    @property
-    def _is_private(self) -> bool:
-        """Return whether ratings are private, so that errors must not depend on them."""
-        return False
-
-    @transactional
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Fit the model in one step.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings as values; every stored one counts, also zeros.
-        show_progress : bool
-            Without effect; all models accept it.
-        """
-        data = check_ratings(interactions, is_private=self._is_private, min_users=1)
-        key = resolve_key(key)
-        ledger = resolve_ledger(ledger)
-        n_threads = resolve_n_threads(n_threads)
-        check_flag("show_progress", show_progress)
-        self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
-        self._fit(data, key, n_threads)
-        return self
-
-    @abstractmethod
-    def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        """Record the event, then compute the fitted arrays."""
+_REFIT = "fit it again with the others"
+_OF_FIT = """\
+interactions : Interactions, SciPy sparse matrix or array, or frame
+    Ratings as values; every stored one counts, also zeros.
+show_progress : bool
+    Without effect; all models accept it."""
 
 
-@declares_parameters
-class _Mean(RatingBaseline):
-    """A mean of exact ratings, or of private reports of them."""
-
-    _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
-
-    epsilon: float | None = real(None, above=0.0, also=[None]).doc("""
+def _epsilon_of_reports() -> Any:
+    """Declare the epsilon of private reports of ratings."""
+    return real(None, above=0.0, also=[None]).doc("""
         Epsilon per rating, in nats, above 0: each is reported through `BayesKary`.  None takes the exact ratings.""")
-    grid: Sequence[float] = rating_grid(by_ends=None).doc("""
+
+
+def _grid_of_reports() -> Any:
+    """Declare the grid of exact ratings or of private reports of them."""
+    return rating_grid(by_ends=None).doc("""
         Possible ratings, increasing.  Without `epsilon` only the ends matter, and other ratings keep their values.""")
 
-    @property
-    def _is_private(self) -> bool:
-        return self.epsilon is not None
-
-    def _check_parameters(self) -> None:
-        self._check_grid(by_ends=self.epsilon is None)
-
-    def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        users, items, values, decoder = collect_ratings(
-            data, self.epsilon, self.grid, key, self.ledger_, n_threads, caller=type(self).__name__
-        )
-        self.user_biases_, self.item_biases_ = np.zeros(data.n_users), np.zeros(data.n_items)
-        self.user_factors_, self.item_factors_ = np.zeros((data.n_users, 0)), np.zeros((data.n_items, 0))
-        self.mean_ = np.array(self._fit_means(users, items, values))
-        # Decoding again near the first means lowers the noise of the decoded values.
-        if decoder is not None:
-            values = decoder.decode_near(self.mean_ + self.user_biases_[users] + self.item_biases_[items])
-            self.mean_ = np.array(self._fit_means(users, items, values))
-
-    @abstractmethod
-    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
-        """Set the model's biases, and return the mean."""
-
 
 @declares_parameters
-class GlobalMean(_Mean):
+class GlobalMean(RatingModel):
     """The mean of all ratings, for every user and item.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
@@ -146,12 +86,33 @@ class GlobalMean(_Mean):
     array([3.5, 3.5])
     """
 
-    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
-        return float(values.mean()) if len(values) else 0.0  # 0 without ratings, as in LaplaceRRSVD
+    _serves = AdditiveScores
+    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
+    serves_others, _instead = False, _REFIT
+
+    epsilon: float | None = _epsilon_of_reports()
+    grid: Sequence[float] = _grid_of_reports()
+
+    def _check_parameters(self) -> None:
+        self._check_grid(by_ends=self.epsilon is None)
+
+    @transactional
+    @shares_docstring(_OF_FIT)
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Compute the mean of all ratings, or of private reports of them."""
+        fit_mean(self, interactions, Fit.resolve(key, n_threads, show_progress, ledger, None), global_mean)
+        return self
 
 
 @declares_parameters
-class UserMean(_Mean):
+class UserMean(RatingModel):
     """Each user's mean rating, shrunk towards the mean of all ratings according to the noise.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
@@ -173,13 +134,33 @@ class UserMean(_Mean):
     array([5., 2.])
     """
 
-    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
-        mean, self.user_biases_ = fit_means(users, values, len(self.user_biases_))
-        return mean
+    _serves = AdditiveScores
+    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
+    serves_others, _instead = False, _REFIT
+
+    epsilon: float | None = _epsilon_of_reports()
+    grid: Sequence[float] = _grid_of_reports()
+
+    def _check_parameters(self) -> None:
+        self._check_grid(by_ends=self.epsilon is None)
+
+    @transactional
+    @shares_docstring(_OF_FIT)
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Compute each user's mean of ratings, or of private reports of them."""
+        fit_mean(self, interactions, Fit.resolve(key, n_threads, show_progress, ledger, None), user_means)
+        return self
 
 
 @declares_parameters
-class ItemMean(_Mean):
+class ItemMean(RatingModel):
     """Each item's mean rating, shrunk towards the mean of all ratings according to the noise.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
@@ -201,9 +182,29 @@ class ItemMean(_Mean):
     array([5., 2.])
     """
 
-    def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
-        mean, self.item_biases_ = fit_means(items, values, len(self.item_biases_))
-        return mean
+    _serves = AdditiveScores
+    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
+    serves_others, _instead = False, _REFIT
+
+    epsilon: float | None = _epsilon_of_reports()
+    grid: Sequence[float] = _grid_of_reports()
+
+    def _check_parameters(self) -> None:
+        self._check_grid(by_ends=self.epsilon is None)
+
+    @transactional
+    @shares_docstring(_OF_FIT)
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Compute each item's mean of ratings, or of private reports of them."""
+        fit_mean(self, interactions, Fit.resolve(key, n_threads, show_progress, ledger, None), item_means)
+        return self
 
 
 @declares_parameters
@@ -308,7 +309,7 @@ class BiasedMF(RatingModel):
 
 
 @declares_parameters
-class RatingItemKNN(RatingBaseline):
+class RatingItemKNN(RatingModel):
     """Item neighbours: biases, plus the user's deviations for the most similar items.
 
     **Guarantee.** None: the exact ratings are used, as the ledger states.
@@ -349,6 +350,7 @@ class RatingItemKNN(RatingBaseline):
     _saved: ClassVar[tuple[str, ...]] = (
         "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
     )  # fmt: skip
+    serves_others, _instead = False, _REFIT
 
     n_neighbors: int = integer(200, low=1).doc("Number of neighbours stored for each item, at least 1.")
     shrinkage: float = real(100.0, low=0.0).doc("""
@@ -356,11 +358,21 @@ class RatingItemKNN(RatingBaseline):
     grid: Sequence[float] = rating_grid(by_ends=True).doc("""
         Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.""")
 
-    def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        users, items, values, _ = collect_ratings(
-            data, None, self.grid, key, self.ledger_, n_threads, caller=type(self).__name__
-        )
-        biases = fit_biases(users, items, values, data.n_users, data.n_items, n_threads)
+    @transactional
+    @shares_docstring(_OF_FIT)
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """Find the neighbours of each item."""
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+        users, items, values, _ = collect_ratings(self, interactions, None, fit)
+        data = self.interactions_
+        biases = fit_biases(users, items, values, data.n_users, data.n_items, fit.n_threads)
         self.mean_: NDArray[np.float64] = np.array(biases.mean)
         self.user_biases_, self.item_biases_ = biases.users, biases.items
         self.user_residuals_ = values - biases.mean - biases.users[users] - biases.items[items]
@@ -385,6 +397,7 @@ class RatingItemKNN(RatingBaseline):
         self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays(
             "RatingItemKNN", neighbors, parts, data.n_items
         )
+        return self
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_

@@ -6,6 +6,7 @@ protection; the guaranteed variants are exact finite channels.  docs/explanation
 lists corrections of the paper.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -13,14 +14,25 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import Ledger
+from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.compute.sgd import MAX_FACTORS
 from fastfedrec.core.check import check_real
+from fastfedrec.core.numbers import renamed
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, parameter, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.mechanisms import Channel, RatedOrNot
+from fastfedrec.data.remote_users import RemoteUsers
+from fastfedrec.mechanisms import (
+    BayesKary,
+    Channel,
+    MixtureLaplaceRR,
+    PublishedLaplaceRR,
+    RatedOrNot,
+    RoundedLaplace,
+    SerialLaplaceRR,
+)
+from fastfedrec.mechanisms.channels.exact_counts import sum_lower
 from fastfedrec.mechanisms.ratings.bayes_kary import check_prior
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
@@ -37,9 +49,9 @@ from fastfedrec.systems.rating_model import (
     warn_off_grid,
 )
 from fastfedrec.systems.rating_svd._biases import Biases, fit_biases, fit_hidden_biases, shrink
-from fastfedrec.systems.rating_svd._decoder import ReportDecoder
+from fastfedrec.systems.rating_svd._decoder import ReportDecoder, fit_twice
 from fastfedrec.systems.rating_svd._factors import Training, fit_published_factors, fit_residual_factors
-from fastfedrec.systems.rating_svd.rounds import RatingRounds, RatingState, truth_statement
+from fastfedrec.systems.rating_svd.rounds import RatingRounds, RatingState, on_scale, truth_statement
 
 __all__ = ["BIAS_PRIOR_RULE", "COUNT_AS_NEAREST", "LaplaceRRSVD", "RatingState"]
 
@@ -48,9 +60,38 @@ _AUTO = {
     "ours": Training(20, n_epochs=60, learning_rate=0.04, regularization=0.13),
     "published": Training(20, n_epochs=20, learning_rate=0.02, regularization=0.02),
 }
+_MAX_NOISE_SCALES = 12.0  # range of Laplace noise in its scales; larger noise has a probability of 6 in a million
 COUNT_AS_NEAREST = "count as the nearest of them"  # use of ratings beyond the ends of the grid, for a warning
 BIAS_PRIOR_RULE = {"bias_prior_": ArrayRule(np.float64, (2,), 0.0)}
-_VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
+_NAMES = {
+    "optimal": "k-ary channel of least Bayes error",
+    "mixture": "Laplace noise or the rating, in a certified mixture,",
+    "serial": "Laplace noise and then randomized response",
+    "laplace": "Laplace noise",
+}
+
+
+@functools.lru_cache(maxsize=256)
+def rating_channel(
+    variant: str,
+    epsilon_1: float,
+    epsilon_2: float,
+    grid: tuple[float, ...],
+    prior: tuple[float, ...] | None = None,
+    hides_items: bool = False,
+) -> Channel:
+    """Return the exact channel of one report in a guaranteed variant."""
+    if variant == "serial":
+        return SerialLaplaceRR(epsilon_1, epsilon_2, grid)
+    if variant == "mixture":
+        return MixtureLaplaceRR(epsilon_1, epsilon_2, grid)
+    # The sum of the epsilons, rounded down, so that the channel never exceeds the claim.
+    total = sum_lower(epsilon_1, epsilon_2)
+    if hides_items:
+        return RatedOrNot(total, grid)
+    return (
+        BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, margin=_MAX_NOISE_SCALES)
+    )
 
 
 def _check_shares(name: str, prior: Sequence[float]) -> tuple[float, ...]:
@@ -59,7 +100,7 @@ def _check_shares(name: str, prior: Sequence[float]) -> tuple[float, ...]:
 
 
 @declares_parameters
-class LaplaceRRSVD(RatingModel, RatingRounds):
+class LaplaceRRSVD(RatingModel):
     """Matrix factorisation of ratings that the users' devices randomize.
 
     **Guarantee** (every variant but "published" and None).  One rating is `channel`.epsilon-differentially private in
@@ -116,7 +157,7 @@ class LaplaceRRSVD(RatingModel, RatingRounds):
     _serves = AdditiveScores
     _saved: ClassVar[tuple[str, ...]] = (*AdditiveScores.saved, "bias_prior_")
 
-    variant: str | None = choice("optimal", _VARIANTS, also=[None]).doc("""
+    variant: str | None = choice("optimal", (*_NAMES, "published"), also=[None]).doc("""
         Randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true rating
         with the largest probability that this sum allows, otherwise Laplace noise (`MixtureLaplaceRR`).  "serial":
         Laplace noise, then randomized response (`SerialLaplaceRR`, with an epsilon below both).  "laplace": Laplace
@@ -164,6 +205,26 @@ class LaplaceRRSVD(RatingModel, RatingRounds):
             return "max_ratings must be given: its default is the maximum over users, which no party may see"
         return None
 
+    @property
+    def channel(self) -> Channel | None:
+        """Exact channel of one report; None for "published" and without privacy, which have no channel."""
+        mechanism = self._mechanism
+        return mechanism if isinstance(mechanism, Channel) else None
+
+    @property
+    def _mechanism(self) -> Channel | PublishedLaplaceRR | None:
+        """Randomizer of one rating; None for exact ratings."""
+        if self.variant is None:
+            return None
+        if self.variant == "published":
+            return PublishedLaplaceRR(self.epsilon_1, self.epsilon_2, low=self.grid[0], high=self.grid[-1])
+        grid = tuple(map(float, self.grid))
+        prior = None if self.prior is None else tuple(map(float, self.prior))
+        with renamed("nominal_epsilon", "epsilon_1 + epsilon_2"):
+            return rating_channel(
+                self.variant, float(self.epsilon_1), float(self.epsilon_2), grid, prior, self.hide_items
+            )
+
     @transactional
     def fit(
         self,
@@ -202,22 +263,35 @@ class LaplaceRRSVD(RatingModel, RatingRounds):
 
     def _collect(self, data: Interactions, fit: Fit) -> RatingState:
         """Run the one round, after notes on its claims."""
-        self._measure(data)
-        self._note_claims(fit.ledger, self.channel, data.n_users, fit.key)
-        ((system, state, _),) = self._plan(data, fit.key)
-        return fit.rounds(system, state, data)
+        ((rounds, state, _),) = self._plan(data, fit.key)
+        self._note_claims(fit.ledger, rounds.mechanism, data, fit.key)
+        return fit.rounds(rounds, state, data)
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """Return the single phase of one round."""
-        return [Phase(self, self.initial_state(data, key))]
+        rounds = self._rounds(data)
+        return [Phase(rounds, rounds.initial_state(data, key))]
 
-    def _note_claims(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
+    def _rounds(self, data: Interactions) -> RatingRounds:
+        """Return the round, which depends on the rows in its traffic only."""
+        n_reports = min(self.n_reports, data.n_items)
+        largest = n_reports if self.hide_items else self.max_ratings or data.n_items
+        if self.hide_items or isinstance(data, RemoteUsers):
+            mean_reports = float(largest)  # for rows on nodes only this upper bound is known
+        else:
+            mean_reports = float(np.minimum(data.interactions_per_user(), largest).mean())
+        return RatingRounds(self._mechanism, tuple(self.grid), self.max_ratings, n_reports, mean_reports)
+
+    def _note_claims(
+        self, ledger: Ledger, mechanism: Channel | PublishedLaplaceRR | None, data: Interactions, key: Key
+    ) -> None:
         """Record in the ledger the claims that the round's event does not state."""
-        if self.variant == "published":
-            ledger.note(truth_statement(self.published_mechanism))
-        elif channel is not None and not self.hide_items:
-            longest = self._max_reports or 0
-            ledger.record(self.values_event(channel, longest, n_users), simulation=key.is_simulation)
+        if isinstance(mechanism, PublishedLaplaceRR):
+            ledger.note(truth_statement(mechanism))
+        elif mechanism is not None and not self.hide_items:
+            longest = self.max_ratings or int(data.interactions_per_user().max(initial=0))
+            name = f"{_NAMES[str(self.variant)]} on the ratings' values"
+            ledger.record(LocalReports(name, mechanism.epsilon, longest, data.n_users), simulation=key.is_simulation)
             affected = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
             ledger.note(
                 f"the figures of the ratings' values are for {affected} ({longest:,}), and for any other values of the "
@@ -260,11 +334,8 @@ class LaplaceRRSVD(RatingModel, RatingRounds):
             # Without privacy the reports are values.
             values = state.reports if decoder is None else decoder.decode()
             variance = decoder.variance if decoder is not None else float(values.var()) if len(values) else 0.0
-            biases = fit_biases(users, items, values, *shape, n_threads)
-            # Decoding again near the first fit's predictions lowers the noise of the decoded values.
-            if decoder is not None:
-                values = decoder.decode_near(biases.mean + biases.users[users] + biases.items[items])
-                biases = fit_biases(users, items, values, *shape, n_threads)
+            fit = functools.partial(fit_biases, users, items, n_users=shape[0], n_items=shape[1], n_threads=n_threads)
+            biases, values = fit_twice(fit, users, items, values, decoder)
             residuals = values - biases.mean - biases.users[users] - biases.items[items]
             factors = fit_residual_factors(users, items, residuals, *options)
         self.mean_: NDArray[np.float64] = np.array(biases.mean)
@@ -288,7 +359,8 @@ class LaplaceRRSVD(RatingModel, RatingRounds):
         counts = data.interactions_per_user()
         users = np.repeat(np.arange(data.n_users), counts)
         # The same shrinkage as in the fit, with the noise-free residual variance of `bias_prior_`.
-        residuals = self._on_scale(data) - model.mean_ - model.item_biases_[data.indices]
+        values = on_scale(data, self.grid, is_exact=self.variant is None)
+        residuals = values - model.mean_ - model.item_biases_[data.indices]
         model.user_biases_ = shrink(np.bincount(users, residuals, minlength=data.n_users), counts, *model.bias_prior_)
         bias_residuals = data._replace(values=residuals - model.user_biases_[users])
         model.user_factors_ = solve_ratings(bias_residuals, model.item_factors_, self._training.regularization)

@@ -1,9 +1,8 @@
-"""Reports of Laplace-RR-SVD's users and the server's checks of them, for `laplace_rr_svd.LaplaceRRSVD`.
+"""Reports of Laplace-RR-SVD's users and the server's checks of them.
 
 There is one round: all users send randomized ratings, and the server trains on them.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,64 +13,19 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.core.check import check_instance, check_integer
-from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import sort_pairs
-from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.evaluation.splits import choose_entries
-from fastfedrec.mechanisms import (
-    BayesKary,
-    Channel,
-    MixtureLaplaceRR,
-    PublishedLaplaceRR,
-    RatedOrNot,
-    RoundedLaplace,
-    SerialLaplaceRR,
-)
-from fastfedrec.mechanisms.channels.exact_counts import sum_lower
+from fastfedrec.mechanisms import Channel, PublishedLaplaceRR, RatedOrNot
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
-__all__ = ["RatingRounds", "RatingState", "truth_statement"]
+__all__ = ["RatingRounds", "RatingState", "nearest_codes", "on_scale", "truth_statement"]
 
 _REPORTS = "laplace_rr_svd.reports"
 _SEED = "laplace_rr_svd.training"
 _CHOICE = "laplace_rr_svd.ratings"
-_MAX_NOISE_SCALES = 12.0  # range of Laplace noise in its scales; larger noise has a probability of 6 in a million
-
-_NAMES = {
-    "optimal": "k-ary channel of least Bayes error",
-    "mixture": "Laplace noise or the rating, in a certified mixture,",
-    "serial": "Laplace noise and then randomized response",
-    "laplace": "Laplace noise",
-}
-
-
-@functools.lru_cache(maxsize=256)
-def rating_channel(
-    variant: str,
-    epsilon_1: float,
-    epsilon_2: float,
-    grid: tuple[float, ...],
-    prior: tuple[float, ...] | None = None,
-) -> Channel:
-    """Return the exact channel of one rating in a guaranteed variant."""
-    if variant == "serial":
-        return SerialLaplaceRR(epsilon_1, epsilon_2, grid)
-    if variant == "mixture":
-        return MixtureLaplaceRR(epsilon_1, epsilon_2, grid)
-    # The sum of the epsilons, rounded down, so that the channel never exceeds the claim.
-    total = sum_lower(epsilon_1, epsilon_2)
-    return (
-        BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, margin=_MAX_NOISE_SCALES)
-    )
-
-
-@functools.lru_cache(maxsize=16)
-def _hiding_channel(epsilon: float, grid: tuple[float, ...]) -> RatedOrNot:
-    """Return the channel of one report if rated items are hidden."""
-    return RatedOrNot(epsilon, grid)
 
 
 @dataclass(frozen=True)
@@ -100,37 +54,29 @@ class RatingState:
     seed: int
 
 
+@dataclass(frozen=True, eq=False)
 class RatingRounds(FederatedSystem):
-    """The round of Laplace-RR-SVD with the parameters of `laplace_rr_svd.LaplaceRRSVD`."""
+    """The round of Laplace-RR-SVD, in which each user's device sends reports of the user's ratings.
 
-    variant: str | None
-    epsilon_1: float
-    epsilon_2: float
+    Parameters
+    ----------
+    mechanism : Channel, PublishedLaplaceRR or None
+        Randomizer of one rating; None for exact ratings.
+    grid : tuple of float
+        Possible ratings, increasing.
+    max_ratings : int or None
+        Largest number of ratings that a user sends; None for all of them.
+    n_reports : int
+        Number of reports of each user, at most the number of items, if `mechanism` is a `RatedOrNot`.
+    mean_reports : float
+        Mean number of reports of a user, for traffic.
+    """
+
+    mechanism: Channel | PublishedLaplaceRR | None
+    grid: tuple[float, ...]
     max_ratings: int | None
-    hide_items: bool
     n_reports: int
-    grid: Sequence[float]
-    prior: Sequence[float] | None
-
-    _max_reports: int | None = None  # of one user; the server knows it anyway unless rated items are hidden
-    _mean_length = 0.0
-
-    @property
-    def channel(self) -> Channel | None:
-        """Exact channel of one report; None for "published" and without privacy, which have no channel."""
-        if self.variant is None or self.variant == "published":
-            return None
-        grid = tuple(map(float, self.grid))
-        prior = None if self.prior is None else tuple(map(float, self.prior))
-        with renamed("nominal_epsilon", "epsilon_1 + epsilon_2"):
-            if self.hide_items:
-                return _hiding_channel(sum_lower(float(self.epsilon_1), float(self.epsilon_2)), grid)
-            return rating_channel(self.variant, float(self.epsilon_1), float(self.epsilon_2), grid, prior)
-
-    @property
-    def published_mechanism(self) -> PublishedLaplaceRR:
-        """Mechanism of the variant "published"."""
-        return PublishedLaplaceRR(self.epsilon_1, self.epsilon_2, low=self.grid[0], high=self.grid[-1])
+    mean_reports: float
 
     def initial_state(self, interactions: Interactions, key: Key) -> RatingState:
         """Return the server's state without reports; the seed of its training is drawn from `key`."""
@@ -143,7 +89,12 @@ class RatingRounds(FederatedSystem):
     @property
     def _report_type(self) -> type:
         """Return the type of a report."""
-        return np.float64 if self.channel is None else np.uint16
+        return np.uint16 if isinstance(self.mechanism, Channel) else np.float64
+
+    @property
+    def _hides_items(self) -> bool:
+        """Return whether the reports hide the rated items."""
+        return isinstance(self.mechanism, RatedOrNot)
 
     # ---- the three functions ------------------------------------------------------------------------------------
 
@@ -163,20 +114,18 @@ class RatingRounds(FederatedSystem):
         """
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
-        if self.variant is not None:
+        mechanism, users = self.mechanism, shard.global_user_ids
+        if mechanism is not None:
             key.claim_message(_REPORTS, round, sender)
-        users = shard.global_user_ids
-        channel = self.channel
-        if isinstance(channel, RatedOrNot):
-            n_reports = min(self.n_reports, shard.n_items)
+        if isinstance(mechanism, RatedOrNot):
             # Code 0 is the value "not rated".
-            codes = self._codes(shard) + np.uint8(1)
-            items, reports = self._report_items(channel, shard, codes, key, round_number, n_threads)
-            users = np.repeat(users, n_reports)
+            codes = nearest_codes(shard, self.grid) + np.uint8(1)
+            items, reports = self._report_items(mechanism, shard, codes, key, round_number, n_threads)
+            users = np.repeat(users, self.n_reports)
         else:
             shard = shard.keep_interactions(self._choose(shard, key, n_threads))
             items, users = shard.indices.astype(np.int64), np.repeat(users, shard.interactions_per_user())
-            reports = self._report_ratings(channel, shard, key, round_number, n_threads)
+            reports = self._report_ratings(shard, key, round_number, n_threads)
         return Update(round, sender, shard.n_users, {"user": users, "item": items, "report": reports})
 
     def merge(self, a: Update, b: Update) -> Update:
@@ -209,11 +158,10 @@ class RatingRounds(FederatedSystem):
 
     def rules(self, state: RatingState, n_clients: int) -> Mapping[str, ArrayRule]:
         """Return type, shape and range of the arrays of an update."""
-        channel = self.channel
-        n = n_clients * min(self.n_reports, state.n_items) if self.hide_items else None
-        if channel is not None:
-            report = ArrayRule(np.uint16, (n,), 0, len(channel.outputs) - 1)
-        elif self.variant is None:
+        n = n_clients * self.n_reports if self._hides_items else None
+        if isinstance(self.mechanism, Channel):
+            report = ArrayRule(np.uint16, (n,), 0, len(self.mechanism.outputs) - 1)
+        elif self.mechanism is None:
             report = ArrayRule(np.float64, (n,), self.grid[0], self.grid[-1])
         else:
             report = ArrayRule(np.float64, (n,))
@@ -236,7 +184,7 @@ class RatingRounds(FederatedSystem):
         n_senders, n_largest = np.count_nonzero(counts), counts.max(initial=0)
         if n_senders > update.n_clients:
             return f"it has reports of {n_senders} users, and counts {update.n_clients}"
-        max_reports = self.n_reports if self.hide_items else self.max_ratings
+        max_reports = self.n_reports if self._hides_items else self.max_ratings
         if max_reports is not None and n_largest > max_reports:
             return f"a user has {n_largest} reports in it, and {max_reports} are allowed"
         if by_pair is not None:
@@ -244,57 +192,23 @@ class RatingRounds(FederatedSystem):
         return "a user reports an item twice" if _is_repeated(rows, items).any() else None
 
     def round_event(self, n_clients: int) -> LocalReports | Unprotected:
-        """Return the event for all of a user's data, unprotected unless items are hidden; see `values_event`."""
-        if self.variant is None:
+        """Return the event for all of a user's data, unprotected unless the rated items are hidden."""
+        if self.mechanism is None:
             return Unprotected("exact ratings, and which items they are of")
-        channel = self.channel
-        if channel is None:
-            p = self.published_mechanism.truth_probability
+        if isinstance(self.mechanism, PublishedLaplaceRR):
+            p = self.mechanism.truth_probability
             return Unprotected(f"ratings with Laplace noise, but the exact rating with probability {p:.3f}")
-        if self.hide_items:
-            n_reports = self.n_reports if self._max_reports is None else self._max_reports
-            return LocalReports("randomized response on rating or none", channel.epsilon, n_reports, n_clients)
+        if self._hides_items:
+            epsilon = self.mechanism.epsilon
+            return LocalReports("randomized response on rating or none", epsilon, self.n_reports, n_clients)
         return Unprotected("which items each user has rated")
-
-    def values_event(self, channel: Channel, longest: int, n_clients: int) -> LocalReports:
-        """Return the event for the values of a user's ratings, with the set of rated items given."""
-        return LocalReports(f"{_NAMES[str(self.variant)]} on the ratings' values", channel.epsilon, longest, n_clients)
 
     def traffic(self, state: RatingState, n_clients: int) -> RoundTraffic:
         """Return the traffic of an average user: up, an item (4 bytes) and a report (1, 2 or 8 bytes) per rating."""
-        channel = self.channel
-        report_bytes = 4 + (8 if channel is None else 1 if len(channel.outputs) <= 256 else 2)
-        return RoundTraffic(download=0, upload=round(report_bytes * self._mean_length), n_clients=n_clients)
+        report_bytes = (1 if len(self.mechanism.outputs) <= 256 else 2) if isinstance(self.mechanism, Channel) else 8
+        return RoundTraffic(download=0, upload=round((4 + report_bytes) * self.mean_reports), n_clients=n_clients)
 
     # ---- on the device ------------------------------------------------------------------------------------------
-
-    def _measure(self, interactions: Interactions) -> None:
-        """Set the number of reports of users, for the ledgers."""
-        lengths = interactions.interactions_per_user()
-        longest = int(lengths.max(initial=0))
-        if self.hide_items:
-            longest = min(self.n_reports, interactions.n_items)
-            lengths = np.full(len(lengths), longest)
-        elif self.max_ratings is not None:
-            longest = self.max_ratings
-            # For rows on nodes only this upper bound is known.
-            lengths = np.where(isinstance(interactions, RemoteUsers), longest, np.minimum(lengths, longest))
-        self._max_reports, self._mean_length = longest, float(lengths.mean()) if len(lengths) else 0.0
-
-    def _codes(self, shard: Interactions) -> np.ndarray:
-        """Return the position of the nearest grid value of each rating."""
-        grid, values = np.array(self.grid, dtype=np.float64), shard.values_or_ones()
-        codes = np.zeros(len(values), dtype=np.uint8)
-        # The grid is short, and comparisons with its middles are 20 times as fast as a binary search.
-        for middle in (grid[1:] + grid[:-1]) / 2:
-            codes += values >= middle
-        return codes
-
-    def _on_scale(self, shard: Interactions) -> NDArray[np.float64]:
-        """Return ratings clipped to the ends of the grid, and rounded to it unless the variant is None."""
-        if self.variant is None:
-            return np.clip(shard.values_or_ones(), self.grid[0], self.grid[-1])
-        return np.array(self.grid, dtype=np.float64)[self._codes(shard)]
 
     def _choose(self, shard: Interactions, key: Key, n_threads: int) -> np.ndarray:
         """Return a mask of the ratings to send: all of them, or `max_ratings` of a user, drawn uniformly."""
@@ -304,29 +218,21 @@ class RatingRounds(FederatedSystem):
         counts = np.minimum(lengths, self.max_ratings)
         return choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)
 
-    def _report_ratings(
-        self,
-        channel: Channel | None,
-        shard: Interactions,
-        key: Key,
-        round_number: int,
-        n_threads: int,
-    ) -> np.ndarray:
+    def _report_ratings(self, shard: Interactions, key: Key, round_number: int, n_threads: int) -> np.ndarray:
         """Return the randomized reports of a shard's ratings."""
-        if channel is None:
-            values = self._on_scale(shard)
-            if self.variant is None:
-                return values
+        if self.mechanism is None:
+            return on_scale(shard, self.grid, is_exact=True)
+        if isinstance(self.mechanism, PublishedLaplaceRR):
             # The published mechanism draws two words per rating: the Laplace noise, and the choice.
             two_each = 2 * shard.interactions_per_user()
             words, _ = key.ragged_words(
                 _REPORTS, shard.global_user_ids, two_each, round=round_number, n_threads=n_threads
             )
-            return self.published_mechanism._report(values, words.reshape(-1, 2))
-        codes = self._codes(shard)
+            return self.mechanism._report(on_scale(shard, self.grid, is_exact=False), words.reshape(-1, 2))
+        codes = nearest_codes(shard, self.grid)
         reports = np.empty(len(codes), dtype=np.uint16)
         _kernel.report_ratings(
-            shard.indptr, codes, shard.global_user_ids, *channel._thresholds, reports, key.subkey(_REPORTS),
+            shard.indptr, codes, shard.global_user_ids, *self.mechanism._thresholds, reports, key.subkey(_REPORTS),
             round_number, n_threads,
         )  # fmt: skip
         return reports
@@ -335,7 +241,7 @@ class RatingRounds(FederatedSystem):
         self, channel: RatedOrNot, shard: Interactions, codes: np.ndarray, key: Key, round_number: int, n_threads: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the items of the reports, drawn independently of the data, and the randomized reports."""
-        shape = shard.n_users, min(self.n_reports, shard.n_items)
+        shape = shard.n_users, self.n_reports
         items, reports = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.uint16)
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.report_items(
@@ -345,6 +251,23 @@ class RatingRounds(FederatedSystem):
         if failed.any():
             raise MemoryError("no memory for a thread's marks, one bit an item; use fewer threads")
         return items.reshape(-1), reports.reshape(-1)
+
+
+def nearest_codes(shard: Interactions, grid: Sequence[float]) -> NDArray[np.uint8]:
+    """Return the position of the nearest grid value of each rating."""
+    values, points = shard.values_or_ones(), np.array(grid, dtype=np.float64)
+    codes = np.zeros(len(values), dtype=np.uint8)
+    # The grid is short, and comparisons with its middles are 20 times as fast as a binary search.
+    for middle in (points[1:] + points[:-1]) / 2:
+        codes += values >= middle
+    return codes
+
+
+def on_scale(shard: Interactions, grid: Sequence[float], *, is_exact: bool) -> NDArray[np.float64]:
+    """Return ratings clipped to the ends of the grid, and rounded to it unless they are exact."""
+    if is_exact:
+        return np.clip(shard.values_or_ones(), grid[0], grid[-1])
+    return np.array(grid, dtype=np.float64)[nearest_codes(shard, grid)]
 
 
 def _rows_of(users: np.ndarray, ids: np.ndarray) -> np.ndarray:

@@ -37,14 +37,14 @@ def test_the_ledgers_sum_is_the_stated_epsilon(choices, epsilon, delta):
     assert model.ledger_.epsilon("server") == model.ledger_.epsilon("public") > epsilon
     if delta is None:
         assert model.ledger_.epsilon("server", 0) == pytest.approx(2 * epsilon)
-    one_row = plan(epsilon, delta, model.sums(25), 25, 1, 1, False, False).recovery.stddev
-    assert model.budget(25).recovery.stddev >= rows * one_row * 0.999 * (model.support == "all")
+    one_row = plan(epsilon, delta, model._sums(25), 25, 1, 1, False, False).recovery.stddev
+    assert model._rounds(25).recovery.stddev >= rows * one_row * 0.999 * (model.support == "all")
     assert any("adding or removing a user" in note for note in model.ledger_.notes)
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-25, 1e-27, 1e-28, 1e-30, 1e-33])
 def test_noise_from_tables_takes_a_millionth_of_delta_or_there_is_none(delta):
-    budget = plan(1.0, delta, PrivatePrototypes(3, 2, 1.0, delta, max_entries=5).sums(25), 25, 3, 4, False, False)
+    budget = plan(1.0, delta, PrivatePrototypes(3, 2, 1.0, delta, max_entries=5)._sums(25), 25, 3, 4, False, False)
     distance = sum(event.distance for event in budget.events)
     assert (1 + math.e) * distance <= 1e-6 * delta
     assert (distance > 0) == (budget.recovery.sampler == "table") == (delta > 1e-27)
@@ -75,14 +75,15 @@ def test_removing_a_user_changes_no_shape_and_no_noise(choices, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(Key, "words", count)
-            messages.append(model.local_round(start(model, data), data, KEY, 0, sender="a"))
+            rounds, state = start(model, data)
+            messages.append(rounds.local_round(state, data, KEY, 0, sender="a"))
         words.append(drawn)
-        assert model.budget(data.n_items).events == PrivatePrototypes(**parameters).budget(data.n_items).events
-        assert model.count_clients(data) == 1
+        assert rounds.budget.events == PrivatePrototypes(**parameters)._budget(data.n_items).events
+        assert rounds.count_clients(data) == 1
     assert words[0] == words[1]
     assert messages[0].n_clients == messages[1].n_clients == 1
     for name, array in messages[0].arrays.items():
         assert array.shape == messages[1].arrays[name].shape
     if choices == {}:
         moved = [messages[0].arrays[name] - messages[1].arrays[name] for name in ("count", "sum")]
-        assert sum(np.abs(part).sum() for part in moved) <= model.budget(25).recovery.sensitivity
+        assert sum(np.abs(part).sum() for part in moved) <= rounds.recovery.sensitivity

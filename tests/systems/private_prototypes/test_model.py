@@ -31,7 +31,8 @@ def test_exact_messages_equal_the_twin(seed, kind, k, small):
     data = rated(12, 6, seed)
     value_range = (1.0, 3.5) if small else (0.0, 5.0)
     model = PrivatePrototypes(k, 2, None, prototypes=kind, value_range=value_range)
-    sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
+    rounds, state = start(model, data)
+    sent = rounds.local_round(state, data, KEY, 0, sender="a").arrays
     words = KEY.words_by_user("private_prototypes.groups", data.global_user_ids, size=1)[:, 0]
     labels = [0 if k == 1 else int(word) % k for word in words]
     counts, sums = naive.sums(data.to_scipy().toarray(), labels, k, value_range, kind == "masked", 2**16)
@@ -45,10 +46,10 @@ def test_sensitivity_is_never_exceeded_and_is_reached(kind):
     """Check one user's contribution to the message, for users with any values, in L1 and in squared L2."""
     for value_range in ((1.0, 5.0), (0.3, 0.8), (0.0, 7.3)):
         model = PrivatePrototypes(3, 2, 1.0, max_entries=4, prototypes=kind, value_range=value_range)
-        rule, largest = model.sums(9), [0, 0]
+        rule, rounds, largest = model._sums(9), model._rounds(9), [0, 0]
         for value in (*value_range, 100.0, 0.0, sum(value_range) / 2):
             user = rated(1, 9, density=1.0)
-            limited = model._limit(user._replace(values=np.full(user.n_interactions, value)), KEY)
+            limited = rounds._limit(user._replace(values=np.full(user.n_interactions, value)), KEY)
             sent = recover_prototypes(limited, np.zeros(1, dtype=np.int64), 3, rule, key=KEY)
             moved = np.concatenate([sent.counts.ravel(), sent.sums.ravel()])
             largest[0] = max(largest[0], int(np.abs(moved).sum()))
@@ -79,9 +80,9 @@ def test_prototypes_without_noise_are_means():
 @pytest.mark.parametrize("epsilon", [1.0, None])
 def test_an_entity_without_users_answers(options, epsilon):
     model, data = PrivatePrototypes(3, epsilon=epsilon, **options), rated()
-    state = start(model, data, ("a", "b"))
-    update = model.local_round(state, data.select_users([]), KEY, 0, sender="b")
-    full = model.local_round(state, data, KEY, 0, sender="b")
+    rounds, state = start(model, data, ("a", "b"))
+    update = rounds.local_round(state, data.select_users([]), KEY, 0, sender="b")
+    full = rounds.local_round(state, data, KEY, 0, sender="b")
     shapes, those = ({name: array.shape for name, array in sent.arrays.items()} for sent in (update, full))
     assert shapes == those
     assert update.arrays["sum"].any() == (epsilon is not None)
@@ -89,7 +90,8 @@ def test_an_entity_without_users_answers(options, epsilon):
 
 def test_the_published_variant_takes_an_entity_without_users_too():
     model, data = PrivatePrototypes(2, prototypes="zero_filled", grouping="kmeans", variant="published"), rated()
-    update = model.local_round(start(model, data, n_prototypes=(2,)), data.select_users([]), KEY, 0, sender="a")
+    rounds, state = start(model, data, n_prototypes=(2,))
+    update = rounds.local_round(state, data.select_users([]), KEY, 0, sender="a")
     assert all(np.isfinite(array).all() for array in update.arrays.values())
 
 
@@ -102,7 +104,8 @@ def test_only_noisy_integers_leave_an_entity(monkeypatch):
 
     monkeypatch.setattr(DiscreteLaplace, "add_noise", no_noise)
     model, data = PrivatePrototypes(2, 2, 1.0, max_entries=5), rated()
-    sent = model.local_round(start(model, data, ("a", "b")), data, KEY, 0, sender="b").arrays
+    rounds, state = start(model, data, ("a", "b"))
+    sent = rounds.local_round(state, data, KEY, 0, sender="b").arrays
     assert [(purpose, round) for purpose, round, _ in seen] == [("prototypes.sums", 1), ("prototypes.counts", 1)]
     np.testing.assert_array_equal(seen[0][2], sent["sum"])
     np.testing.assert_array_equal(seen[1][2], sent["count"])
@@ -112,8 +115,8 @@ def test_only_noisy_integers_leave_an_entity(monkeypatch):
 def test_entities_draw_different_noise():
     data = rated()
     model = PrivatePrototypes(1, 2, 0.01)
-    state = start(model, data, ("a", "b"))
-    a, b = (model.local_round(state, data, KEY, 0, sender=name).arrays["sum"] for name in ("a", "b"))
+    rounds, state = start(model, data, ("a", "b"))
+    a, b = (rounds.local_round(state, data, KEY, 0, sender=name).arrays["sum"] for name in ("a", "b"))
     assert (a != b).mean() > 0.9
 
 
@@ -199,9 +202,9 @@ def test_labels_that_look_alike_are_different_entities():
 def test_the_engines_order_of_entities_has_no_effect():
     data, names = rated(), ("a", "b")
     model = PrivatePrototypes(2, 2, 1.0)
-    state = start(model, data, names)
-    halves = [model.local_round(state, data.shard(2)[h], KEY, 0, sender=name) for h, name in enumerate(names)]
-    one, other = (model.apply(state, model.merge(*pair)) for pair in (halves, halves[::-1]))
+    rounds, state = start(model, data, names)
+    halves = [rounds.local_round(state, data.shard(2)[h], KEY, 0, sender=name) for h, name in enumerate(names)]
+    one, other = (rounds.apply(state, rounds.merge(*pair)) for pair in (halves, halves[::-1]))
     for name in ("entities", "items", "counts", "sums"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
@@ -213,12 +216,13 @@ def test_the_published_variant_states_that_it_has_no_guarantee():
     assert model.ledger_.epsilon("server") == model.ledger_.epsilon("public") == np.inf
     assert "nominal, not a guarantee" in model.ledger_.to_json()
     # With almost no noise, its prototypes are means of clusters and count all users of them.
-    sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
-    steps = model.sums(20).steps_per_unit
+    rounds, state = start(model, data)
+    sent = rounds.local_round(state, data, KEY, 0, sender="a").arrays
+    steps = rounds.recovery.steps_per_unit
     assert 200 <= sent["count"].sum() / steps <= 201
     np.testing.assert_allclose(sent["sum"].sum(axis=0) / steps, data.to_scipy().toarray().sum(axis=0), rtol=1e-3)
-    noisy = PrivatePrototypes(2, 2, 0.1, **choices)
-    other = noisy.local_round(start(noisy, data), data, KEY, 0, sender="a").arrays["sum"]
+    noisy, state = start(PrivatePrototypes(2, 2, 0.1, **choices), data)
+    other = noisy.local_round(state, data, KEY, 0, sender="a").arrays["sum"]
     assert np.abs(other - sent["sum"]).max() > 100 * steps
 
 
@@ -258,18 +262,9 @@ class AlteringEngine(LocalEngine):
         super().__init__()
         self.change = change
 
-    def run(self, system, *arguments, **options):
-        honest = system.local_round
-
-        def local_round(state, shard, key, round, *, sender, n_threads=0):
-            update = honest(state, shard, key, round, sender=sender, n_threads=n_threads)
-            return self.change(update) if sender.endswith(" 1") else update
-
-        system.local_round = local_round
-        try:
-            return super().run(system, *arguments, **options)
-        finally:
-            del system.local_round
+    def _answers(self, *arguments):
+        for update in super()._answers(*arguments):
+            yield self.change(update) if update.sender.endswith(" 1") else update
 
 
 def altered(name, change):
@@ -329,18 +324,17 @@ def test_the_noise_has_the_budgets_size(delta):
 
     data = rated(3, 2000)
     model = PrivatePrototypes(2, 2, 1.0, delta)
-    state = start(model, data)
+    rounds, state = start(model, data)
     noise = []
     for seed in range(10):
-        exact = PrivatePrototypes(2, 2, 1.0, delta)
         key = Key.from_seed(seed)
-        limited = exact._limit(data, key)
-        rule = exact.sums(2000)
-        added = recover_prototypes(limited, exact._group(limited, 2, key, 0, 1), 2, rule, key=key)
-        sent = model.local_round(state, data, key, 0, sender="a").arrays
+        limited = rounds._limit(data, key)
+        rule = model._sums(2000)
+        added = recover_prototypes(limited, rounds._group(limited, 2, key, 0, 1), 2, rule, key=key)
+        sent = rounds.local_round(state, data, key, 0, sender="a").arrays
         noise += [(sent["count"] - added.counts).ravel(), (sent["sum"] - added.sums).ravel()]
-    draws = np.concatenate(noise) / model.sums(2000).steps_per_unit
-    stddev = model.budget(2000).recovery.stddev
+    draws = np.concatenate(noise) / rounds.recovery.steps_per_unit
+    stddev = rounds.recovery.stddev
     # These are the kurtoses of Laplace and of Gaussian noise.
     fourth = 6.0 if delta is None else 3.0
 

@@ -30,14 +30,14 @@ def model(request, monkeypatch):
 
 def points_of(model, data):
     """Return each user's row as a point, in its entity's coordinates."""
-    limited = model._limit(data, KEY)
+    limited = model._rounds(data.n_items)._limit(data, KEY)
     radius = float(model.value_range[1]) * min(model.max_entries, data.n_items) ** 0.5
     return limited, project_rows(limited, N_DIMENSIONS, radius, key=KEY, round=0)
 
 
 def groups(model, data):
     """Return the groups of users by the centres that the step with a guarantee returned."""
-    return model._group(points_of(model, data)[0], N_GROUPS, KEY, 0, 1)
+    return model._rounds(data.n_items)._group(points_of(model, data)[0], N_GROUPS, KEY, 0, 1)
 
 
 def test_users_are_in_the_group_of_the_nearest_released_centre(model):
@@ -78,8 +78,7 @@ def test_the_sums_of_a_round_are_those_of_these_groups(model, monkeypatch):
 
     recover = rounds.recover_prototypes
     monkeypatch.setattr(rounds, "recover_prototypes", recovered)
-    new = type(model)(**model.get_params())
-    state = start(new, DATA)
+    new, state = start(type(model)(**model.get_params()), DATA)
     new.local_round(state, DATA, KEY, 0, sender="a", n_threads=1)
     np.testing.assert_array_equal(seen, [assign_rows(points_of(model, DATA)[1], CENTERS)[0]])
 
@@ -90,6 +89,6 @@ def test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price(monkeyp
         calls = []
         monkeypatch.setattr(rounds, "private_kmeans", lambda *a, **o: calls.append((a, o)) or CENTERS)  # noqa: B023
         groups(model, DATA)
-        ((points, _, n_clusters), options), budget = calls[0], model.budget(DATA.n_items)
+        ((points, _, n_clusters), options), budget = calls[0], model._budget(DATA.n_items)
         np.testing.assert_array_equal(points, points_of(model, DATA)[1])
         assert (n_clusters, options["epsilon"]) == (N_GROUPS, budget.swap_epsilon)

@@ -10,6 +10,7 @@ from naive.systems.rating_svd import baselines as naive
 from naive.systems.rating_svd import laplace_rr_svd as naive_means
 from scipy import stats
 from support.data import of_dense, random_ratings
+from support.laplace_rr_svd_case import update_of
 from support.significance import ALPHA
 
 from fastfedrec import FedRec, Key, LaplaceRRSVD
@@ -17,6 +18,7 @@ from fastfedrec.accounting import Ledger, LocalReports, Unprotected
 from fastfedrec.datasets import load_movielens
 from fastfedrec.evaluation import PublishedFolds, evaluate, evaluate_ratings
 from fastfedrec.mechanisms import BayesKary
+from fastfedrec.rounds.fit import Fit
 from fastfedrec.systems.rating_svd._collection import collect_ratings
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd.baselines import (
@@ -111,9 +113,10 @@ def test_private_means_state_their_cost(kind):
 
 def test_reports_are_those_of_the_system():
     data, key = random_ratings(20, 9, 1), Key.from_seed(4)
-    users, items, values, _ = collect_ratings(data, 2.0, STARS, key, Ledger(), 1, caller="x")
+    fit = Fit.resolve(key, 1, False, Ledger(), None)
+    users, items, values, _ = collect_ratings(GlobalMean(2.0), data, 2.0, fit)
     model = LaplaceRRSVD("optimal", 1.0, 1.0)
-    reports = model.local_round(model.initial_state(data, key), data, key, 0).arrays["report"]
+    reports = update_of(model, data, key).arrays["report"]
     np.testing.assert_array_equal(values, ReportDecoder(model.channel, reports).decode())
     np.testing.assert_array_equal(items, data.indices)
     np.testing.assert_array_equal(users, np.repeat(np.arange(20), data.interactions_per_user()))

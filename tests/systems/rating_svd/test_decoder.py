@@ -16,7 +16,7 @@ from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.mechanisms import BayesKary, Channel, OptimalKary
 from fastfedrec.systems.rating_svd import _decoder as decoder
 from fastfedrec.systems.rating_svd._biases import fit_biases
-from fastfedrec.systems.rating_svd.rounds import rating_channel
+from fastfedrec.systems.rating_svd.laplace_rr_svd import rating_channel
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 VALUES = np.array(STARS)

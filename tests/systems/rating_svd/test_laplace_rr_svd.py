@@ -20,7 +20,7 @@ from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.rating_svd import _biases as biases
-from fastfedrec.systems.rating_svd.rounds import RatingState
+from fastfedrec.systems.rating_svd.rounds import RatingState, nearest_codes
 
 VARIANTS = [*GUARANTEED, "published", None]
 
@@ -60,11 +60,11 @@ def test_reports_that_hide_items_equal_naive_twin(data, n_reports, seed):
 
 def test_published_reports_are_the_published_mechanism_on_each_users_words():
     data, key, model = random_ratings(6, 5, 1), Key.from_seed(3), LaplaceRRSVD("published", 1.0, 0.5)
-    got = update_of(model, data, key).arrays["report"]
+    got, mechanism = update_of(model, data, key).arrays["report"], model._rounds(data).mechanism
     expected = []
     for user, row in zip(data.global_user_ids, rows_of(data), strict=True):
         words = key.words("laplace_rr_svd.reports", user=int(user), size=2 * len(row)).reshape(-1, 2)
-        expected += model.published_mechanism._report(np.array(list(row.values())), words).tolist()
+        expected += mechanism._report(np.array(list(row.values())), words).tolist()
     assert got.tolist() == expected
     truth = data.values_or_ones()
     assert 0 < (got == truth).sum() < len(truth)
@@ -73,7 +73,7 @@ def test_published_reports_are_the_published_mechanism_on_each_users_words():
 @given(value=st.floats(0, 7), grid=st.sampled_from([STARS, tuple(j / 2 for j in range(1, 11)), (0.0, 1.0, 5.0)]))
 def test_a_rating_counts_as_the_nearest_on_the_grid(value, grid):
     data = Interactions.from_arrays([1], [1], [value])
-    code, stored = int(LaplaceRRSVD(None, grid=grid)._codes(data)[0]), data.values_or_ones()[0]
+    code, stored = int(nearest_codes(data, grid)[0]), data.values_or_ones()[0]
     assert abs(grid[code] - stored) == min(abs(g - stored) for g in grid)
 
 
@@ -156,8 +156,9 @@ def test_max_ratings_are_counted_even_if_all_users_have_fewer():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_engine_that_records_only_the_round_claims_no_guarantee_unless_items_are_hidden(variant):
-    assert isinstance(LaplaceRRSVD(variant).round_event(10), Unprotected)
-    assert LaplaceRRSVD(hide_items=True, n_reports=7).round_event(10).n_reports == 7
+    data = random_ratings(20, 12, 2)
+    assert isinstance(LaplaceRRSVD(variant)._rounds(data).round_event(10), Unprotected)
+    assert LaplaceRRSVD(hide_items=True, n_reports=7)._rounds(data).round_event(10).n_reports == 7
 
 
 def test_ledger_of_hidden_items_states_a_guarantee_for_the_user():
@@ -287,7 +288,8 @@ def test_every_learning_rate_gives_ratings(variant, learning_rate):
 
 
 def receiver_for(model, data):
-    return RoundReceiver(model, model.initial_state(data, Key.from_seed(0)), 0, {"shard-0": data.n_users})
+    ((rounds, state, _),) = model._plan(data, Key.from_seed(0))
+    return RoundReceiver(rounds, state, 0, {"shard-0": data.n_users})
 
 
 @pytest.mark.parametrize(
@@ -310,10 +312,10 @@ def test_malformed_updates_are_named_and_not_used(change, reason):
 def test_unknown_users_repeats_and_too_many_reports_are_refused():
     data, model = random_ratings(6, 5, 1), LaplaceRRSVD(max_ratings=2)
     good = update_of(model, data, Key.from_seed(1)).arrays
-    state = model.initial_state(data, Key.from_seed(0))
+    ((rounds, state, _),) = model._plan(data, Key.from_seed(0))
 
     def why(n_clients=6, **change):
-        return model.inconsistency(state, Update(0, "shard-0", n_clients, good | change))
+        return rounds.inconsistency(state, Update(0, "shard-0", n_clients, good | change))
 
     assert why() is None
     assert "do not take part" in why(user=good["user"] + np.uint64(50))
@@ -331,22 +333,23 @@ def test_reports_that_come_in_any_order_are_put_in_one(draw):
     users, items = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     nothing = np.zeros(0, dtype=np.int64)
     state = RatingState(ids, 7, nothing, nothing, nothing, 0)
-    model, arrays = LaplaceRRSVD(), {"user": ids[users], "item": items, "report": np.arange(len(pairs))}
+    rounds = LaplaceRRSVD()._rounds(random_ratings(1, 7, 1))
+    arrays = {"user": ids[users], "item": items, "report": np.arange(len(pairs))}
     first = {pair: position for position, pair in reversed(list(enumerate(pairs)))}
-    after = model.apply(state, Update(0, "test", len(ids), arrays))
+    after = rounds.apply(state, Update(0, "test", len(ids), arrays))
     assert list(zip(after.users.tolist(), after.items.tolist(), strict=True)) == sorted(first)
     assert after.reports.tolist() == [first[pair] for pair in sorted(first)]
-    reason = model.inconsistency(state, Update(0, "test", len(ids), arrays))
+    reason = rounds.inconsistency(state, Update(0, "test", len(ids), arrays))
     assert reason == ("a user reports an item twice" if len(first) < len(pairs) else None)
     if pairs:
         gone = RatingState(np.setdiff1d(ids, ids[users[-1:]]), 7, nothing, nothing, nothing, 0)
-        assert "do not take part" in model.inconsistency(gone, Update(0, "test", len(ids), arrays))
+        assert "do not take part" in rounds.inconsistency(gone, Update(0, "test", len(ids), arrays))
 
 
 def test_a_report_that_comes_twice_counts_once():
     data, model = random_ratings(6, 5, 1), LaplaceRRSVD()
-    state, update = model.initial_state(data, Key.from_seed(0)), update_of(model, data, Key.from_seed(1))
-    after_one, after_two = (model.apply(state, u) for u in (update, model.merge(update, update)))
+    ((rounds, state, _),), update = model._plan(data, Key.from_seed(0)), update_of(model, data, Key.from_seed(1))
+    after_one, after_two = (rounds.apply(state, u) for u in (update, rounds.merge(update, update)))
     np.testing.assert_array_equal(after_one.reports, after_two.reports)
     assert len(after_one.users) == data.n_interactions
 

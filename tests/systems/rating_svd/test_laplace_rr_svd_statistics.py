@@ -28,10 +28,10 @@ def p_value_of_mean(draws, expected):
 def test_values_of_reports_have_the_mean_of_the_ratings(variant):
     data = random_ratings(100, 40, 7)
     model = LaplaceRRSVD(variant, 2.0, 2.0)
-    state = model.initial_state(data, Key.from_seed(0))
+    ((rounds, state, _),) = model._plan(data, Key.from_seed(0))
     draws = []
     for seed in range(300):
-        received = model.apply(state, update_of(model, data, Key.from_seed(seed)))
+        received = rounds.apply(state, update_of(model, data, Key.from_seed(seed)))
         decoder = model._decoder(received)
         draws.append((received.reports if decoder is None else decoder.decode()).sum())
     truth = data.values_or_ones().sum()

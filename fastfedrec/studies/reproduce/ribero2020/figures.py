@@ -303,9 +303,10 @@ def entity_prototypes(
         Prototypes, within the range of values.
     """
     # The steps of one round are called directly, because no factorisation follows.
-    state = model.initial_state(("all",), (int(model.n_prototypes),), data.n_items, key)
-    message = model.local_round(state, data, key, 0, sender="all", n_threads=n_threads)
-    return make_prototypes(model._decode(model.apply(state, message)))[0]
+    rounds = model._rounds(data.n_items)
+    state = rounds.initial_state(("all",), (int(model.n_prototypes),), key)
+    message = rounds.local_round(state, data, key, 0, sender="all", n_threads=n_threads)
+    return make_prototypes(rounds.decode(rounds.apply(state, message)))[0]
 
 
 def _measure(model: Any, split: _Split) -> dict[str, float]:
