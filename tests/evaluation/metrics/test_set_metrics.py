@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from naive.evaluation.metrics import set_metrics as naive
 
 from fastfedrec.compute.places import rank_counts
-from fastfedrec.evaluation.metrics.names import parse_metrics
+from fastfedrec.evaluation.metrics.names import KINDS, parse_metrics
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 
-CUT = ["recall", "precision", "hit", "ndcg", "map", "mrr"]
-WHOLE = ["ndcg", "map", "mrr", "auc", "mpr"]
+CUT = [kind for kind, of in KINDS.items() if of.input == "rankings" and of.cutoff != "none"]
+WHOLE = [kind for kind, of in KINDS.items() if of.input == "rankings" and of.cutoff != "required"]
 
 
 def names(cutoffs):
@@ -45,6 +45,17 @@ def rows(draw):
 
 
 # ---- oracle ------------------------------------------------------------------------------------------------------
+
+
+def test_every_ranking_metric_has_a_formula():
+    placement = placement_of([[2.0, 1.0]], [{0}])
+    missing = []
+    for metric in parse_metrics(names([1])):
+        try:
+            placement.values(metric)
+        except KeyError:
+            missing.append(metric.kind)
+    assert missing == [], "define their formulas in fastfedrec/evaluation/metrics/set_metrics.py"
 
 
 @given(rows(), st.lists(st.integers(1, 9), min_size=1, max_size=2, unique=True))
@@ -95,6 +106,7 @@ def random_runs(n_users=40, n_items=200, seed=0):
 
 
 TREC = {"recall": "recall", "precision": "P", "hit": "success", "ndcg": "ndcg_cut", "map": "map_cut"}
+RANX = {kind: kind for kind in ("recall", "precision", "ndcg", "map", "mrr")} | {"hit": "hit_rate"}
 
 
 def test_equal_to_trec_eval():
@@ -128,9 +140,8 @@ def test_equal_to_ranx():
     run = ranx.Run({f"u{u}": {f"i{i}": float(s) for i, s in enumerate(row)} for u, row in enumerate(scores)})
     placement = placement_of(scores, relevant)
     n_relevant = np.array([len(row) for row in relevant])
-    called = {kind: kind for kind in CUT} | {"hit": "hit_rate"}
-    for metric in parse_metrics([f"{kind}@{k}" for kind in called for k in (1, 5, 10, 100)]):
-        expected = np.asarray(ranx.evaluate(qrels, run, f"{called[metric.kind]}@{metric.cutoff}", return_mean=False))
+    for metric in parse_metrics([f"{kind}@{k}" for kind in RANX for k in (1, 5, 10, 100)]):
+        expected = np.asarray(ranx.evaluate(qrels, run, f"{RANX[metric.kind]}@{metric.cutoff}", return_mean=False))
         values, _ = placement.values(metric)
         if metric.kind == "map":  # ranx, too, divides by all that are relevant
             values = values * np.minimum(n_relevant, metric.cutoff) / n_relevant
