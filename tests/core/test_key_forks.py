@@ -1,10 +1,13 @@
 """An entropy key belongs to the process that made it: no fork draws from it, by any function."""
 
+import inspect
 import os
+import sys
 
 import pytest
 from support.key_draws import DRAWS, outcomes_in_a_fork
 from support.key_draws import outcome as outcome_of
+from test_conventions import public_objects
 
 from fastfedrec import Key
 
@@ -16,6 +19,33 @@ forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("name", DRAWS)
 def test_each_draw_works_in_the_process_that_made_the_key(name):
     assert outcome_of(DRAWS[name], Key.from_entropy()) == "drawn"
+
+
+def functions_with_a_key():
+    """Yield (name, code) of public functions and methods that take a key."""
+    for name, value in public_objects():
+        function = inspect.unwrap(value.__init__ if inspect.isclass(value) else getattr(value, "__func__", value))
+        if inspect.isfunction(function) and "key" in inspect.signature(function).parameters:
+            yield name, function.__code__
+
+
+def functions_run_by(draws):
+    """Return the code of all functions that these draws run."""
+    called = set()
+    sys.setprofile(lambda frame, event, _: called.add(frame.f_code) if event == "call" else None)
+    try:
+        for draw in draws:
+            draw(Key.from_entropy())
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.ignores_values
+def test_every_public_function_with_a_key_is_tried():
+    called = functions_run_by(DRAWS.values())
+    missing = {name for name, code in functions_with_a_key() if code not in called}
+    assert missing == set(), "each is called by DRAWS of tests/support/key_draws.py"
 
 
 @pytest.mark.ignores_values

@@ -6,7 +6,7 @@ import tempfile
 
 import numpy as np
 
-from fastfedrec import FMFLDP, DPGram, DPPopularity, Interactions, Key, PrivRec, clustering, datasets, nmf
+from fastfedrec import Interactions, Key, PrivRec, clustering, datasets, nmf
 from fastfedrec import mechanisms as m
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.gru import GRUEncoder
@@ -20,9 +20,12 @@ from fastfedrec.mechanisms.bounded_rows import grid_candidates, limit_contributi
 from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+from support.data import rated
 from support.mechanism_table import PARTS, WAYS
+from support.models import MODELS, new
 
 DATA = Interactions.from_arrays(np.repeat(np.arange(12), 4), np.arange(48) % 7, np.arange(48) % 5 + 1.0)
+RATED = rated(12, 40, 1)
 POINTS = np.linspace(-0.5, 0.5, 24).reshape(12, 2)
 ONES = np.ones(3, dtype=np.int64)
 
@@ -80,18 +83,15 @@ DRAWS = {
     "draw_examples": lambda key: draw_examples(DATA, Events.from_interactions(DATA), np.arange(3), 1, key=key),
     "train_clients": trained,
     "gru": lambda key: GRUEncoder(9, n_factors=16).initial_parameters(key),
-    "RandomHoldout": lambda key: next(RandomHoldout(share=0.5).split(DATA, key=key)),
-    "LeaveOneOut": lambda key: next(LeaveOneOut().split(DATA, key=key)),
-    "KFold": lambda key: KFold(2).split(DATA, key=key),
-    "UserHoldout": lambda key: UserHoldout().split(DATA, key=key),
+    **{
+        type(split).__name__: lambda key, split=split: list(split.split(DATA, key=key))
+        for split in (KFold(2), LeaveOneOut(), RandomHoldout(share=0.5), UserHoldout())
+    },
     "hold_out": lambda key: hold_out(DATA.indptr, DATA.global_user_ids, 0.5, key=key),
     "personalization_split": lambda key: personalization_split(DATA, key=key),
     "sample_unseen": lambda key: sample_unseen(DATA, np.arange(12), 1, key=key, purpose="test"),
     "generate": lambda key: datasets.generate_implicit(20, 60, key=key),
-    "FMFLDP": lambda key: FMFLDP(n_rounds=1).fit(DATA, key=key),
-    "DPGram": lambda key: DPGram(8.0).fit(DATA, key=key),
-    "DPPopularity": lambda key: DPPopularity(1.0).fit(DATA, key=key),
-    "PrivRec": lambda key: PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key),
+    **{name: lambda key, model=model: new(model).fit(RATED, key=key) for name, model in MODELS.items()},
     "PrivRec with a checkpoint": fit_with_checkpoint,
 }  # fmt: skip
 
