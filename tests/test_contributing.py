@@ -108,7 +108,7 @@ def test_the_tests_of_the_tree_pass_without_an_addition(tree):
             [*WALKING, "core/test_numbers.py", "datasets/test_lastfm.py"], id="loader",
         ),
         pytest.param(
-            METRIC, 4, additions.USE_METRIC, f"{LISTS} or kind or name or formula or all_orders",
+            METRIC, 4, additions.USE_METRIC, f"{LISTS} or every_kind or every_name or all_orders",
             [*WALKING, *OF_METRICS], id="metric",
         ),
     ],
@@ -151,7 +151,7 @@ OMISSIONS = [
     (LOADER, additions.LOADING, ["test_conventions.py"], "name them on a page of docs/how-to/, such as load-data.md"),
     (LOADER, "tests/datasets/test_lastfm.py", ["test_conventions.py"], "tests/datasets/test_lastfm.py"),
     (METRIC, additions.FORMULAS, OF_METRICS, "define their formulas in fastfedrec/evaluation/metrics/set_metrics.py"),
-    (METRIC, additions.TWINS, OF_METRICS, "rprecision has no twin; define it in of_list of tests/naive/"),
+    (METRIC, additions.TWINS, OF_METRICS, "define them in of_list of tests/naive/evaluation/"),
     (METRIC, additions.METRICS, OF_METRICS, "describe the kind of metric in these texts"),
 ]  # fmt: skip
 
@@ -161,7 +161,7 @@ OMISSIONS = [
 )
 def test_the_tests_of_the_tree_name_a_part_that_is_omitted(tree, addition, omitted, tests, named):
     add(tree, addition, without=omitted)
-    checked = run_tests(tree, f"{LISTS} or every_model or kind or formula or all_orders", tests)
+    checked = run_tests(tree, f"{LISTS} or every_model or every_kind", tests)
     assert checked.returncode == 1
     assert named in checked.stdout
 

@@ -270,7 +270,7 @@ __all__ = ["load_lastfm"]
 
 _FIELDS = (
     Field("user", Kind.TEXT, "a word"),
-    Field("artist id", Kind.TEXT, "a word"),
+    Field("artist id", Kind.SKIP, "any text"),
     Field("artist", Kind.TEXT, "a word"),
     Field("plays", Kind.WHOLE, "a whole number", low=0),
 )
@@ -311,7 +311,7 @@ def load_lastfm(
     reader = ColumnReader(_FIELDS, "\\t")
     with open(path, "rb") as stream:
         reader.read(stream, str(path))
-    users, _, artists, plays = reader.columns()
+    users, artists, plays = reader.columns()
     texts = [np.array(column.ids, dtype=np.str_)[column.numbers] for column in (users, artists)]
     return Interactions.from_arrays(*texts, plays, item_ids=item_ids, unlisted=unlisted, duplicates="sum")
 ''',

@@ -47,15 +47,22 @@ def rows(draw):
 # ---- oracle ------------------------------------------------------------------------------------------------------
 
 
-def test_every_ranking_metric_has_a_formula():
-    placement = placement_of([[2.0, 1.0]], [{0}])
-    missing = []
+def undefined(function, error):
+    """Return the kinds of ranking metrics for which a function of a metric raises an error."""
+    kinds = set()
     for metric in parse_metrics(names([1])):
         try:
-            placement.values(metric)
-        except KeyError:
-            missing.append(metric.kind)
-    assert missing == [], "define their formulas in fastfedrec/evaluation/metrics/set_metrics.py"
+            function(metric)
+        except error:
+            kinds.add(metric.kind)
+    return kinds
+
+
+def test_every_kind_of_ranking_metric_has_a_formula_and_a_twin():
+    formulas = undefined(placement_of([[2.0, 1.0]], [{0}]).values, KeyError)
+    assert formulas == set(), "define their formulas in fastfedrec/evaluation/metrics/set_metrics.py"
+    twins = undefined(lambda metric: naive.of_list(metric.kind, metric.cutoff, [0, 1], {0}), ValueError)
+    assert twins == set(), "define them in of_list of tests/naive/evaluation/metrics/set_metrics.py"
 
 
 @given(rows(), st.lists(st.integers(1, 9), min_size=1, max_size=2, unique=True))
