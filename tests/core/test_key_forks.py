@@ -5,7 +5,7 @@ import os
 import sys
 
 import pytest
-from support.key_draws import DRAWS, outcomes_in_a_fork
+from support.key_draws import DRAWS, EXPERIMENTS, outcomes_in_a_fork
 from support.key_draws import outcome as outcome_of
 from test_conventions import public_objects
 
@@ -29,23 +29,43 @@ def functions_with_a_key():
             yield name, function.__code__
 
 
-def functions_run_by(draws):
-    """Return the code of all functions that these draws run."""
+def functions_called_by(draws, functions):
+    """Return those of these functions, given by their code, to which some draw passes its key."""
     called = set()
-    sys.setprofile(lambda frame, event, _: called.add(frame.f_code) if event == "call" else None)
-    try:
-        for draw in draws:
-            draw(Key.from_entropy())
-    finally:
-        sys.setprofile(None)
+
+    def record(frame, event, _):
+        if event == "call" and frame.f_code in functions and frame.f_locals.get("key") is key:
+            called.add(frame.f_code)
+
+    for draw in draws:
+        key = Key.from_entropy()
+        sys.setprofile(record)
+        try:
+            draw(key)
+        finally:
+            sys.setprofile(None)
     return called
+
+
+#: Functions that pass a key to others, or draw no number.
+WITHOUT_DRAWS = {
+    *(f"fastfedrec.evaluation.metrics.results.Evaluation.to_{kind}" for kind in ("frame", "json", "latex", "markdown")),
+    "fastfedrec.evaluation.published_folds.PublishedFolds.split",
+    "fastfedrec.evaluation.temporal_split.TemporalSplit.split",
+    "fastfedrec.rounds.system.FederatedSystem.local_round",
+}
 
 
 @pytest.mark.ignores_values
 def test_every_public_function_with_a_key_is_tried():
-    called = functions_run_by(DRAWS.values())
-    missing = {name for name, code in functions_with_a_key() if code not in called}
-    assert missing == set(), "each is called by DRAWS of tests/support/key_draws.py"
+    experiments = tuple(f"fastfedrec.{folder}" for folder in EXPERIMENTS)
+    functions = {code: name for name, code in functions_with_a_key() if not name.startswith(experiments)}
+    missing = {functions[code] for code in functions.keys() - functions_called_by(DRAWS.values(), functions)}
+    assert missing == WITHOUT_DRAWS, "all others are called by DRAWS of tests/support/key_draws.py"
+    names = {functions[code] for code in functions_called_by([DRAWS["RandomHoldout"]], functions)}
+    assert names == {"fastfedrec.core.randomness.resolve_key"} | {
+        f"fastfedrec.evaluation.splits.{name}" for name in ("RandomHoldout.split", "hold_out")
+    }
 
 
 @pytest.mark.ignores_values
