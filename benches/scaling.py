@@ -52,6 +52,12 @@ def _fmf_ldp(make):
     return _round_of(make, lambda data: data.n_items)
 
 
+def _fedrec(data, size, n_threads):
+    rounds = FedRec(rho=1, t_predict=0, n_factors=5)._rounds(data, KEY)
+    state = rounds.initial_state(data)
+    return lambda: rounds.local_round(state, data, KEY, 0, n_threads=n_threads)
+
+
 def _sketch(data, size, n_threads):
     system = SketchRound(LargestResponse(2.5), N_ITEMS, size if size in _sizes("reports a user") else 100, 8, True)
     state = system.initial_state(KEY)
@@ -112,7 +118,7 @@ CASES = {
     "ShuffledSketchGram, reports": (_sketch, ("users", "reports a user")),
     # No user exceeds the limit, since otherwise the number of trimmed users would vary with the size.
     "LaplaceRRSVD.local_round": (_round_of(lambda size: LaplaceRRSVD(max_ratings=N_ITEMS)), _BOTH),
-    "FedRec.local_round": (_round_of(lambda size: FedRec(rho=1, t_predict=0, n_factors=5)), _BOTH),
+    "FedRec.local_round": (_fedrec, _BOTH),
     "sgd.fit_factors": (_sgd, _BOTH),
     "nmf.fit_nmf": (_nmf, _BOTH),
     "clustering.assign_rows": (_clustering, _BOTH),

@@ -16,7 +16,18 @@ from support.hostile_files import unpack
 from support.models import CASES, gather, held, new
 
 import fastfedrec
-from fastfedrec import FMFLDP, FedGNN, FedRec, Interactions, Key, LaplaceRRSVD, PrivatePrototypes, load
+from fastfedrec import (
+    FMFLDP,
+    SDCF,
+    FedGNN,
+    FedRec,
+    FedRecPlusPlus,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    load,
+)
 from fastfedrec.accounting import Ledger
 from fastfedrec.core import names
 from fastfedrec.engines.deployment.deployment_of import deployment_of
@@ -246,9 +257,8 @@ def test_one_dislike_is_a_rating_or_no_interaction_and_refusals_have_no_cost(nam
     dense[0, 0] = -1
     data, ledger = of_dense(dense), Ledger()
     model = new(ANY[name])
-    if isinstance(
-        model, LaplaceRRSVD | FedGNN | FedRec | PrivatePrototypes
-    ):  # of ratings: moved to the nearest on the scale
+    # Models of ratings move it to the nearest value on the scale.
+    if isinstance(model, LaplaceRRSVD | FedGNN | FedRec | FedRecPlusPlus | SDCF | PrivatePrototypes):
         assert ledger_text(fit(name, data)) == ledger_text(fit(name, of_dense(ratings())))
         return
     key = Key.from_entropy()

@@ -176,7 +176,6 @@ EXEMPT = {
     "values are not read": (
         "compute.networks.client_examples.", "compute.networks.sequences.", "data.features.", "data.log.",
         "datasets.movielens.zip_regions", "rounds.system.FederatedSystem.count_clients",
-        "systems.fedrec.plus_plus.FedRecPlusPlus.initial_state", "systems.sdcf.model.SDCF.initial_state",
     ),
     "parts of functions that are tried": (
         "compute.als.kernel_values", "compute.als.raise_if_singular",

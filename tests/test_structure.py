@@ -12,9 +12,8 @@ ROOT = Path(__file__).resolve().parents[1] / "fastfedrec"
 # The largest number of classes of the package above a model, and the models that have more; their numbers only fall.
 LIMIT = 3
 ABOVE_LIMIT = {
-    "FMFLDP": 4, "ImplicitALS": 4, "NCF": 4, "IndividualNMF": 4, "RatingItemKNN": 4, "LaplaceRRSVD": 5, "FedRec": 5,
+    "FMFLDP": 4, "ImplicitALS": 4, "NCF": 4, "IndividualNMF": 4, "RatingItemKNN": 4, "LaplaceRRSVD": 5,
     "DPGram": 4, "DPSubspace": 4, "GlobalMean": 5, "UserMean": 5, "ItemMean": 5, "PrivatePrototypes": 5,
-    "FedRecPlusPlus": 7, "SDCF": 8,
 }  # fmt: skip
 CLASSES = [place.rpartition(".")[2] for place in names.SYSTEMS.values()]
 # Folders of systems, and modules of one system outside of such a folder.

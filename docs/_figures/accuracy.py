@@ -12,7 +12,7 @@ from tables import Table
 RESULTS_FOLDER = Path(__file__).parents[1] / "reproductions"
 OVER_EPSILON = "HR@10 over epsilon of the whole run, replacing a user"
 CHOSEN = "PrivateRecommender"  # label of the system that it selects
-MAP_SIZE = {"n_users": 9000, "n_items": 400, "row_length": 60.0}  # the setting with fits of all systems
+MAP_DATA = "9,000 users"  # the data of the map with fits of all systems
 SYSTEMS = {
     "dp-gram": ("central", "DPGram"),
     "dp-subspace": ("central", "DPSubspace"),
@@ -27,10 +27,10 @@ SYSTEMS = {
 def read_map(trust):
     """Return {system: [(epsilon, HR@10), ...]} of a trust model, with means over seeds."""
     cells = json.loads((RESULTS_FOLDER / "private-recommender-map.json").read_text())["cells"]
-    cells = [cell for cell in cells if cell["trust"] == trust and all(cell[k] == v for k, v in MAP_SIZE.items())]
+    cells = [cell for cell in cells if cell["trust"] == trust and cell["data"] == MAP_DATA]
     series = {}
     for cell in sorted(cells, key=lambda cell: cell["epsilon"]):
-        hit_ratios = {name: mean(values) for name, values in cell["systems"].items()}
+        hit_ratios = {name: mean(values["hr@10"]) for name, values in cell["systems"].items()}
         # PrivateRecommender has the hit ratio of the system that it chose in this cell.
         hit_ratios[CHOSEN] = hit_ratios[cell["choice"]["system"]]
         hit_ratios["items at random"] = hit_ratios.pop("Random")
@@ -41,8 +41,7 @@ def read_map(trust):
 
 def plot_map(trust, system):
     """Return the plot of a system among the systems of its trust model."""
-    sizes = f"{MAP_SIZE['n_users']:,} users, {MAP_SIZE['n_items']} items, rows of {MAP_SIZE['row_length']:g}"
-    data = f"Generated data ({sizes}), 99 other items, three seeds"
+    data = f"Generated data ({MAP_DATA}, 400 items, rows of 60), 99 other items, three seeds"
     # The curve of PrivateRecommender repeats points of others, so only its own page shows it.
     series = {name: points for name, points in read_map(trust).items() if name == system or name != CHOSEN}
     return Plot(series, system, OVER_EPSILON, data)

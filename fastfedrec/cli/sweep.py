@@ -69,10 +69,11 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
         nargs="?",
         const=True,
         metavar="FILE",
-        help="compare the choices of `advise` with the best system on other data instead (minutes; resumable); with "
+        help="compare the choices of `advise` with the best system on other data instead (an hour; resumable); with "
         "FILE, repeat the choices for an earlier measurement",
     )
     command.add_argument("--quick", action="store_true", help="with --choices: one small data set")
+    command.add_argument("--movies", metavar="PATH", help="with --choices: MovieLens 1M, for another data set")
     command.add_argument("--items", type=positive, metavar="N", help="with --users: number of items")
     command.add_argument("--row-length", type=float, metavar="N", help="with --users: mean number of a user's items")
     add_preset(command, "--users or --data generated:...")
@@ -147,8 +148,8 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         if arguments.preset:
             raise UsageError("--preset is for --users or --data generated:...; leave it out, or --advice and --choices")
         return (_measure_choices if arguments.choices else _measure_advice)(arguments, show_progress)
-    if arguments.quick:
-        raise UsageError("--quick is for --choices; leave it out")
+    if arguments.quick or arguments.movies:
+        raise UsageError(f"--{'quick' if arguments.quick else 'movies'} is for --choices; leave it out")
     has_extra("matplotlib", "no plot", quiet=arguments.quiet)
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
@@ -228,11 +229,13 @@ def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[
 
 
 def _measure_choices(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:
+    from fastfedrec.datasets import load_movielens
     from fastfedrec.studies.advise.choices import choose_again, measure_choices, summary_of, write_choices
 
     if arguments.choices is True:
+        movies = None if arguments.movies is None else load_movielens(arguments.movies)
         document = measure_choices(
-            arguments.out, quick=arguments.quick, n_jobs=arguments.jobs, n_threads=arguments.threads,
+            arguments.out, movies=movies, quick=arguments.quick, n_jobs=arguments.jobs, n_threads=arguments.threads,
             show_progress=show_progress,
         )  # fmt: skip
     else:

@@ -14,7 +14,6 @@ from fastfedrec._kernels.systems.subspace import model as _kernel
 from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.pairs import sort_pairs
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
 
@@ -57,7 +56,6 @@ class SubspaceState:
         Columns that users project their rows on, from -`FINEST` to `FINEST`; without rows, `public_signs` is used.
     noisy : ndarray of int64
         Noisy sums; empty before the end of the round.
-        The noisy sums; empty until the round is over.
     """
 
     mean: NDArray[np.int32]
@@ -144,7 +142,7 @@ class ProjectionSum(SubspaceSum):
         squares = np.empty(n_items, dtype=np.int64)
         no_user = _kernel.Nobody(mean, encoder, squares)
         sums, item_weights = (np.zeros((n_items, n), dtype=np.uint64) for n in (n_columns, 2))
-        totals = np.zeros(n_columns + 1, dtype=np.uint64)
+        totals, starts = np.zeros(n_columns + 1, dtype=np.uint64), np.empty(n_items + 2, dtype=np.int64)
         # A block's pairs are sorted by item, so that each thread adds to rows of its own.
         for first, last in _blocks(shard.indptr):
             indptr = shard.indptr[first : last + 1]
@@ -153,11 +151,8 @@ class ProjectionSum(SubspaceSum):
                 no_user, indptr, shard.indices, mean, encoder, squares, weights, rows, SCALE, UNIT, n_threads
             )
             totals[-1] += weights[:, 0].sum()  # modulo 2^64, like all sums of the kernels
-            items = shard.indices[indptr[0] : indptr[-1]]
-            users = np.repeat(np.arange(last - first, dtype=np.int32), np.diff(indptr))
-            starts, order = sort_pairs(items, users, n_items, last - first, n_threads=n_threads)
-            users = users if order is None else users[order]
-            _kernel.add_rows(starts, users, weights, rows, sums, item_weights, n_threads)
+            users = np.empty(indptr[-1] - indptr[0], dtype=np.int32)
+            _kernel.add_rows(indptr, shard.indices, starts, users, weights, rows, sums, item_weights, n_threads)
         _kernel.add_projections(mean, encoder, item_weights, totals, n_threads)
         _kernel.center_rows(mean, encoder, totals, item_weights, sums, n_threads)
         return {self._field: sums.view(np.int64)}

@@ -44,8 +44,6 @@ INTERACTIONS_ONLY = {
     "systems.baselines.item_models.count_pairs": "called by systems, of what fit has checked",
     "systems.baselines.epochs.places_before": "called by systems, of what fit has checked",
     "systems.dplcf.sum_answers": "called by systems, of what fit has checked",
-    "systems.fedrec.plus_plus.FedRecPlusPlus.initial_state": "called by systems, of what fit has checked",
-    "systems.sdcf.model.SDCF.initial_state": "called by systems, of what fit has checked",
 }
 REPRODUCED = "studies.reproduce."  # figures of papers, of the sets that their readers give
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from distributed import Client
 from support.benches_module import load_benches
+from support.fedrec_case import start
 from support.models import WITH_ROUNDS
 from support.patience import HANG, wait_until
 
@@ -177,8 +178,8 @@ def test_data_and_results_stay_behind_when_a_system_is_sent(data):
     model = FMFLDP(n_rounds=2).fit(data, key=KEY)
     assert len(pickle.dumps(_without_results(model))) < 2_000
     assert model.item_factors_.shape == (60, model.n_factors)
-    system = FedRec(n_rounds=2)
-    system.local_round(system.initial_state(data, KEY), data, KEY, 0)
+    system, state = start(FedRec(n_rounds=2), data, KEY)
+    system.local_round(state, data, KEY, 0)
     assert _without_results(system).take_devices("shard-0") == (None, [])
     assert system.take_devices("shard-0")[0] is not None
 

@@ -40,7 +40,7 @@ CENTRAL = [
         "2 + excess / (products + sums)", "2",
     ),
     on(
-        "FedRecRounds._replaced_count_sensitivity",
+        "CentralPrivacy.replaced_count_sensitivity",
         "test_fedrecs_counts_of_raters_cost_the_distance_of_two_disjoint_lists",
     )(
         "fedrec-counts-of-one-user", "the replace sensitivity of FedRec's counts includes only one user's items",

@@ -50,25 +50,21 @@ EFFECTS = [
         "privrec-counts-for-one-user", "the replace sensitivity of PrivRec's counts is that of a removed user",
         "noise.epsilon(sensitivity)", "noise.epsilon(sensitivity // 2)",
     ),
-    on("FedRecRounds._noise_event", *(f"{EFFECT}[{name}]" for name in ("FedRec", "FedRecPlusPlus")))(
+    on("CentralPrivacy._noise_event", *(f"{EFFECT}[{name}]" for name in ("FedRec", "FedRecPlusPlus")))(
         "fedrec-sums-for-one-user", "the replace sensitivity of FedRec's sums is that of one gradient",
         "noise.noise_multiplier(sensitivity)", "2 * noise.noise_multiplier(sensitivity)",
     ),
-    on("FedRec.fit", f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]")(
+    on("fit_rounds", f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]")(
         "fedrec-counts-before-their-event", "FedRec's counts are released before their event is recorded",
         """
-        if self.clip_norm is not None and self.max_items is not None:
-            replaced = self._replaced_count_sensitivity
-            counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
-            self.ledger_.record(counted, simulation=fit.key.is_simulation)
-        ((system, state, n_rounds),) = self._plan(data, fit.key)
+        if rounds.central is not None and rounds.central.max_items is not None:
+            model.ledger_.record(rounds.central.count_event(data.n_items), simulation=fit.key.is_simulation)
+        state = rounds.initial_state(data)
         """,
         """
-        ((system, state, n_rounds),) = self._plan(data, fit.key)
-        if self.clip_norm is not None and self.max_items is not None:
-            replaced = self._replaced_count_sensitivity
-            counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
-            self.ledger_.record(counted, simulation=fit.key.is_simulation)
+        state = rounds.initial_state(data)
+        if rounds.central is not None and rounds.central.max_items is not None:
+            model.ledger_.record(rounds.central.count_event(data.n_items), simulation=fit.key.is_simulation)
         """,
     ),
     # ---- cohorts ----------------------------------------------------------------------------------------------------

@@ -188,23 +188,23 @@ LOCAL = [
     # ---- FedRec -----------------------------------------------------------------------------------------------------
     on("FedRecRounds.apply", "test_fedrecs_noise_has_the_width_of_its_ledger")(
         "fedrec-no-noise", "FedRec's sums are released without noise",
-        "self.noise is not None and self._server_key is not None", "False",
+        "self.central is not None", "False",
     ),
-    on("FedRecRounds.apply", "test_fedrecs_noise_has_the_width_of_its_ledger")(
-        "fedrec-same-noise", "FedRec's noise is the same in every round", "round=update.round", "round=0",
+    on("CentralPrivacy.add_noise", "test_fedrecs_noise_has_the_width_of_its_ledger")(
+        "fedrec-same-noise", "FedRec's noise is the same in every round", "round=round_number", "round=0",
     ),
-    on("FedRecRounds._noise_event", "test_fedrecs_noise_has_the_width_of_its_ledger")(
+    on("CentralPrivacy._noise_event", "test_fedrecs_noise_has_the_width_of_its_ledger")(
         "fedrec-sensitivity-halved", "the replace sensitivity in FedRec's ledger is halved",
         "noise.noise_multiplier(sensitivity)", "noise.noise_multiplier(sensitivity / 2)",
     ),
     on("FedRecRounds.local_round", "test_a_clipped_user_is_within_the_bound_in_whole_numbers")(
-        "fedrec-clip-skipped", "gradients of FedRec's users are not clipped", "(self.clip_norm or 0.0) * self._scale",
-        "0.0",
+        "fedrec-clip-skipped", "gradients of FedRec's users are not clipped",
+        "0.0 if central is None else central.clip_norm * central.scale", "0.0",
     ),
     on("FedRecRounds.apply", "test_noise_is_added_to_the_sums_and_the_private_count_is_not_used")(
         "fedrec-exact-count", "FedRec's divisor is the exact number of raters", "divisors = state.divisors", "pass",
     ),
-    on("FedRecRounds._divisors", "test_fedrecs_count_of_raters_is_noisy")(
+    on("CentralPrivacy.divisors", "test_fedrecs_count_of_raters_is_noisy")(
         "fedrec-count-not-recorded", "FedRec's count of raters is released without noise",
         "self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE)", "counts",
     ),
@@ -213,11 +213,11 @@ LOCAL = [
         "sdcf-first-stage-anew", "SDCF's first-stage responses are drawn again in each round", "key.subkey(_RESPONSES)",
         "key.subkey(f'{_RESPONSES}{round_number}')",
     ),
-    on("SDCF._response_cost", "test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages")(
-        "sdcf-one-round-counted", "only one round of SDCF's responses is charged", "self.epsilon_after(self.n_rounds)",
+    on("TwoStageFilling.cost", "test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages")(
+        "sdcf-one-round-counted", "only one round of SDCF's responses is charged", "self.epsilon_after(n_rounds)",
         "self.epsilon_after(1)",
     ),
-    on("SDCF._likelihood_ratio", "test_epsilon_equals_enumeration_of_all_reports")(
+    on("TwoStageFilling.likelihood_ratio", "test_epsilon_equals_enumeration_of_all_reports")(
         "sdcf-only-always", "the epsilon of SDCF omits the items without a response", "((yes, no), (1 - yes, 1 - no))",
         "((yes, no),)",
     ),

@@ -28,14 +28,15 @@ STREAMS = [
     ),
     on("FedRecRounds.initial_state", f"{PURPOSE}[central: FedRec]")(
         "fedrec-seed-shares-words", "FedRec's cohort seed shares random words with the noise",
-        "key.words(_SEED, size=1)", "key.words(_NOISE, size=1)",
+        "key.words(_SEED, size=1)", "key.words('fedrec.noise', size=1)",
     ),
     on("FedRecRounds.initial_state", f"{PURPOSE}[central: FedRec]")(
         "fedrec-items-share-words", "FedRec's first item factors share random words with users' masks",
-        "key.uniform(_ITEMS, size=n_items * self.n_factors)", "key.uniform(_MASKS, size=n_items * self.n_factors)",
+        "key.uniform(_ITEMS, size=self.n_items * training.n_factors)",
+        "key.uniform(_MASKS, size=self.n_items * training.n_factors)",
     ),
     # ---- two secrets with the same random words ----------------------------------------------------------------------
-    on("FedRecRounds._divisors", f"{PURPOSE}[central: FedRec]")(
+    on("CentralPrivacy.divisors", f"{PURPOSE}[central: FedRec]")(
         "fedrec-counts-share-noise", "FedRec's counts of raters share noise with the first sums",
         "self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE)",
         "self.count_noise.add_noise(counts, key=key, purpose=_NOISE)",

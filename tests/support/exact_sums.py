@@ -19,6 +19,7 @@ from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 KEY = Key.from_seed(1)
+FEDREC = FedRec()._rounds(Interactions.from_arrays([0], [0]), KEY)
 LIMITS = {DOUBLE_LIMIT: "$2^{53}$", INT64_LIMIT: "$2^{63}$", 2**31: "$2^{31}$"}
 
 
@@ -145,7 +146,7 @@ def dp_gram_columns(n):
 
 
 def fedrec(n):
-    FedRec()._limit(n)
+    FEDREC.limit(n)
     raise Touched
 
 
@@ -222,8 +223,8 @@ SUMS = [
         points(lambda rows: private_kmeans(rows, np.zeros((2, 1)), 1, radius=1.0, n_swaps=1, epsilon=1.0, key=KEY)),
     ),
     ExactSum(
-        "FedRec, FedRec++ and SDCF, gradients and counts", "users", int(FedRec()._scale),
-        "$2^{32}$ or more, over all users below the limit", INT64_LIMIT, (INT64_LIMIT - 1) // int(FedRec()._scale),
+        "FedRec, FedRec++ and SDCF, gradients and counts", "users", int(FEDREC.scale),
+        "$2^{32}$ or more, over all users below the limit", INT64_LIMIT, (INT64_LIMIT - 1) // int(FEDREC.scale),
         "`FedRec.fit`",
         fedrec,
     ),

@@ -11,6 +11,12 @@ small_data = st.builds(random_ratings, st.integers(1, 9), st.integers(1, 8), st.
 SHARINGS = ["additive", "published"]
 
 
+def start(model, data, key, recorded=()):
+    """Return the rounds of a model, which record the messages of some rounds, and their first state."""
+    rounds = model._rounds(data, key, recorded)
+    return rounds, rounds.initial_state(data)
+
+
 def add_up(messages, shape):
     """Return the sum of the messages for each item."""
     total = np.zeros(shape, dtype=np.uint64)

@@ -84,7 +84,7 @@ def fitted(model):
     """Return all state fitted by a server, which never has FedRec users' factors or FedGNN's neighbours."""
     # A recommender's state is that of its chosen model.
     model = getattr(model, "model_", model)
-    theirs = "user_factors_" if isinstance(model, FedRec) else "user_neighbors_"
+    theirs = "user_factors_" if isinstance(model, FedRec | FedRecPlusPlus | SDCF) else "user_neighbors_"
     names = [name for name in model._saved if name != theirs]
     return {name: getattr(model, name) for name in names}
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from support.data import of_dense
+from support.fedrec_case import start
 from support.noise_case import RecordingEngine, relations, spread_is
 from support.significance import mean_is
 
@@ -113,7 +114,8 @@ def test_fedrecs_noise_has_the_width_of_its_ledger():
     for seed in range(4):
         model, rounds = fedrec_rounds(seed)
         for recorded in rounds:
-            event, exact = recorded.event, recorded.update.arrays["total"][:, :-1].view(np.int64) / model._scale
+            event, sums = recorded.event, recorded.update.arrays["total"][:, :-1].view(np.int64)
+            exact = sums / recorded.system.scale
             assert type(event) is Gaussian
             moved = (recorded.before.item_factors - recorded.after.item_factors) / recorded.before.learning_rate
             series.setdefault(recorded.update.round, []).append((moved * 7.0 - exact).ravel())
@@ -132,7 +134,7 @@ def test_fedrecs_count_of_raters_is_noisy():
     words = KEY.words("test.count_noise.fedrec", size=20 * 900).reshape(20, 900)
     data = of_dense(((words % 11 == 0) * 3).astype(np.float32))
     model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, max_items=900)
-    divisors = [model.initial_state(data, Key.from_seed(seed)).divisors for seed in (1, 2)]
+    divisors = [start(model, data, Key.from_seed(seed))[1].divisors for seed in (1, 2)]
     assert (divisors[0] != divisors[1]).mean() > 0.5
     # The noise is 3 root(900) users and clipped at 1 from below, so about half of all counts remain.
     assert 0.3 < (divisors[0] == 1.0).mean() < 0.7

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from support.data import of_dense
+from support.fedrec_case import start
 from support.noise_case import RecordingEngine
 from support.significance import counts_are, share_is, tilted
 
@@ -109,9 +110,11 @@ def test_an_entropy_key_makes_no_message_twice(name):
     elif name == "PrivatePrototypes":
         system = PrivatePrototypes(2, 2)
         state = system.initial_state(("shard-0",), (2,), 12, KEY)
-    else:
-        system = {"LaplaceRRSVD": LaplaceRRSVD, "FedRec": FedRec, "FedRecPlusPlus": FedRecPlusPlus}[name]()
+    elif name == "LaplaceRRSVD":
+        system = LaplaceRRSVD()
         state = system.initial_state(data, KEY)
+    else:
+        system, state = start({"FedRec": FedRec, "FedRecPlusPlus": FedRecPlusPlus}[name](), data, KEY)
     ways = [system.local_round, *([system.report_stream] if hasattr(system, "report_stream") else [])]
     for first in ways:
         key = Key.from_entropy()

@@ -14,10 +14,12 @@ from support.models import CASES, MODELS, case_of, gather, held, new
 from fastfedrec import (
     FMFLDP,
     NCF,
+    SDCF,
     BiasedMF,
     DPGram,
     FedGNN,
     FedRec,
+    FedRecPlusPlus,
     Key,
     LaplaceRRSVD,
     Popularity,
@@ -133,7 +135,7 @@ def test_models_with_new_users_serve_fitted_users_as_before(model, data, tmp_pat
         # FedRec's own devices only approximate the solution here, LaplaceRRSVD's users had sent noise, and the factors
         # of BiasedMF's users were trained.  FedGNN's users have neighbours.
         has_neighbors = isinstance(model, FedGNN) and model.user_neighbors_.any()
-        if isinstance(model, FedRec | LaplaceRRSVD | BiasedMF) or has_neighbors:
+        if isinstance(model, FedRec | FedRecPlusPlus | SDCF | LaplaceRRSVD | BiasedMF) or has_neighbors:
             assert np.isfinite(served.score(*pairs)).all()
         else:
             np.testing.assert_allclose(served.score(*pairs), model.score(*pairs), rtol=1e-6, atol=1e-9)

@@ -12,13 +12,14 @@ from naive.systems.gram import dp_gram as naive
 from support.data import of_sets
 from support.noise_case import gaussian_delta
 
-from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, FedRec, Key, datasets
+from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Key, datasets
 from fastfedrec.accounting import Gaussian, seen_event
 from fastfedrec.audit import audit
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems import projection_rounds as subspace
 from fastfedrec.systems.dp_als import rounds as als_rounds
 from fastfedrec.systems.dp_als.rounds import ALSState, CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.fedrec.central import CentralPrivacy
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, RepeatedShareSum, ShareSum
 from fastfedrec.testing import ALPHA
 
@@ -240,11 +241,11 @@ def test_gradients_of_dpfmf_keep_2_since_two_users_can_be_opposite():
 
 
 def test_fedrecs_counts_of_raters_cost_the_distance_of_two_disjoint_lists():
-    model = FedRec(clip_norm=0.5, noise_multiplier=2.0, max_items=9)
-    square = Fraction(model._replaced_count_sensitivity) ** 2
+    central = CentralPrivacy(clip_norm=0.5, noise_multiplier=2.0, divisor=None, max_items=9)
+    square = Fraction(central.replaced_count_sensitivity) ** 2
     # Each list has 9 items.
     assert 18 <= square <= 18 * (1 + Fraction(1, 2**50))
-    assert Fraction(model.count_noise.noise_multiplier(model._replaced_count_sensitivity)) <= Fraction(2.0) / 1.41421
+    assert Fraction(central.count_noise.noise_multiplier(central.replaced_count_sensitivity)) <= Fraction(2.0) / 1.41421
 
 
 @pytest.mark.parametrize(

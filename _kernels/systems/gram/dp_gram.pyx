@@ -15,6 +15,12 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 cdef extern from "_kernels/core/_roots.h" namespace "fastfedrec" nogil:
     int64_t share_of_unit(uint64_t unit, uint64_t n) noexcept
 
+cdef extern from "_kernels/core/_by_item.h" namespace "fastfedrec" nogil:
+    void sort_by_item(
+        const int64_t* indptr, Py_ssize_t n_users, const int32_t* indices, Py_ssize_t n_items, int64_t* starts,
+        int32_t* users, int32_t* positions
+    ) noexcept
+
 cdef extern from "_kernels/systems/gram/_dp_gram.h" namespace "fastfedrec" nogil:
     cdef cppclass Moments:
         void add(int64_t z) noexcept
@@ -85,36 +91,24 @@ def add_pairs(
     const int32_t[::1] indices,    # IN  all interactions; `indptr` bounds the block's
     const int64_t[::1] shares,     # IN  (n_users,)
     const uint64_t[::1] weights,   # IN  (n_users,)
-    int64_t[::1] starts,           # SCRATCH (n_items + 1,)
-    int64_t[::1] places,           # SCRATCH (n interactions of the block,)
+    int64_t[::1] starts,           # SCRATCH (n_items + 2,)
+    int32_t[::1] positions,        # SCRATCH (n interactions of the block,)
     int32_t[::1] owners,           # SCRATCH (n interactions of the block,)
     uint64_t[::1] item_sums,       # IN/OUT (n_items,), s
     uint64_t[::1] pair_sums,       # IN/OUT (n_items (n_items - 1) / 2,), rows of i < j one after the other
     int n_threads,
 ):
-    """Add a block's w a^2 to the pairs of each user's items; each item's row of pairs belongs to one thread."""
-    cdef Py_ssize_t n_items = item_sums.shape[0], n_users = indptr.shape[0] - 1, u, p, i, k
+    """Add a block's w a to its items and w a^2 to the pairs of each user's items; an item belongs to one thread."""
+    cdef Py_ssize_t n_items = item_sums.shape[0], n_users = indptr.shape[0] - 1, i
+    cdef uint64_t* pairs = &pair_sums[0] if pair_sums.shape[0] else NULL
+    if n_users == 0 or indptr[n_users] == indptr[0]:
+        return
     with nogil:
-        for i in range(n_items + 1):
-            starts[i] = 0
-        # A counting sort of the block's entries by item.
-        for p in range(indptr[0], indptr[n_users]):
-            starts[indices[p] + 1] += 1
-        for i in range(n_items):
-            starts[i + 1] += starts[i]
-        for u in range(n_users):
-            for p in range(indptr[u], indptr[u + 1]):
-                k = starts[indices[p]]
-                places[k] = p
-                owners[k] = <int32_t>u
-                starts[indices[p]] = k + 1
-                item_sums[indices[p]] += weights[u] * <uint64_t>shares[u]
-    # starts[i] is now where item i's users end.
-    # Row i of the pairs is one thread's.
-    for i in prange(n_items - 1, nogil=True, schedule="dynamic", num_threads=n_threads):
-        add_row(
-            &indptr[0], &indices[0], &shares[0], &weights[0], &places[0], &owners[0], starts[i - 1] if i else 0,
-            starts[i], &pair_sums[row_start(i, n_items)] - (i + 1),
+        sort_by_item(&indptr[0], n_users, &indices[0], n_items, &starts[0], &owners[0], &positions[0])
+    for i in prange(n_items, nogil=True, schedule="dynamic", num_threads=n_threads):
+        item_sums[i] += add_row(
+            &indptr[0], &indices[indptr[0]], &shares[0], &weights[0], &positions[0], &owners[0], starts[i],
+            starts[i + 1], pairs + row_start(i, n_items) - (i + 1),
         )
 
 
@@ -123,18 +117,22 @@ cdef inline Py_ssize_t row_start(Py_ssize_t i, Py_ssize_t n_items) noexcept nogi
     return i * n_items - i * (i + 1) // 2
 
 
-cdef inline void add_row(
-    const int64_t* indptr, const int32_t* indices, const int64_t* shares, const uint64_t* weights,
-    const int64_t* places, const int32_t* owners, Py_ssize_t first, Py_ssize_t last, uint64_t* row,
+cdef inline uint64_t add_row(
+    const int64_t* indptr, const int32_t* items, const int64_t* shares, const uint64_t* weights,
+    const int32_t* positions, const int32_t* owners, Py_ssize_t first, Py_ssize_t last, uint64_t* row,
 ) noexcept nogil:
+    """Add an item's users to its row of pairs, and return the item's sum."""
     cdef Py_ssize_t k, p, u
-    cdef uint64_t product
+    cdef uint64_t total = 0, weighted, product
     for k in range(first, last):
         u = owners[k]
-        product = weights[u] * <uint64_t>(shares[u] * shares[u])
+        weighted = weights[u] * <uint64_t>shares[u]
+        product = weighted * <uint64_t>shares[u]
+        total += weighted
         # Items of user u that are later than this one: indices ascend within a user.
-        for p in range(places[k] + 1, indptr[u + 1]):
-            row[indices[p]] += product
+        for p in range(positions[k] + 1, indptr[u + 1] - indptr[0]):
+            row[items[p]] += product
+    return total
 
 
 def center_pairs(

@@ -16,6 +16,12 @@ from libc.string cimport memcpy
 cdef extern from "_kernels/core/_roots.h" namespace "fastfedrec" nogil:
     int64_t share_of_unit(uint64_t unit, uint64_t n) noexcept
 
+cdef extern from "_kernels/core/_by_item.h" namespace "fastfedrec" nogil:
+    void sort_by_item(
+        const int64_t* indptr, Py_ssize_t n_users, const int32_t* indices, Py_ssize_t n_items, int64_t* starts,
+        int32_t* users, int32_t* positions
+    ) noexcept
+
 cdef extern from "_kernels/systems/subspace/_projection.h" namespace "fastfedrec" nogil:
     cdef cppclass Projection:
         void leave(
@@ -112,8 +118,10 @@ cdef inline void project(
 
 
 def add_rows(
-    const int64_t[::1] indptr,          # IN  (n_items + 1,), where each item's users begin
-    const int32_t[::1] users,           # IN  (n interactions of a block,)
+    const int64_t[::1] indptr,          # IN  (n_users + 1,), of a block of users
+    const int32_t[::1] indices,         # IN  all interactions; `indptr` bounds the block's
+    int64_t[::1] starts,                # SCRATCH (n_items + 2,)
+    int32_t[::1] users,                 # SCRATCH (n interactions of the block,)
     const uint64_t[:, ::1] weights,     # IN  (n_users, 3), w, w a and w a^2
     const uint64_t[:, ::1] rows,        # IN  (n_users, n_columns), w a p
     uint64_t[:, ::1] sums,              # IN/OUT (n_items, n_columns), s
@@ -121,13 +129,17 @@ def add_rows(
     int n_threads,
 ):
     """Add a block of users to the items that they have; each item's sums belong to one thread."""
-    cdef Py_ssize_t i, entry, n_columns = sums.shape[1]
+    cdef Py_ssize_t i, entry, n_users = indptr.shape[0] - 1, n_columns = sums.shape[1]
+    if n_users == 0 or indptr[n_users] == indptr[0]:
+        return
+    with nogil:
+        sort_by_item(&indptr[0], n_users, &indices[0], sums.shape[0], &starts[0], &users[0], NULL)
     for i in prange(sums.shape[0], nogil=True, schedule="dynamic", chunksize=16, num_threads=n_threads):
-        if indptr[i + 1] > indptr[i]:
-            for entry in range(indptr[i], indptr[i + 1]):
+        if starts[i + 1] > starts[i]:
+            for entry in range(starts[i], starts[i + 1]):
                 item_weights[i, 0] += weights[users[entry], 1]
                 item_weights[i, 1] += weights[users[entry], 2]
-            add_chosen_rows(&users[indptr[i]], indptr[i + 1] - indptr[i], &rows[0, 0], n_columns, &sums[i, 0])
+            add_chosen_rows(&users[starts[i]], starts[i + 1] - starts[i], &rows[0, 0], n_columns, &sums[i, 0])
 
 
 def add_projections(

@@ -28,8 +28,9 @@ class Round:
         self.data, self.key = ratings(1_000, 1_500, 100), Key.from_seed(0)
         options = {"rho": RHO, "t_predict": 0, "t_local": T_LOCAL, "n_factors": N_FACTORS}
         sharing = impl.partition("_")[2]
-        self.model = FedRecPlusPlus(1, sharing, **options) if sharing else FedRec(**options)
-        self.state = self.model.initial_state(self.data, self.key)
+        model = FedRecPlusPlus(1, sharing, **options) if sharing else FedRec(**options)
+        self.rounds = model._rounds(self.data, self.key)
+        self.state = self.rounds.initial_state(self.data)
         if impl == "numpy":
             self._check_numpy()
         self.run = self._numpy if impl == "numpy" else self._fastfedrec
@@ -39,7 +40,7 @@ class Round:
         self.run()
 
     def _fastfedrec(self):
-        return self.model.local_round(self.state, self.data, self.key, 0, n_threads=1)
+        return self.rounds.local_round(self.state, self.data, self.key, 0, n_threads=1)
 
     def _numpy(self):
         reported, factors = self.reported, self.factors.copy()
@@ -64,10 +65,10 @@ class Round:
 
     def _check_numpy(self):
         update = self._fastfedrec().arrays["total"].view(np.int64)
-        (devices,) = self.model._devices.values()
+        (devices,) = self.rounds._devices.values()
         self.reported = devices.reported
         moved = devices.user_factors
-        fresh = FedRec(n_factors=N_FACTORS)
+        fresh = FedRec(n_factors=N_FACTORS)._rounds(self.data, self.key)
         fresh._devices_in("shard-0", self.data, self.key, 0)
         self.factors = fresh.device_factors(self.state)
         if np.array_equal(moved, self.factors):

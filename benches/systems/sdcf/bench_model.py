@@ -27,10 +27,11 @@ class Round:
 
     def setup(self, impl):
         self.data, self.key = ratings(1_000, 1_500, 100), Key.from_seed(0)
-        self.model = SDCF(impl == "fastfedrec_denoised", n_factors=N_FACTORS, **STAGES)
-        self.state = self.model.initial_state(self.data, self.key)
+        model = SDCF(impl == "fastfedrec_denoised", n_factors=N_FACTORS, **STAGES)
+        self.rounds = model._rounds(self.data, self.key)
+        self.state = self.rounds.initial_state(self.data)
         self.total = self._fastfedrec().arrays
-        (devices,) = self.model._devices.values()
+        (devices,) = self.rounds._devices.values()
         self.reported = devices.reported
         if impl == "numpy":
             self._check_numpy()
@@ -41,7 +42,7 @@ class Round:
         self.run()
 
     def _fastfedrec(self):
-        return self.model.local_round(self.state, self.data, self.key, 0, n_threads=1)
+        return self.rounds.local_round(self.state, self.data, self.key, 0, n_threads=1)
 
     def _numpy(self):
         rng, data, v = np.random.default_rng(1), self.data, self.state.item_factors

@@ -1,14 +1,14 @@
 """Regret of the choice of `advise` against the best of all systems: ``fastfedrec sweep --choices --out DIR``.
 
-The map uses a different preset of the generator than the sweeps.  Its systems are tested on held-out users, so that a
-difference of .02 is significant with few train users as well.  No constant of the rule is tuned on it.
+The map has data of different kinds, and none of the preset of the sweeps.  On generated data, systems are tested on
+held-out users, so that a difference of .02 is significant with few train users as well.
 """
 
 import itertools
 import json
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.files import write_text
 from fastfedrec.core.record_files import format_records
 from fastfedrec.core.text import format_table, plain
+from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Sampled
+from fastfedrec.studies.reproduce.movielens_users import users_of_the_thousand
 from fastfedrec.studies.sweep.cells import Cell
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
 from fastfedrec.systems.private_recommender.choice import advise
@@ -24,49 +26,56 @@ from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated
 
 __all__ = ["FULL", "QUICK", "Grid", "best_of", "choose_again", "measure_choices", "summary_of", "write_choices"]
 
-# A different preset from the sweeps that `advise` reads, so the map tests the choice on different data.
-PRESET = "movielens-20m"
-_PRESET_ROW_LENGTH = 120.0  # mean number of items per user before rows are thinned
+MOVIES = "movies"  # MovieLens 1M
 _N_HELD_OUT = 4_000  # tested users of each of three seeds; the standard error of a share of .3 is then .004
 DELTA = 1e-6
-METRIC = "hr@10"
+METRIC = "hr@10"  # metric of the choice's regret, among 99 sampled items
+AMONG_ALL = ("hr@10", "ndcg@10")  # metrics among all unseen items
+METRICS = (METRIC, *(f"{name}_all" for name in AMONG_ALL))
 BEHIND = 0.02  # largest accepted difference between the best system's metric and the choice's
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of the map: every combination of sizes, row lengths and epsilons, in every trust model."""
+    """The cells of the map: every kind of data at every epsilon, in every trust model."""
 
-    users: tuple[int, ...]
-    items: tuple[int, ...]
-    # Rows are thinned to this mean length.  Rows of a few items would carry less information than real short rows.
-    row_lengths: tuple[float, ...]
     epsilons: tuple[float, ...]  # nats, for replacing all data of one user
     n_seeds: int
-    max_cells: int = 11_000_000  # maximum of users times items of a data set
+    generated: Mapping[str, GeneratedData] = field(default_factory=dict)
 
-    def data(self) -> list[GeneratedData]:
-        """Return all data sets of at most `max_cells` cells, the smallest first."""
-        data_sets = [
-            GeneratedData(n_users, n_items, length, PRESET, length / _PRESET_ROW_LENGTH, _N_HELD_OUT)
-            for n_users, n_items, length in itertools.product(self.users, self.items, self.row_lengths)
-            if n_users * n_items <= self.max_cells
-        ]
-        return sorted(data_sets, key=lambda data: (data.n_users * data.n_items, data.row_length or 0.0))
+    def data(self, movies: Interactions | None = None) -> dict[str, GeneratedData | Interactions]:
+        """Return all data sets by name."""
+        return dict(self.generated) | ({} if movies is None else {MOVIES: users_of_the_thousand(movies)})
 
-    @property
-    def n_cells(self) -> int:
-        """Number of cells of the map."""
-        return len(self.data()) * len(self.epsilons) * len(TRUST_VIEWS)
+    def n_cells(self, movies: Interactions | None = None) -> int:
+        """Return the number of cells of the map."""
+        return len(self.data(movies)) * len(self.epsilons) * len(TRUST_VIEWS)
 
 
-FULL = Grid((2_500, 9_000), (400,), (60.0,), (0.5, 1.0, 2.0, 4.0), 3)
-QUICK = Grid((300,), (320,), (12.0,), (2.0,), 1)
+def _thinned(n_users: int, n_items: int, row_length: float, n_held_out: int = _N_HELD_OUT) -> GeneratedData:
+    """Return data like MovieLens 20M with shorter rows."""
+    # Rows are thinned from 120 items, since shorter rows of the generator carry more information than real ones.
+    return GeneratedData(n_users, n_items, row_length, "movielens-20m", row_length / 120, n_held_out)
+
+
+FULL = Grid(
+    (0.5, 1.0, 2.0, 4.0),
+    3,
+    {
+        "2,500 users": _thinned(2_500, 400, 60.0),
+        "9,000 users": _thinned(9_000, 400, 60.0),
+        "check-ins": GeneratedData(14_066, 1_000, None, "check-ins", n_held_out=_N_HELD_OUT),
+        "purchases": GeneratedData(35_219, 1_000, None, "purchases", n_held_out=_N_HELD_OUT),
+        "catalogue": GeneratedData(20_000, 2_500, None, "catalogue", n_held_out=_N_HELD_OUT),
+    },
+)
+QUICK = Grid((2.0,), 1, {"300 users": _thinned(300, 320, 12.0)})
 
 
 def measure_choices(
     folder: Path,
     *,
+    movies: Interactions | None = None,
     quick: bool = False,
     n_jobs: int = 1,
     n_threads: int = 0,
@@ -77,7 +86,7 @@ def measure_choices(
     cells: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
     document: dict[str, Any] = {}
-    for data in grid.data():
+    for name, data in grid.data(movies).items():
         run = sweep(
             _settings(data, grid.epsilons),
             data,
@@ -87,6 +96,7 @@ def measure_choices(
             n_threads=n_threads,
             metrics=(METRIC,),
             candidates=Sampled(99, per="interaction"),
+            metrics_among_all=AMONG_ALL,
             delta=DELTA,
             with_baselines=False,
             show_progress=show_progress,
@@ -95,18 +105,20 @@ def measure_choices(
         # A dict is not hashable, so parameters are compared as text.
         measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
         cells += [
-            _cell(data, trust, epsilon, measured) for trust, epsilon in itertools.product(TRUST_VIEWS, grid.epsilons)
+            _cell(name, data, trust, epsilon, measured)
+            for trust, epsilon in itertools.product(TRUST_VIEWS, grid.epsilons)
         ]
         document = {
-            "source": f"GENERATED DATA (generate_implicit, {PRESET} preset), drawn anew for each seed",
-            "protocol": f"leave one out of {_N_HELD_OUT:,} held-out users, 99 unseen items",
+            "source": "GENERATED DATA (generate_implicit), drawn anew for each seed"
+            + ("" if movies is None else f", except for {MOVIES}: the data given"),
+            "protocol": f"leave one out, of generated data for {_N_HELD_OUT:,} held-out users; {METRIC} among 99 "
+            "unseen items, _all among all",
             "code": run.settings["code"],
             "delta": DELTA,
             "privacy_unit": "user",
             "neighboring": "replace",
-            "metric": METRIC,
             "n_seeds": grid.n_seeds,
-            "n_cells": grid.n_cells,
+            "n_cells": grid.n_cells(movies),
             "failures": failures,
             "cells": cells,
         }
@@ -127,7 +139,7 @@ def write_choices(folder: Path, document: dict[str, Any]) -> None:
     write_text(folder / "choices.json", format_records(document))
 
 
-def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
+def _settings(data: GeneratedData | Interactions, epsilons: Iterable[float]) -> list[Setting]:
     """Return the distinct settings of every system that is feasible on one data set, and the random recommender."""
     settings = {"Random()": Setting("Random", {})}
     for recipe, epsilon in itertools.product(RECIPES, epsilons):
@@ -138,7 +150,13 @@ def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
     return list(settings.values())
 
 
-def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[str, str], Cell]) -> dict[str, Any]:
+def _cell(
+    name: str,
+    data: GeneratedData | Interactions,
+    trust: str,
+    epsilon: float,
+    measured: Mapping[tuple[str, str], Cell],
+) -> dict[str, Any]:
     """Return the figures of all systems in one trust model at one epsilon, and the choice."""
     settings: list[tuple[str, dict[str, Any]]] = [("Random", {})]
     settings += [
@@ -149,10 +167,9 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
     ]
     cells_by_system = {system: measured.get((system, str(plain(parameters)))) for system, parameters in settings}
     cell = {
-        "n_users": data.n_users, "n_items": data.n_items, "row_length": data.row_length, "epsilon": epsilon,
-        "trust": trust,
+        "data": name, "n_users": data.n_users, "n_items": data.n_items, "epsilon": epsilon, "trust": trust,
         "systems": {
-            system: [round(value, 4) for value in run.metrics[METRIC]]
+            system: {metric: [round(value, 4) for value in run.metrics[metric]] for metric in METRICS}
             for system, run in cells_by_system.items()
             if run is not None
         },
@@ -161,38 +178,47 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
 
 
 def _choice(cell: dict[str, Any]) -> dict[str, Any]:
-    """Return the chosen system of a cell and its difference from the best one, or None if it was not measured."""
-    means = {system: statistics.fmean(values) for system, values in cell["systems"].items()}
+    """Return the chosen system of a cell, and by metric its difference from the best one; None if not measured."""
     # `advise` receives public numbers alone, and no measured figure of the cell.
     chosen = advise(cell["n_users"], cell["n_items"], cell["epsilon"], cell["trust"], delta=DELTA).best.system
-    return {"system": chosen, "behind": round(max(means.values()) - means[chosen], 4) if chosen in means else None}
+    if chosen not in cell["systems"]:
+        return {"system": chosen, "behind": None}
+    means = {metric: _means(cell, metric) for metric in METRICS}
+    return {
+        "system": chosen,
+        "behind": {metric: round(max(of.values()) - of[chosen], 4) for metric, of in means.items()},
+    }
+
+
+def _means(cell: dict[str, Any], metric: str) -> dict[str, float]:
+    """Return the mean over seeds of a metric, by system."""
+    return {system: statistics.fmean(values[metric]) for system, values in cell["systems"].items()}
 
 
 def best_of(cell: dict[str, Any]) -> str:
     """Return the name of a cell's best system, by its mean over seeds."""
-    return max(cell["systems"], key=lambda system: statistics.fmean(cell["systems"][system]))
+    means = _means(cell, METRIC)
+    return max(means, key=means.__getitem__)
 
 
 def summary_of(document: dict[str, Any]) -> str:
     """Format a map as text: the number of cells, the largest difference, and the cells above `BEHIND`."""
     lines = [f"{len(document['cells'])} of {document['n_cells']} cells; {document['source']}"]
-    behind = [cell["choice"]["behind"] for cell in document["cells"]]
-    measured = [value for value in behind if value is not None]
-    n_too_far = sum(value > BEHIND for value in measured)
-    max_behind = f"{max(measured):.3f}" if measured else "-"
-    lines.append(f"at most {max_behind} behind the best, more than {BEHIND} in {n_too_far} of {len(measured)} cells")
-    if len(measured) < len(behind):
-        lines.append(f"  in {len(behind) - len(measured)} the chosen system was not measured")
+    measured = [cell for cell in document["cells"] if cell["choice"]["behind"] is not None]
+    too_far = [cell for cell in measured if cell["choice"]["behind"][METRIC] > BEHIND]
+    max_behind = max((cell["choice"]["behind"][METRIC] for cell in measured), default=None)
+    shown = "-" if max_behind is None else f"{max_behind:.3f}"
+    lines.append(f"at most {shown} behind the best, more than {BEHIND} in {len(too_far)} of {len(measured)} cells")
+    if len(measured) < len(document["cells"]):
+        lines.append(f"  in {len(document['cells']) - len(measured)} the chosen system was not measured")
     rows = [
         (
-            cell["trust"], f"{cell['n_users']:,}", f"{cell['n_items']:,}", f"{cell['row_length']:g}",
-            f"{cell['epsilon']:g}", choice["system"], best_of(cell), f"{choice['behind']:.3f}",
+            cell["trust"], cell["data"], f"{cell['n_users']:,}", f"{cell['n_items']:,}", f"{cell['epsilon']:g}",
+            cell["choice"]["system"], best_of(cell), *(f"{cell['choice']['behind'][metric]:.3f}" for metric in METRICS),
         )
-        for cell in document["cells"]
-        for choice in [cell["choice"]]
-        if choice["behind"] is not None and choice["behind"] > BEHIND
+        for cell in too_far
     ]  # fmt: skip
     if rows:
-        header = ("trust", "users", "items", "rows", "epsilon", "chosen", "best", "behind")
-        lines += ["", format_table(header, rows)]
+        header = ("trust", "data", "users", "items", "epsilon", "chosen", "best", *METRICS)
+        lines += ["", "difference from the best:", "", format_table(header, rows)]
     return "\n".join(lines)

@@ -35,7 +35,7 @@ _TESTED = "sweep.tested"
 # Folders and files of the package that no figure depends on: commands, and computations from finished figures.
 _NOT_HASHED = (
     "cli", "core/doctor.py", "systems/private_recommender", "studies/advise", "studies/files.py", "studies/report.py",
-    "studies/reproduce",    "studies/sweep/cells.py", "studies/sweep/sweeps.py", "studies/sweep/table.py",
+    "studies/reproduce", "studies/sweep/cells.py", "studies/sweep/sweeps.py", "studies/sweep/table.py",
 )  # fmt: skip
 # A process that the system kills for lack of memory leaves no error message.
 DIED = "the process ended without an error message, for example because memory ran out; try fewer jobs"
@@ -55,12 +55,15 @@ class Protocol:
         Maximum number of tested users, drawn at random.
     delta : float
         Delta at which every ledger is read.
+    metrics_among_all : tuple of str
+        Names of further metrics, with all unseen items as candidates; their results have the suffix "_all".
     """
 
     metrics: tuple[str, ...]
     candidates: Sampled | None
     n_tested: int
     delta: float
+    metrics_among_all: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,16 +162,17 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     started = time.perf_counter()
     model.fit(train, key=key, n_threads=n_threads)
     seconds = time.perf_counter() - started
+    measure = functools.partial(evaluate, model, train, test, given=split.given, key=key, n_threads=n_threads)
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
-        metrics = evaluate(
-            model, train, test, given=split.given, metrics=protocol.metrics, candidates=protocol.candidates, key=key,
-            n_threads=n_threads,
-        )  # fmt: skip
+        metrics = dict(measure(metrics=protocol.metrics, candidates=protocol.candidates))
+        if protocol.metrics_among_all:
+            among_all = measure(metrics=protocol.metrics_among_all)
+            metrics |= {f"{name}_all": value for name, value in among_all.items()}
     communication = getattr(model, "communication_", None)
     totals = None if communication is None else communication.to_dict()
     return {
-        "metrics": dict(metrics),
+        "metrics": metrics,
         "warnings": [str(warning.message) for warning in caught_warnings],
         "n_tested": int((test.interactions_per_user() > 0).sum()),
         "users_items_interactions": [*train.shape, train.n_interactions + test.n_interactions],

@@ -213,6 +213,7 @@ def sweep(
     n_threads: int = 0,
     metrics: Sequence[str] = ("hr@10", "ndcg@10"),
     candidates: Sampled | None = None,
+    metrics_among_all: Sequence[str] = (),
     n_tested: int = MAX_TESTED,
     delta: float = 1e-6,
     with_baselines: bool = True,
@@ -240,6 +241,8 @@ def sweep(
         Names of metrics, as for `evaluation.evaluate`; fronts use the first one.
     candidates : Sampled or None
         Items that test items are ranked against, as for `evaluation.evaluate`; None for all unseen items.
+    metrics_among_all : sequence of str
+        Names of further metrics, with all unseen items as candidates; their results have the suffix "_all".
     n_tested : int
         Maximum number of tested users, drawn at random.
     delta : float
@@ -273,11 +276,14 @@ def sweep(
     seed_numbers = range(check_integer("seeds", seeds, low=1)) if isinstance(seeds, int) else seeds
     seed_numbers = [check_integer("seeds", seed, low=0) for seed in seed_numbers]
     parse_metrics(metrics)
+    if metrics_among_all:
+        parse_metrics(metrics_among_all)
     protocol = Protocol(
         tuple(metrics),
         None if candidates is None else check_instance("candidates", candidates, Sampled, "use Sampled(99)"),
         check_integer("n_tested", n_tested, low=1),
         check_real("delta", delta, low=0.0, high=1.0, exclusive=True),
+        tuple(metrics_among_all),
     )
     n_jobs, n_threads = check_integer("n_jobs", n_jobs, low=1), resolve_n_threads(n_threads)
     added_baselines = (

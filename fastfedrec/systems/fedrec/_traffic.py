@@ -1,11 +1,14 @@
 """Traffic of a round of FedRec or FedRec++ in latent vectors."""
 
+import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 
 from fastfedrec._kernels.systems.fedrec import model as _kernel
+from fastfedrec.systems._saved import SavedModel, finite_or_none
 from fastfedrec.systems.fedrec._views import ADDITIVE, PLAIN, PUBLISHED
 from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, Devices
 
@@ -90,3 +93,18 @@ def count_vectors(sharing: int, groups: Collection[Devices], denoisers: np.ndarr
         float(cells.sum() / len(names)) + denoiser_share,
         float((n_reported + forwarded)[~is_denoiser].mean()) if n_ordinary else 0.0,
     )
+
+
+def saved_vectors(vectors: VectorTraffic) -> list[Any]:
+    """Return the numbers of vectors as a file stores them."""
+    *counts, received, sent, ordinary = astuple(vectors)
+    return [*map(int, counts), *map(finite_or_none, (received, sent, ordinary))]
+
+
+def read_vectors(saved: SavedModel) -> VectorTraffic:
+    """Return the numbers of vectors of a file, or raise if they are invalid."""
+    fields: list[Any] = [math.nan if number is None else number for number in saved.list_of("vectors", 5)]
+    are_counts = all(type(number) is int for number in fields[:2])
+    if not are_counts or not all(type(number) in (int, float) and not number < 0 for number in fields):
+        raise saved.error("vectors", f"must be two whole numbers and three numbers, of at least 0, got {fields}")
+    return VectorTraffic(fields[0], fields[1], *map(float, fields[2:]))

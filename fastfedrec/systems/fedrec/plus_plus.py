@@ -4,47 +4,32 @@ Some users are denoisers.  Each receives messages of the users it serves, and se
 The remainder are the gradients of rated items.  docs/explanation/systems/fedrec/fedrec.md lists corrections.
 """
 
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastfedrec.accounting import Gaussian, Unprotected
-from fastfedrec.core.parameters import choice, declares_parameters, integer
+from fastfedrec.accounting import Ledger
+from fastfedrec.core.docstrings import shares_docstring
+from fastfedrec.core.parameters import choice, declares_parameters
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.system import Update
-from fastfedrec.systems.fedrec._views import ADDITIVE, PUBLISHED
-from fastfedrec.systems.fedrec.devices import count_raters
-from fastfedrec.systems.fedrec.model import FedRec
-from fastfedrec.systems.fedrec.rounds import FedRecState
+from fastfedrec.mechanisms import Channel
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.fedrec import fitting, parameters
+from fastfedrec.systems.fedrec.dynamics import GradientDescent
+from fastfedrec.systems.fedrec.filling import Filling
+from fastfedrec.systems.fedrec.parties import Denoisers
+from fastfedrec.systems.fedrec.rounds import FedRecRounds
+from fastfedrec.systems.rating_model import RatingModel, check_ratings
 
 __all__ = ["FedRecPlusPlus"]
 
-_DEAL = "fedrec.denoisers"
-
 
 @declares_parameters
-class _Denoising:
-    """The parameters of denoisers."""
-
-    n_denoisers: int = integer(1, low=1).doc("""
-        Number of denoisers, which the server draws from the users; the other users are divided among them evenly.""")
-    sharing: str = choice("additive", ("additive", "published")).doc("""
-        "additive": virtual items are drawn once, and for each reported item the server and the denoiser get shares
-        that are each uniform; a denoiser keeps its own share.  "published": as in the paper, the server gets every
-        gradient and a denoiser the virtual ones, and virtual items are drawn anew in each round.""")
-    min_clients_per_denoiser: int = integer(100, low=1).doc("""
-        With "additive" and several denoisers: smallest number of users, including the denoiser, in the sum of one
-        denoiser; a fit with fewer users per denoiser is refused.""")
-    fill_by: str = choice("uniform", ("uniform", "popularity")).doc("""
-        Distribution of unrated items: uniform, or proportional to the numbers of raters, which the server knows
-        anyway.""")
-
-
-# `dataclass` puts the parameters of the last base, `_Denoising`, first.
-@declares_parameters
-class FedRecPlusPlus(FedRec, _Denoising):
+class FedRecPlusPlus(RatingModel):
     """FedRec without the loss of accuracy: the same bits as ``FedRec(rho=0)`` for any virtual items.
 
     **Guarantee.** No differential privacy by default, and the ledger says "none".  With ``sharing="additive"`` the
@@ -84,10 +69,38 @@ class FedRecPlusPlus(FedRec, _Denoising):
     True
     """
 
-    _fields = ("server", "denoisers")
+    _deployment = fitting.DEPLOYMENT
+    _serves = fitting.FedRecScores
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
+
+    n_denoisers: int = parameters.N_DENOISERS
+    sharing: str = parameters.SHARING
+    min_clients_per_denoiser: int = parameters.MIN_CLIENTS_PER_DENOISER
+    fill_by: str = choice("uniform", ("uniform", "popularity")).doc("""
+        Distribution of unrated items: uniform, or proportional to the numbers of raters, which the server knows
+        anyway.""")
+    rho: int = parameters.RHO
+    filling: str = parameters.FILLING
+    t_predict: int = parameters.T_PREDICT
+    t_local: int = parameters.T_LOCAL
+    client_share: float = parameters.CLIENT_SHARE
+    n_factors: int = parameters.N_FACTORS
+    n_rounds: int = parameters.N_ROUNDS
+    learning_rate: float = parameters.LEARNING_RATE
+    learning_rate_decay: float = parameters.LEARNING_RATE_DECAY
+    regularization: float = parameters.REGULARIZATION
+    keep_probability: float | None = parameters.KEEP_PROBABILITY
+    add_probability: float | None = parameters.ADD_PROBABILITY
+    clip_norm: float | None = parameters.CLIP_NORM
+    noise_multiplier: float = parameters.NOISE_MULTIPLIER
+    divisor: float | None = parameters.DIVISOR
+    max_items: int | None = parameters.MAX_ITEMS
+    grid: Sequence[float] = parameters.GRID
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
+        parameters.check_filling(self)
+        parameters.check_central(self)
         if self.fill_by == "popularity" and self.clip_norm is not None:
             raise ValueError(
                 "fill_by must be 'uniform' with clip_norm, got 'popularity': exact counts of all users' items would "
@@ -97,117 +110,89 @@ class FedRecPlusPlus(FedRec, _Denoising):
             raise ValueError("fill_by='popularity' needs filling='hybrid'; randomized response has no weights")
 
     def _objection_to_nodes(self) -> str | None:
-        objection = super()._objection_to_nodes()
+        objection = parameters.objection_to_nodes(self)
         if objection is None and self.fill_by != "uniform":
             return "fill_by must be 'uniform': fit counts raters in all data"
         return objection
 
     @property
-    def _sharing(self) -> int:  # type: ignore[override]
-        return ADDITIVE if self.sharing == "additive" else PUBLISHED
+    def channel(self) -> Channel | None:
+        """Exact channel from "rated" to "reported"; None with hybrid filling."""
+        return self._filling.channel
 
     @property
-    def _redraws(self) -> bool:  # type: ignore[override]
-        return self.sharing == "published"
+    def _filling(self) -> Filling:
+        return parameters.filling_of(self, redraws=self.sharing == "published")
 
-    def initial_state(self, interactions: Interactions, key: Key) -> FedRecState:
-        """Return the server's first state, with a denoiser for every user.
+    @property
+    def _denoisers(self) -> Denoisers:
+        is_additive, by_popularity = self.sharing == "additive", self.fill_by == "popularity"
+        return Denoisers(self.n_denoisers, is_additive, self.min_clients_per_denoiser, by_popularity)
 
-        Parameters
-        ----------
-        interactions : Interactions
-            Data with all users and the catalogue; "popularity" counts each item's raters.
-        key : Key
-            Source of the first factors, of the public seed, and of the server's noise.
+    # ---- training -----------------------------------------------------------------------------------------------
 
-        Returns
-        -------
-        FedRecState
-            State with a denoiser for every user.
-        """
-        n_users, weights = interactions.n_users, np.zeros(0)
-        if self.n_denoisers > n_users:
-            raise ValueError(f"n_denoisers must be at most the number of users, {n_users}, got {self.n_denoisers}")
-        is_below_minimum = n_users // self.n_denoisers < self.min_clients_per_denoiser
-        if self.sharing == "additive" and is_below_minimum and self.n_denoisers > 1:
-            raise ValueError(
-                f"n_denoisers={self.n_denoisers} leaves {n_users // self.n_denoisers} of {n_users} users to each, and "
-                f"min_clients_per_denoiser is {self.min_clients_per_denoiser}: sums over few users reveal single "
-                "users; lower n_denoisers"
-            )
-        state = super().initial_state(interactions, key)
-        order = Key.from_seed(state.seed).permutation(_DEAL, size=n_users)
-        denoisers = np.empty(n_users, dtype=np.uint64)
-        # Dealt out in turn in a random order, so that the groups differ by one user at most.
-        denoisers[order] = interactions.global_user_ids[order[np.arange(n_users) % self.n_denoisers]]
-        if self.fill_by == "popularity":
-            weights = count_raters(interactions, None, key, 1).astype(np.float64)
-        return replace(state, denoisers=denoisers, weights=weights)
-
-    def real_sums(self, update: Update) -> NDArray[np.int64]:
-        """Subtract the denoisers' sums from the server's: each item's sum of gradients over users who rated it.
+    @transactional
+    @shares_docstring(fitting.FIT_PARAMETERS)
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        record_views: Collection[int] = (),
+        engine: Engine | None = None,
+    ) -> Self:
+        """Train in `n_rounds` federated rounds.
 
         Parameters
         ----------
-        update : Update
-            Sum over all shards.
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Ratings as values; every stored one counts, also zeros.  With central privacy data without values are
+            accepted as ratings of 1, since an error would reveal whether all ratings are 1.
 
-        Returns
-        -------
-        ndarray of shape (n_items, n_factors + 1), int64
-            Exact sums; the count of raters is the last column.
+        Warns
+        -----
+        RuntimeWarning
+            Training diverged; the model has the last finite round, and all predictions are finite.
+        UserWarning
+            Ratings are beyond the ends of the grid, with hybrid filling and without `clip_norm`, hence no guarantee.
         """
-        return (update.arrays["server"] - update.arrays["denoisers"]).view(np.int64)
+        data = check_ratings(interactions, is_private=self.clip_norm is not None, min_users=1)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+        run = fitting.fit_rounds(self, data, fit, record_views)
+        self.user_factors_, self.item_factors_, self.n_rounds_ = run.user_factors, run.state.item_factors, run.n_rounds
+        self.vectors_, self.records_ = run.vectors, run.records
+        return self
 
-    def round_event(self, n_clients: int) -> Gaussian | Unprotected:
-        """Return the event of one round.
+    def _rounds(self, data: Interactions, key: Key, recorded: Collection[int] = ()) -> FedRecRounds:
+        """Return the rounds with these parameters, in which denoisers receive messages too."""
+        return FedRecRounds(
+            data.n_items, parameters.training_of(self), self._filling, self._denoisers, parameters.central_of(self),
+            GradientDescent(), key, recorded,
+        )  # fmt: skip
 
-        Parameters
-        ----------
-        n_clients : int
-            Number of users in the run.
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """Return the single phase of all rounds."""
+        rounds = self._rounds(data, key)
+        return [Phase(rounds, rounds.initial_state(data), self.n_rounds)]
 
-        Returns
-        -------
-        Gaussian or Unprotected
-            Gaussian with central privacy.
-        """
-        if self.clip_norm is None and self._sharing == ADDITIVE:
-            items = "" if self.filling == "randomized_response" else ", and which items each user speaks of"
-            return Unprotected("exact sums of gradients and counts of raters" + items)
-        return super().round_event(n_clients)
+    def _not_protected(self, n_users: int) -> list[str]:
+        """Return notes on the knowledge of each party."""
+        return self._denoisers.notes([fitting.SEEN, *self._filling.notes()], n_users, self.client_share)
 
-    # ---- the ledgers --------------------------------------------------------------------------------------------
+    # ---- served and saved ---------------------------------------------------------------------------------------
 
-    def _expected_sent(self, data: Interactions) -> float:
-        reported = super()._expected_sent(data)
-        # Additive sharing sends each vector to both parties; the published variant sends the virtual ones twice.
-        if self.sharing == "additive":
-            return 2 * reported
-        keep_chance = 1.0 if self._chances is None else self._chances[1]
-        rated = 0.0 if self.clip_norm is not None else float(data.interactions_per_user().mean())
-        return 2 * reported - keep_chance * rated
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
 
-    def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
-        fewest = data.n_users // self.n_denoisers
-        share = f"; {self.client_share * fewest:.3g} of them in a round, on average" if self.client_share < 1 else ""
-        groups = (
-            f"a denoiser adds up what {fewest} users or more sent, itself among them{share}; if its sum is seen alone, "
-            "items that one of them alone speaks of are told (attacks.group_sums)"
-        )
-        if self.sharing == "published":
-            collusion = (
-                "a server that colludes with denoisers finds the virtual items by their values, whether or not users "
-                "are anonymous to them (attacks.value_matching)"
-            )
-            return [*super()._not_protected(data, state), collusion, groups]
-        return [
-            "against the server and the denoisers together nothing holds: both get the same share of a virtual item "
-            "(attacks.value_matching)",
-            "which items a user speaks of is open to the server, rated or not; what is popular is rather rated "
-            "(attacks.popularity)",
-            "the sums of gradients and the counts of raters of every item, in every round, are exact",
-            groups,
-            "shares must reach denoisers encrypted for them, and the server must see no denoiser's sum alone where few "
-            "users are behind it; here both are simulated in one process",
-        ]
+    def _serving(self, data: Interactions) -> Self:
+        return fitting.serve_users(self, data, self.regularization)
+
+    def _header(self) -> dict[str, Any]:
+        return super()._header() | fitting.run_fields(self)
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        fitting.read_run(self, saved)

@@ -105,13 +105,13 @@ class PairSum(GramSum):
         _kernel.weigh_users(indptr, indices, state.mean, shares, weights, SCALE, UNIT, is_full, n_threads)
         # Unsigned sums wrap modulo 2^64, so a centred result that fits into int64 is exact.
         item_sums, pair_sums = np.zeros(n_items, dtype=np.uint64), np.zeros(self.n_sums(state), dtype=np.uint64)
-        starts = np.empty(n_items + 1, dtype=np.int64)
+        starts = np.empty(n_items + 2, dtype=np.int64)
         # A block ends with the user who has its last interaction.
         ends = np.searchsorted(indptr, np.minimum(np.arange(_BLOCK, indptr[-1] + _BLOCK, _BLOCK), indptr[-1]))
         edges = np.unique(np.concatenate([[0], ends]))
         for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             part, n = slice(first, last), indptr[last] - indptr[first]
-            positions, owners = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int32)
+            positions, owners = (np.empty(n, dtype=np.int32) for _ in range(2))
             _kernel.add_pairs(
                 indptr[first : last + 1], indices, shares[part], weights[part], starts, positions, owners, item_sums,
                 pair_sums, n_threads,

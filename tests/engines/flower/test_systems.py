@@ -29,6 +29,7 @@ from support.flower_grid import (
 )
 
 from fastfedrec import (
+    SDCF,
     DPGram,
     FedRec,
     FedRecPlusPlus,
@@ -94,7 +95,8 @@ def test_nodes_serve_their_users(data, name, tmp_path):
     there.save(tmp_path / "model")
     served = load(tmp_path / "model").with_users(data.select_users(HALF == "b"))
     users = data.user_ids[HALF == "b"][:5]
-    if isinstance(here, FedRec):  # devices have taken a few steps; `with_users` solves exactly
+    # Their devices have taken a few steps, and `with_users` solves exactly.
+    if isinstance(here, FedRec | FedRecPlusPlus | SDCF):
         here = here.with_users(data)
     np.testing.assert_allclose(served.recommend(users, n=4)[1], here.recommend(users, n=4)[1], rtol=1e-4, atol=1e-6)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.fedrec import model as naive
 from support.data import random_ratings
-from support.fedrec_case import RESPONSES, small_data
+from support.fedrec_case import RESPONSES, small_data, start
 from support.interaction_case import rows_of
 from support.significance import counts_are, share_is, tilted
 
@@ -89,10 +89,10 @@ def test_responses_equal_naive_twin(data, keep, add, seed):
 def test_rounds_equal_naive_twin(data, rho, seed, n_factors, t_predict, t_local):
     key = Key.from_seed(seed)
     model = FedRec(rho, "hybrid", t_predict, t_local, n_factors=n_factors, learning_rate=0.3)
-    state = model.initial_state(data, key)
+    rounds, state = start(model, data, key)
     factors = devices.first_factors(key, data.global_user_ids, n_factors)
     for t in range(3):
-        update = model.local_round(state, data, key, t)
+        update = rounds.local_round(state, data, key, t)
         messages = []
         for u, (user, row) in enumerate(zip(data.global_user_ids, rows_of(data), strict=True)):
             spoken = naive.spoken_hybrid(row, data.n_items, rho, user, key, t)
@@ -104,8 +104,8 @@ def test_rounds_equal_naive_twin(data, rho, seed, n_factors, t_predict, t_local)
         # The order of additions within a user differs, by a step or two of 2^-32.
         assert np.abs((update.arrays["total"] - expected).view(np.int64)).max() <= 4 * data.n_users
         np.testing.assert_array_equal(update.arrays["total"][:, -1], expected[:, -1])
-        np.testing.assert_allclose(model.device_factors(state), factors, rtol=1e-9, atol=1e-12)
-        old, state = state, model.apply(state, update)
+        np.testing.assert_allclose(rounds.device_factors(state), factors, rtol=1e-9, atol=1e-12)
+        old, state = state, rounds.apply(state, update)
         total = expected.view(np.int64).astype(float)
         counts = total[:, -1:]
         mean = np.divide(total[:, :-1], counts * 2.0**32, out=np.zeros((data.n_items, n_factors)), where=counts > 0)
@@ -115,11 +115,10 @@ def test_rounds_equal_naive_twin(data, rho, seed, n_factors, t_predict, t_local)
 
 def test_a_cohort_of_the_right_size_trains_and_no_other_user_changes():
     data, key = random_ratings(50, 9, 1), Key.from_seed(2)
-    model = FedRec(rho=1, client_share=0.2, n_factors=3)
-    state = model.initial_state(data, key)
+    rounds, state = start(FedRec(rho=1, client_share=0.2, n_factors=3), data, key)
     first = devices.first_factors(key, data.global_user_ids, 3)
-    model.local_round(state, data, key, 0)
-    moved = (model.device_factors(state) != first).any(axis=1)
+    rounds.local_round(state, data, key, 0)
+    moved = (rounds.device_factors(state) != first).any(axis=1)
     sampled = state.roles(data.global_user_ids, 0) > 0
     assert sampled.sum() == 10
     np.testing.assert_array_equal(moved, sampled & (data.interactions_per_user() > 0))
@@ -180,42 +179,40 @@ def test_divergence_is_named_and_the_last_finite_round_remains():
 
 def test_a_user_with_factors_that_are_not_finite_sends_zeros():
     data, key = random_ratings(5, 4, 1, density=1.0), Key.from_seed(1)
-    model = FedRec(rho=0, n_factors=2)
-    state = model.initial_state(data, key)
-    model.local_round(state, data, key, 0)
-    for held in model._devices.values():
+    rounds, state = start(FedRec(rho=0, n_factors=2), data, key)
+    rounds.local_round(state, data, key, 0)
+    for held in rounds._devices.values():
         held.user_factors[:] = np.nan
-    total = model.local_round(state, data, key, 1).arrays["total"]
+    total = rounds.local_round(state, data, key, 1).arrays["total"]
     assert not total[:, :-1].any()
     assert total[:, -1].sum() == data.n_interactions
 
 
 @given(data=small_data, rho=st.integers(0, 3), seed=st.integers(0, 99))
 def test_records_add_up_to_the_update(data, rho, seed):
-    key, model = Key.from_seed(seed), FedRec(rho, n_factors=2)
-    model._recorded = {0}
-    state = model.initial_state(data, key)
-    update = model.local_round(state, data, key, 0)
+    key = Key.from_seed(seed)
+    rounds, state = start(FedRec(rho, n_factors=2), data, key, {0})
+    update = rounds.local_round(state, data, key, 0)
+    (record,) = rounds.records()
     total = np.zeros((data.n_items, 3), dtype=np.uint64)
-    server = model._records[0].server
+    server = record.server
     np.add.at(total, server.items, server.values)
     np.testing.assert_array_equal(total, update.arrays["total"])
-    assert len(model._records[0].denoisers) == 0
+    assert len(record.denoisers) == 0
 
 
 @given(data=small_data, rho=st.integers(0, 2), seed=st.integers(0, 99), clip_norm=st.sampled_from([1e-3, 0.7, 9.0]))
 def test_a_clipped_user_is_within_the_bound_in_whole_numbers(data, rho, seed, clip_norm):
     model = FedRec(rho, n_factors=3, clip_norm=clip_norm, divisor=5.0)
     key = Key.from_seed(seed)
-    state = model.initial_state(data, key)
-    model._recorded = {0, 1}
+    rounds, state = start(model, data, key, {0, 1})
     for t in range(2):
-        state = model.apply(state, model.local_round(state, data, key, t))
-    for record in model._records:
+        state = rounds.apply(state, rounds.local_round(state, data, key, t))
+    for record in rounds.records():
         for user in np.unique(record.server.senders):
             mine = record.server.values[record.server.senders == user][:, :-1].view(np.int64)
             norm = sum(int(v) ** 2 for v in mine.ravel())
-            assert norm <= model._clip_steps**2
+            assert norm <= rounds.central.clip_steps**2
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -243,26 +240,26 @@ def test_bad_data_and_order_of_rounds():
     data, key, model = random_ratings(4, 4, 1), Key.from_seed(1), FedRec()
     with pytest.raises(ValueError, match="record_views must be at least 0"):
         model.fit(data, record_views=[-1])
-    state = model.initial_state(data, key)
+    rounds, state = start(model, data, key)
     with pytest.raises(ValueError, match=r"round must follow the last one that 'shard-0' answered \(none\), got 1"):
-        model.local_round(state, data, key, 1)
+        rounds.local_round(state, data, key, 1)
     with pytest.raises(ValueError, match="at most 2147483647 summands, got 2147483648"):
-        model._limit(2**31)
+        rounds.limit(2**31)
     entropy = Key.from_entropy()
-    model.local_round(state, data, entropy, 0)
+    rounds.local_round(state, data, entropy, 0)
     with pytest.raises(ValueError, match="has already made the message"):
-        model.local_round(state, data, entropy, 0)
+        rounds.local_round(state, data, entropy, 0)
 
 
 def test_server_refuses_impossible_messages():
-    data, key, model = random_ratings(6, 4, 1), Key.from_seed(1), FedRec(n_factors=2)
-    state = model.initial_state(data, key)
-    good = model.local_round(state, data, key, 0)
+    data, key = random_ratings(6, 4, 1), Key.from_seed(1)
+    rounds, state = start(FedRec(n_factors=2), data, key)
+    good = rounds.local_round(state, data, key, 0)
 
     def reason(change):
         total = good.arrays["total"].copy()
         change(total)
-        receiver = RoundReceiver(model, state, 0, {"shard-0": 6})
+        receiver = RoundReceiver(rounds, state, 0, {"shard-0": 6})
         receiver.receive(Update(0, "shard-0", 6, {"total": total}))
         return receiver.rejections[0].reason if receiver.rejections else None
 

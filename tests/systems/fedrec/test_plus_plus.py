@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from naive.systems.fedrec import model as naive
 from scipy import stats
 from support.data import random_ratings
-from support.fedrec_case import RESPONSES, SHARINGS, add_up, small_data
+from support.fedrec_case import RESPONSES, SHARINGS, add_up, small_data, start
 from support.interaction_case import rows_of
 from support.significance import ALPHA
 
@@ -33,15 +33,13 @@ def plus_plus(n_denoisers=1, sharing="additive", **options):
 def test_messages_equal_naive_twin(data, rho, seed, sharing):
     key, n_factors = Key.from_seed(seed), 3
     model = plus_plus(min(2, data.n_users), sharing, rho=rho, n_factors=n_factors)
-    model._recorded = {0}
-    state = model.initial_state(data, key)
-    model.local_round(state, data, key, 0)
-    (record,) = model._records
+    rounds, state = start(model, data, key, {0})
+    rounds.local_round(state, data, key, 0)
+    (record,) = rounds.records()
     # The bare system sends all of a user's messages to the server.
-    bare = FedRec(rho, n_factors=n_factors)
-    bare._recorded = {0}
-    bare.local_round(bare.initial_state(data, key), data, key, 0)
-    said = bare._records[0].server
+    bare, first = start(FedRec(rho, n_factors=n_factors), data, key, {0})
+    bare.local_round(first, data, key, 0)
+    said = bare.records()[0].server
     to_server, to_denoiser = [], []
     for user, row in zip(data.global_user_ids, rows_of(data), strict=True):
         mine = said.select(said.senders == user)
@@ -68,7 +66,7 @@ def test_messages_equal_naive_twin(data, rho, seed, sharing):
 
 def test_users_are_dealt_out_evenly_and_denoisers_serve_themselves():
     data = random_ratings(50, 5, 1)
-    state = plus_plus(7).initial_state(data, Key.from_seed(3))
+    _, state = start(plus_plus(7), data, Key.from_seed(3))
     names, sizes = np.unique(state.denoisers, return_counts=True)
     assert len(names) == 7
     assert sizes.min() == 7
@@ -121,11 +119,9 @@ def test_virtual_vectors_are_really_sent_and_matter(sharing):
 @pytest.mark.parametrize("sharing", SHARINGS)
 def test_updates_hold_the_totals_of_the_messages(sharing):
     data, key = random_ratings(30, 9, 4), Key.from_seed(1)
-    model = plus_plus(3, sharing, rho=1, n_factors=2, client_share=0.5)
-    model._recorded = {0}
-    state = model.initial_state(data, key)
-    update = model.local_round(state, data, key, 0)
-    (record,) = model._records
+    rounds, state = start(plus_plus(3, sharing, rho=1, n_factors=2, client_share=0.5), data, key, {0})
+    update = rounds.local_round(state, data, key, 0)
+    (record,) = rounds.records()
     np.testing.assert_array_equal(update.arrays["server"], add_up(record.server, (9, 3)))
     np.testing.assert_array_equal(update.arrays["denoisers"], add_up(record.denoisers, (9, 3)))
 
@@ -204,10 +200,10 @@ def test_too_many_denoisers():
 
 
 def test_server_refuses_shares_that_do_not_cancel():
-    data, key, model = random_ratings(6, 4, 1), Key.from_seed(1), plus_plus(n_factors=2)
-    state = model.initial_state(data, key)
-    good = model.local_round(state, data, key, 0)
-    receiver = RoundReceiver(model, state, 0, {"shard-0": 6})
+    data, key = random_ratings(6, 4, 1), Key.from_seed(1)
+    rounds, state = start(plus_plus(n_factors=2), data, key)
+    good = rounds.local_round(state, data, key, 0)
+    receiver = RoundReceiver(rounds, state, 0, {"shard-0": 6})
     arrays = {"server": good.arrays["server"] + np.uint64(2**40), "denoisers": good.arrays["denoisers"]}
     assert not receiver.receive(Update(0, "shard-0", 6, arrays))
     assert "it counts" in receiver.rejections[0].reason

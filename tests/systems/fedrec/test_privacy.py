@@ -5,17 +5,19 @@ import math
 import numpy as np
 import pytest
 from support.data import random_ratings
-from support.fedrec_case import RESPONSES
+from support.fedrec_case import RESPONSES, start
 
 from fastfedrec import FedRec, Key, load
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.fedrec import devices as devices
+from fastfedrec.systems.fedrec.rounds import FedRecRounds
 
 
 def test_ledger_of_central_privacy():
     data, key = random_ratings(40, 9, 2), Key.from_seed(1)
     model = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, max_items=4).fit(data, key=key)
+    rounds, state = start(model, data, key)
     counts, sums = model.ledger_.events.items()
     assert isinstance(counts[0], Gaussian)
     assert (counts[1], sums[1]) == (1, 3)
@@ -24,12 +26,11 @@ def test_ledger_of_central_privacy():
     assert counts[0].noise_multiplier <= 3 / math.sqrt(2)
     assert sums[0].noise_multiplier == 1.5
     assert sums[0].neighboring == counts[0].neighboring == "replace"
-    assert sums[0].distance == model.noise.total_variation_of(9 * 2) > 0
-    assert counts[0].distance == model.count_noise.total_variation_of(9) > 0
+    assert sums[0].distance == rounds.central.noise.total_variation_of(9 * 2) > 0
+    assert counts[0].distance == rounds.central.count_noise.total_variation_of(9) > 0
     assert model.ledger_.epsilon("server") == math.inf
     assert 0 < model.ledger_.epsilon("public") < math.inf
     assert "central privacy covers the item factors" in model.ledger_.summary()
-    state = model.initial_state(data, key)
     assert (state.divisors >= 1).all()
     exact = devices.count_raters(data, 4, key, 1)
     assert exact.sum() == np.minimum(data.interactions_per_user(), 4).sum()
@@ -63,7 +64,7 @@ def test_with_cohorts_central_privacy_is_for_replacing_a_user_at_twice_the_sensi
 
 def test_the_end_of_a_private_run_depends_on_released_values_alone(monkeypatch):
     data, key = random_ratings(40, 9, 2), Key.from_seed(1)
-    monkeypatch.setattr(FedRec, "device_factors", lambda self, state: np.full((40, 2), np.nan))
+    monkeypatch.setattr(FedRecRounds, "device_factors", lambda self, state: np.full((40, 2), np.nan))
     private = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0).fit(data, key=key)
     assert private.n_rounds_ == 3
     assert not private.user_factors_.any()
@@ -87,13 +88,13 @@ def test_rounds_that_a_release_cancels_are_counted():
 def test_noise_is_added_to_the_sums_and_the_private_count_is_not_used():
     data, key = random_ratings(40, 9, 2), Key.from_seed(1)
     model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0)
-    state = model.initial_state(data, key)
-    update = model.local_round(state, data, key, 0)
+    rounds, state = start(model, data, key)
+    update = rounds.local_round(state, data, key, 0)
     arrays = {"total": update.arrays["total"].copy()}
     arrays["total"][:, -1] = 0
-    moved = model.apply(state, update).item_factors
-    np.testing.assert_array_equal(moved, model.apply(state, Update(0, "x", 40, arrays)).item_factors)
-    noise = (state.item_factors - moved) / 0.8 * 7 - update.arrays["total"][:, :-1].view(np.int64) / model._scale
+    moved = rounds.apply(state, update).item_factors
+    np.testing.assert_array_equal(moved, rounds.apply(state, Update(0, "x", 40, arrays)).item_factors)
+    noise = (state.item_factors - moved) / 0.8 * 7 - update.arrays["total"][:, :-1].view(np.int64) / rounds.scale
     assert 0.5 < noise.std() / 1.5 < 1.6
 
 

@@ -13,7 +13,7 @@ from naive.systems.fedrec import model as fedrec_naive
 from naive.systems.sdcf import model as naive
 from scipy import stats
 from support.data import random_ratings
-from support.fedrec_case import SHARINGS, add_up, small_data
+from support.fedrec_case import SHARINGS, add_up, small_data, start
 from support.interaction_case import rows_of
 from support.significance import ALPHA, assert_only, counts_are, mean_is, share_is, tilted
 
@@ -32,8 +32,8 @@ STAGES = {"keep_probability": 0.8, "add_probability": 0.3, "report_probability":
 
 def thresholds(model):
     """Return the thresholds of both stages (on no, on yes), out of 2^64."""
-    first, second = model._first_stage, model.report_channel
-    return [[row[1] for row in stage.counts] for stage in (first, second)]
+    filling = model._filling
+    return [[row[1] for row in stage.counts] for stage in (filling.response, filling.report)]
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -50,10 +50,10 @@ def thresholds(model):
 def test_rounds_equal_naive_twin(data, seed, n_factors, prior, temperature):
     key = Key.from_seed(seed)
     model = SDCF(n_factors=n_factors, prior=prior, temperature=temperature, learning_rate=0.3, **STAGES)
-    state = model.initial_state(data, key)
+    rounds, state = start(model, data, key)
     factors = devices.first_factors(key, data.global_user_ids, n_factors)
     for t in range(3):
-        update = model.local_round(state, data, key, t)
+        update = rounds.local_round(state, data, key, t)
         messages = []
         for u, (user, row) in enumerate(zip(data.global_user_ids, rows_of(data), strict=True)):
             said = naive.spoken(row, data.n_items, *thresholds(model), user, key, t)
@@ -66,8 +66,8 @@ def test_rounds_equal_naive_twin(data, seed, n_factors, prior, temperature):
         # The order of additions and the logarithms differ in the last digit, by some steps of 2^-32.
         assert np.abs((update.arrays["total"] - expected).view(np.int64)).max() <= 8 * data.n_users
         np.testing.assert_array_equal(update.arrays["total"][:, -1], expected[:, -1])
-        np.testing.assert_allclose(model.device_factors(state), factors, rtol=1e-9, atol=1e-12)
-        old, state = state, model.apply(state, update)
+        np.testing.assert_allclose(rounds.device_factors(state), factors, rtol=1e-9, atol=1e-12)
+        old, state = state, rounds.apply(state, update)
         total = expected.view(np.int64).astype(float)
         for i, (row, count) in enumerate(zip(total[:, :-1], total[:, -1], strict=True)):
             if count:
@@ -83,7 +83,7 @@ def test_rounds_equal_naive_twin(data, seed, n_factors, prior, temperature):
 def test_epsilon_equals_enumeration_of_all_reports(stages, n_rounds):
     model = SDCF(**stages)
     exact = naive.likelihood_ratio(*thresholds(model), n_rounds)
-    assert model._likelihood_ratio(n_rounds) == exact
+    assert model._filling.likelihood_ratio(n_rounds) == exact
     assert model.epsilon_after(n_rounds) == log_upper(exact)
 
 
@@ -142,13 +142,13 @@ def test_the_first_stage_is_drawn_once_and_the_second_in_each_round():
 
 
 def test_users_with_more_reports_than_the_buffer_are_sampled_again_and_answer_equally(monkeypatch):
-    data, model, reported = random_ratings(30, 40, 4, density=0.2), SDCF(**STAGES), []
+    data, filling, reported = random_ratings(30, 40, 4, density=0.2), SDCF(**STAGES)._filling, []
     respond = devices._kernel.respond
     monkeypatch.setattr(devices, "_kernel", SimpleNamespace(respond=lambda *a: (reported.append(1), respond(*a))))
     lists = []
     for deviations in (8.0, 0.0, -100.0):
         monkeypatch.setattr(devices, "_N_DEVIATIONS", deviations)
-        lists.append(devices.fill_by_response(data, model._first_stage, Key.from_seed(1), 2, model.report_channel, 3))
+        lists.append(devices.fill_by_response(data, filling.response, Key.from_seed(1), 2, filling.report, 3))
     assert len(reported) == 1 + 2 + 2
     for spoken in lists[1:]:
         for name in ("indptr", "items", "kinds"):
@@ -184,14 +184,13 @@ def test_noise_does_not_hide_a_rating():
     model = SDCF(n_factors=4, n_rounds=1, keep_probability=0.999, report_probability=0.999)
     vectors = []
     for data in (low, high):
-        state = model.initial_state(data, key)
-        model.local_round(state, data, key, 0)
-        (device,) = model._devices.values()
+        rounds, state = start(model, data, key, {1})
+        rounds.local_round(state, data, key, 0)
+        (device,) = rounds._devices.values()
         # These are factors that a user may have.
         device.user_factors[:] = factors = np.full((30, 4), 2.0)
-        model._recorded = {1}
-        model.local_round(state, data, key, 1)
-        vectors.append(model._records.pop().server)
+        rounds.local_round(state, data, key, 1)
+        vectors.append(rounds.records()[0].server)
     changed = (vectors[0].values != vectors[1].values).any(axis=1)
     assert set(zip(vectors[0].senders[changed], vectors[0].items[changed], strict=True)) == {
         (data.global_user_ids[0], data.indices[0])
@@ -234,10 +233,10 @@ def test_bad_numbers_of_rounds():
 def test_server_refuses_impossible_messages():
     data, key = random_ratings(6, 4, 1), Key.from_seed(1)
     for model in (SDCF(n_factors=2), SDCF(True, n_factors=2)):
-        state = model.initial_state(data, key)
-        good = model.local_round(state, data, key, 0)
-        receiver = RoundReceiver(model, state, 0, {"shard-0": 6})
-        name = model._fields[0]
+        rounds, state = start(model, data, key)
+        good = rounds.local_round(state, data, key, 0)
+        receiver = RoundReceiver(rounds, state, 0, {"shard-0": 6})
+        name = rounds.parties.fields[0]
         assert not receiver.receive(
             Update(0, "shard-0", 6, {**good.arrays, name: good.arrays[name] + np.uint64(2**62)})
         )
@@ -279,14 +278,12 @@ def test_threads_and_shards_do_not_change_the_model(options):
 def test_both_stages_have_their_probabilities():
     n = 20_000
     matrix = scipy.sparse.csr_array((np.full(n, 3.0), np.zeros(n, dtype=int), np.arange(n + 1)), (n, 2))
-    data, model = Interactions.from_scipy(matrix), SDCF(**STAGES)
+    data, filling = Interactions.from_scipy(matrix), SDCF(**STAGES)._filling
     said = []
     for round_number in range(2):
-        spoken = devices.fill_by_response(
-            data, model._first_stage, Key.from_seed(1), 2, model.report_channel, round_number
-        )
+        spoken = filling.draw(data, np.zeros(0), Key.from_seed(1), round_number, 2, None)
         added = spoken.kinds == devices.VIRTUAL
-        for kind, chance in ((spoken.kinds == devices.RATED, model._chances[1]), (added, model._chances[0])):
+        for kind, chance in ((spoken.kinds == devices.RATED, filling.chances[1]), (added, filling.chances[0])):
             n_said = kind.sum()
             assert_only(lambda factor, n_said=n_said, chance=chance: share_is(n_said, n, chance * factor))
         users = np.repeat(np.arange(n), np.diff(spoken.indptr))
@@ -304,9 +301,9 @@ def sent():
     messages = []
     for temperature in (0.5, 0.0):
         model = SDCF(n_factors=8, temperature=temperature, learning_rate=0.8, add_probability=0.3)
-        model._recorded = {0}
-        model.local_round(model.initial_state(data, key), data, key, 0)
-        messages.append(model._records[0].server.values[:, :-1].view(np.int64) / 2.0**32)
+        rounds, state = start(model, data, key, {0})
+        rounds.local_round(state, data, key, 0)
+        messages.append(rounds.records()[0].server.values[:, :-1].view(np.int64) / 2.0**32)
     return data, key, model, messages
 
 
@@ -326,11 +323,9 @@ def test_virtual_errors_are_drawn_uniformly_from_the_users_errors():
     stars = np.tile([1.0, 2.0, 4.0, 5.0], 2_000)
     matrix = scipy.sparse.csr_array((stars, np.tile(np.arange(4), 2_000), np.arange(0, 8_001, 4)), (2_000, 30))
     data, key = Interactions.from_scipy(matrix), Key.from_seed(2)
-    model = SDCF(n_factors=1, temperature=0.0, **STAGES)
-    model._recorded = {0}
-    state = model.initial_state(data, key)
-    model.local_round(state, data, key, 0)
-    server = model._records[0].server
+    rounds, state = start(SDCF(n_factors=1, temperature=0.0, **STAGES), data, key, {0})
+    rounds.local_round(state, data, key, 0)
+    server = rounds.records()[0].server
     factors = devices.first_factors(key, data.global_user_ids, 1)[state.rows(server.senders)]
     virtual = server.items >= 4
     errors = (server.values[:, :1].view(np.int64) / 2.0**32 / factors)[virtual, 0]

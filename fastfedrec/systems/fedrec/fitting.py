@@ -1,0 +1,193 @@
+"""The fit that FedRec, FedRec++ and SDCF share, and the served and saved parts of their models."""
+
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec.accounting import LocalReports
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.fit import Fit
+from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, DivergenceError
+from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._served import FactorScores
+from fastfedrec.systems.fedrec._traffic import VectorTraffic, read_vectors, saved_vectors
+from fastfedrec.systems.fedrec._views import RecordedRound
+from fastfedrec.systems.fedrec.attacks import run_attacks
+from fastfedrec.systems.fedrec.rounds import FedRecRounds
+from fastfedrec.systems.fedrec.state import FedRecState
+from fastfedrec.systems.rating_model import RatingModel, popular_values, solve_ratings, warn_beyond_ends
+
+__all__: list[str] = []
+
+Model = TypeVar("Model", bound=RatingModel)
+
+_MAX_FACTOR = 1e3  # ratings are products of factors, so larger ones mean that training has diverged
+
+DEPLOYMENT = DeploymentTerms(
+    only_simulated="a node adds up messages that each user would send separately to the server or to another user",
+    names_users=True,
+    has_devices=True,
+)
+#: Note on a server that receives all gradients.
+SEEN = (
+    "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be computed "
+    "(attacks.gradients)"
+)
+#: Parameters in the docstrings of `fit`.
+FIT_PARAMETERS = """\
+interactions : Interactions, SciPy sparse matrix or array, or frame
+    Ratings as values; every stored one counts, also zeros.
+record_views : collection of int
+    Rounds for which all messages are kept in `records_`, with 8 (n_factors + 1) bytes per vector.  The attacks of
+    `fastfedrec.attacks`, which mostly need two rounds, then run on them, and the ledger states the results."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FedRecScores(FactorScores):
+    """Inner products of factors, with popularity on the scale of the ratings."""
+
+    _bounds: tuple[float, float]
+
+    @classmethod
+    def rules(cls, model: Any) -> Mapping[str, ArrayRule]:
+        (n_users, n_items), n_factors = model.interactions_.shape, model.n_factors
+        return rules_of(np.float64, user_factors_=(n_users, n_factors), item_factors_=(n_items, n_factors))
+
+    def popularity(self) -> np.ndarray | None:
+        return popular_values(super().popularity(), self._bounds)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The results of a run, from its last round with finite factors."""
+
+    state: FedRecState
+    user_factors: NDArray[np.float64]
+    n_rounds: int
+    vectors: VectorTraffic
+    records: list[RecordedRound]
+
+
+def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collection[int]) -> Run:
+    """Run the rounds of a model's fit, with claims and attacks in the model's ledger."""
+    recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
+    rounds: FedRecRounds = model._rounds(data, fit.key, recorded)
+    rounds.limit(data.n_users)  # raises for too many users, before any message
+    if rounds.central is None and rounds.filling.channel is None:
+        warn_beyond_ends(data, model.grid, "train as they are, while predictions end there", stacklevel=4)
+    model.interactions_, model.ledger_, model.communication_ = data, *fit.begin(model, data)
+    rounds.mean_sent = rounds.expected_sent(data)
+    # Counts of raters are released with the first state, so they are recorded before.
+    if rounds.central is not None and rounds.central.max_items is not None:
+        model.ledger_.record(rounds.central.count_event(data.n_items), simulation=fit.key.is_simulation)
+    state = rounds.initial_state(data)
+    _note_claims(model, rounds, data, fit.key)
+    finite, users, n_done = state, np.zeros((data.n_users, model.n_factors)), 0
+
+    def keep(number: int, moved: FedRecState) -> None:
+        nonlocal finite, users, n_done
+        finite, users, n_done = moved, _finite_factors(rounds, moved, number, model.learning_rate), number + 1
+
+    try:
+        fit.rounds(rounds, state, data, model.n_rounds, after_round=keep)
+    except DivergenceError as error:
+        warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+        _count_planned_rounds(model, rounds, n_done, fit.key)
+    run = Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
+    _note_attacks(model, run.records)
+    return run
+
+
+def _finite_factors(rounds: FedRecRounds, state: FedRecState, round_number: int, learning_rate: float) -> np.ndarray:
+    """Return the users' factors after a round, or raise if factors diverged."""
+    users = rounds.device_factors(state)
+    checked_factors = [state.item_factors]
+    if rounds.central is None:
+        checked_factors.append(users)
+    else:  # the end of training is released, so it may depend on releases only
+        users = np.where(np.abs(users) <= _MAX_FACTOR, users, 0.0)  # NaN becomes 0 as well
+    largest = float(np.max([np.abs(factors).max() for factors in checked_factors]))  # NaN if one factor is NaN
+    if not largest <= _MAX_FACTOR:
+        raise DivergenceError(
+            f"training diverged in round {round_number}: the largest factor is {largest:.3g}; the model is from the "
+            f"round before; lower learning_rate (now {learning_rate!r})"
+        )
+    return users
+
+
+def _count_planned_rounds(model: Any, rounds: FedRecRounds, n_done: int, key: Key) -> None:
+    """Record rounds that a release has cancelled, since the guarantee for chosen rounds is the whole plan's."""
+    n_left = model.n_rounds - n_done - 1
+    if rounds.central is None or not n_left:
+        return
+    event = rounds.round_event(rounds.count_clients(model.interactions_))
+    for _ in range(n_left):
+        model.ledger_.record(event, simulation=key.is_simulation)
+    model.ledger_.note(
+        f"FedRec: released factors ended the run after {n_done + 1} of {model.n_rounds} rounds; the ledger counts all "
+        "of them, since a guarantee for rounds that releases choose is that of the plan"
+    )
+
+
+# ---- the ledger -----------------------------------------------------------------------------------------------------
+
+
+def _note_claims(model: Any, rounds: FedRecRounds, data: Interactions, key: Key) -> None:
+    """Record in the ledger the claims that the rounds' events do not state."""
+    ledger = model.ledger_
+    if (cost := rounds.filling.cost(model.n_rounds)) is not None:
+        epsilon, over_rounds = cost
+        answers = LocalReports("randomized response on which items", epsilon, data.n_items, data.n_users)
+        ledger.record(answers, simulation=key.is_simulation)
+        ledger.note(
+            f"which items a user speaks of: exactly {epsilon:.6g} for one item more or less, {over_rounds}; the "
+            "gradients themselves are not covered by that figure"
+        )
+    if rounds.central is not None:
+        ledger.note(
+            "central privacy covers the item factors that are released, not what the server receives, nor user factors"
+        )
+    for note in model._not_protected(data.n_users):
+        ledger.note(f"not protected: {note}")
+
+
+def _note_attacks(model: Any, records: list[RecordedRound]) -> None:
+    """Run the attacks on the recorded messages, and note their results in the ledger."""
+    if len(records) < 2:
+        model.ledger_.note(
+            "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with two "
+            "rounds or more"
+        )
+    if records:
+        model.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
+        for result in run_attacks(records, model.interactions_, grid=model.grid):
+            model.ledger_.note(result.statement())
+
+
+# ---- the model ------------------------------------------------------------------------------------------------------
+
+
+def serve_users(model: Model, data: Interactions, ridge: float | np.ndarray) -> Model:
+    """Return a copy that serves these users, with factors of least squares that a ridge regularizes."""
+    served: Any = RatingModel._serving(model, data)
+    # Clipping keeps one user's extreme rating from making the scores of the other users an error.
+    ratings = data._replace(values=np.clip(data.values_or_ones(), served.grid[0], served.grid[-1]))
+    served.user_factors_ = solve_ratings(ratings, served.item_factors_, ridge)
+    return served
+
+
+def run_fields(model: Any) -> dict[str, Any]:
+    """Return the fields of a file's header that describe the run."""
+    return {"n_rounds": model.n_rounds_, "vectors": saved_vectors(model.vectors_)}
+
+
+def read_run(model: Any, saved: SavedModel) -> None:
+    """Read these fields; a file has no records."""
+    model.n_rounds_, model.records_ = saved.integer("n_rounds", low=0), []
+    model.vectors_ = read_vectors(saved)
