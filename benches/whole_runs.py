@@ -1,39 +1,45 @@
 """One complete run of each system on data of the size of MovieLens 1M, for profiles and peaks of memory."""
 
-import importlib
-
 import numpy as np
 
-from fastfedrec import Key, datasets, systems
+from fastfedrec import Key, datasets
+from fastfedrec.core.names import SYSTEMS, find
 
 N_USERS, N_ITEMS, N_ENTITIES = 6_040, 3_706, 10
 MODELS = {
-    "FMF-LDP": ("fmf.fmf_ldp.FMFLDP", {}),
-    "FMF-LDP, norm 1, rotated": ("fmf.fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
-    "Laplace-RR-SVD": ("rating_svd.laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
-    "FedRec": ("fedrec.model.FedRec", {}),
-    "FedRec++": ("fedrec.plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
-    "SDCF": ("sdcf.model.SDCF", {}),
-    "FedGNN": ("fedgnn.model.FedGNN", {}),
-    "FedGNN, published": ("fedgnn.model.FedGNN", {"variant": "published"}),
-    "DMF": ("dmf.model.DMF", {"n_factors": 2}),  # a model for each user: 360 MB
-    "NCF": ("ncf.model.NCF", {"n_epochs": 1, "pretrain": False}),
-    "private prototypes": ("private_prototypes.model.PrivatePrototypes", {"epsilon": 5.0}),
-    "PrivRec": ("privrec.model.PrivRec", {"preset": "recommended"}),
-    "PrivRec, second order": ("privrec.model.PrivRec", {"preset": "recommended", "meta": "maml"}),
+    "FMF-LDP": ("FMFLDP", {}),
+    "FMF-LDP, norm 1, rotated": ("FMFLDP", {"normalize": "l2", "rotate": True}),
+    "Laplace-RR-SVD": ("LaplaceRRSVD", {"max_ratings": 100}),
+    "FedRec": ("FedRec", {}),
+    "FedRec++": ("FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
+    "SDCF": ("SDCF", {}),
+    "FedGNN": ("FedGNN", {}),
+    "FedGNN, published": ("FedGNN", {"variant": "published"}),
+    "DMF": ("DMF", {"n_factors": 2}),  # a model for each user: 360 MB
+    "NCF": ("NCF", {"n_epochs": 1, "pretrain": False}),
+    "private prototypes": ("PrivatePrototypes", {"epsilon": 5.0}),
+    "PrivRec": ("PrivRec", {"preset": "recommended"}),
+    "PrivRec, second order": ("PrivRec", {"preset": "recommended", "meta": "maml"}),
     "DP-PrivRec": (
-        "privrec.model.PrivRec",
+        "PrivRec",
         {"n_rounds": 25, "cohort_size": 400, "local_epochs": 3, "clip_norm": 0.3, "target_epsilon": 2.0},
     ),
-    "DPGram": ("gram.dp_gram.DPGram", {"epsilon": 8.0}),
-    "ShuffledSketchGram": ("gram.shuffled_sketch.ShuffledSketchGram", {"epsilon": 8.0}),
-    "DPSubspace": ("subspace.model.DPSubspace", {"epsilon": 8.0}),
-    "DP-ALS": ("dp_als.model.DPALS", {"epsilon": 8.0}),
-    "DP-FMF": ("fmf.dp_fmf.DPFMF", {"epsilon": 8.0}),
-    "DPLCF": ("dplcf.DPLCF", {"epsilon": 2.5}),
-    "EASE": ("baselines.item_models.EASE", {}),
-    "item-kNN": ("baselines.item_models.ItemKNN", {}),
-    "biased MF": ("rating_svd.baselines.BiasedMF", {}),
+    "DPGram": ("DPGram", {"epsilon": 8.0}),
+    "ShuffledSketchGram": ("ShuffledSketchGram", {"epsilon": 8.0}),
+    "DPSubspace": ("DPSubspace", {"epsilon": 8.0}),
+    "DP-ALS": ("DPALS", {"epsilon": 8.0}),
+    "DP-FMF": ("DPFMF", {"epsilon": 8.0}),
+    "DPLCF": ("DPLCF", {"epsilon": 2.5}),
+    "EASE": ("EASE", {}),
+    "item-kNN": ("ItemKNN", {}),
+    "biased MF": ("BiasedMF", {}),
+}
+_listed = {kind for kind, _ in MODELS.values()}
+# Every other system with rounds, with its default parameters.
+MODELS |= {
+    kind: (kind, {})
+    for kind in (path.rpartition(".")[2] for path in SYSTEMS.values())
+    if kind not in _listed and hasattr(find(kind), "local_round")
 }
 
 
@@ -62,10 +68,8 @@ SHORT = {
 
 def run(name, data, *, short=False):
     """Fit a system and recommend ten items to every user; `short` limits the rounds of slow systems."""
-    path, parameters = MODELS[name]
-    module, _, kind = path.rpartition(".")
-    parameters = parameters | (SHORT.get(name, {}) if short else {})
-    model = getattr(importlib.import_module(f"{systems.__name__}.{module}"), kind)(**parameters)
+    kind, parameters = MODELS[name]
+    model = find(kind)(**parameters | (SHORT.get(name, {}) if short else {}))
     # Prototypes belong to entities, which hold several users each.
     named = {"entities": np.arange(data.n_users) % N_ENTITIES} if name == "private prototypes" else {}
     model.fit(data, key=Key.from_seed(2), **named)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import fastfedrec
-from fastfedrec import accounting, evaluation, mechanisms
+from fastfedrec import accounting, datasets, evaluation, mechanisms
 from fastfedrec.core import names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,7 +92,7 @@ def test_every_module_that_public_names_come_from_has_a_page():
 
 
 def names_to_export():
-    """Yield (module, name) of randomizers, accountants and splits, which a folder's `__init__.py` must export."""
+    """Yield (module, name) of randomizers, accountants, splits and loaders, which a folder's `__init__.py` exports."""
     for name in ALL_MODULES.values():
         module = importlib.import_module(name)
         for attribute, value in vars(module).items():
@@ -103,6 +103,7 @@ def names_to_export():
                 (folder == "mechanisms" and kind and hasattr(value, "privatize"))
                 or (folder == "accounting" and kind and issubclass(value, accounting.Accountant))
                 or (folder == "evaluation" and kind and issubclass(value, evaluation.Splitter))
+                or (folder == "datasets" and attribute.startswith("load_"))
             ):
                 yield name, attribute
 
@@ -116,26 +117,32 @@ def not_exported(exported):
     ]
 
 
-def test_folders_export_their_randomizers_accountants_and_splits():
-    exported = {m.__name__.split(".")[1]: set(m.__all__) for m in (accounting, evaluation, mechanisms)}
+def test_folders_export_their_randomizers_accountants_splits_and_loaders():
+    exported = {m.__name__.split(".")[1]: set(m.__all__) for m in (accounting, datasets, evaluation, mechanisms)}
     assert not_exported(exported) == []
-    for folder, name in (("mechanisms", "GRR"), ("accounting", "PLDAccountant"), ("evaluation", "UserHoldout")):
+    for folder, name in {
+        "mechanisms": "GRR", "accounting": "PLDAccountant", "evaluation": "UserHoldout", "datasets": "load_frappe",
+    }.items():  # fmt: skip
         without = exported | {folder: exported[folder] - {name}}
         assert [line.split(":")[0].rpartition(".")[2] for line in not_exported(without)] == [name]
 
 
-def unexplained(classes, folder):
-    """Return classes that no page of a folder of `docs/explanation/` names."""
-    pages = "\n".join(path.read_text() for path in sorted((ROOT / "docs/explanation" / folder).rglob("*.md")))
-    return {name for name in classes if not re.search(rf"\b{name}\b", pages)}
+def undocumented(names, folder):
+    """Return public names that no page of a folder of `docs/` contains."""
+    pages = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / folder).rglob("*.md")))
+    return {name for name in names if not re.search(rf"\b{name}\b", pages)}
 
 
-def test_every_model_and_randomizer_is_on_a_page_of_explanation():
+def test_every_model_randomizer_and_loader_is_on_a_page():
     models = {path_below.rpartition(".")[2] for path_below in names.SYSTEMS.values()}
-    assert unexplained(models, "systems") == set(), "name them on a page of docs/explanation/systems/"
+    assert undocumented(models, "explanation/systems") == set(), "name them on a page of docs/explanation/systems/"
     randomizers = {name for name in mechanisms.__all__ if hasattr(getattr(mechanisms, name), "privatize")}
-    assert unexplained(randomizers, "mechanisms") == set(), "name them on a page of docs/explanation/mechanisms/"
-    assert unexplained({"FMFLDP", "FMFLPD"}, "systems") == {"FMFLPD"}
+    assert undocumented(randomizers, "explanation/mechanisms") == set(), (
+        "name them on a page of docs/explanation/mechanisms/"
+    )
+    loaders = {name for name in datasets.__all__ if name.startswith("load_")}
+    assert undocumented(loaders, "how-to") == set(), "name them on a page of docs/how-to/, such as load-data.md"
+    assert undocumented({"FMFLDP", "FMFLPD"}, "explanation/systems") == {"FMFLPD"}
 
 
 def test_the_five_trees_mirror_one_another():

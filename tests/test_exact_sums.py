@@ -1,7 +1,10 @@
 """Every exact sum of private systems: at its bound it is accepted, beyond it is refused before any data are read."""
 
+import contextlib
 import csv
+import sys
 from pathlib import Path
+from types import CodeType
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ from fastfedrec import Interactions, Key, PrivatePrototypes
 from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT, check_summands, max_summands
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "accounting" / "exact-sums.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "explanation" / "accounting" / "exact-sums.md"
+CHECKS = {function.__name__: function.__code__ for function in (check_summands, max_summands)}
 IDS = [case.where for case in SUMS]
 
 
@@ -43,6 +48,50 @@ def test_the_bound_is_accepted_and_one_more_is_refused_unread(case):
         case.call(case.max_summands + 1)
     with pytest.raises(Touched):
         case.call(case.max_summands)
+
+
+def functions_of(code):
+    """Yield the code of all functions in a module's code."""
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from functions_of(part)
+
+
+def functions_with_a_check():
+    """Return the functions of the package that check sums."""
+    return {
+        f"{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}.{function.co_qualname}"
+        for path in (ROOT / "fastfedrec").rglob("*.py")
+        for function in functions_of(compile(path.read_text(), path, "exec"))
+        if CHECKS.keys() & {*function.co_names}
+    }
+
+
+def functions_that_check(cases):
+    """Return the functions whose checks these cases run."""
+    callers = set()
+
+    def record(frame, event, _):
+        if event == "call" and frame.f_code in CHECKS.values():
+            callers.add(f"{frame.f_back.f_globals['__name__']}.{frame.f_back.f_code.co_qualname}")
+
+    sys.setprofile(record)
+    try:
+        for case in cases:
+            with contextlib.suppress(Touched):
+                case.call(case.max_summands)
+    finally:
+        sys.setprofile(None)
+    return callers
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_check_of_a_sum_is_run_by_a_case():
+    missing = functions_with_a_check() - functions_that_check(SUMS)
+    assert missing == set(), "each has a row of SUMS in tests/support/exact_sums.py"
+    others = functions_with_a_check() - functions_that_check(case for case in SUMS if "DPLCF" not in case.where)
+    assert others == {"fastfedrec.systems.dplcf.sum_answers"}
 
 
 def test_a_sum_beyond_its_limit_is_not_exact():

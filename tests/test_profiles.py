@@ -54,7 +54,7 @@ def test_samples_by_hand(profiles):
 def test_every_system_is_profiled(profiles):
     for module in pkgutil.walk_packages(systems.__path__, f"{systems.__name__}."):
         importlib.import_module(module.name)
-    profiled = {path.rpartition(".")[2] for path, _ in profiles.MODELS.values()}
+    profiled = {kind for kind, _ in profiles.MODELS.values()}
     functions = {
         name
         for name, kind in Recommender._registry.items()

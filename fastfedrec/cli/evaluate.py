@@ -22,6 +22,7 @@ from fastfedrec.evaluation import (
     evaluate,
     parse_metrics,
 )
+from fastfedrec.evaluation.metrics.names import KNOWN_METRICS
 from fastfedrec.systems.baselines.popularity import Popularity, Random
 from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
@@ -45,11 +46,7 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     add_system_and_data(command, in_parts=True)
     add_features(command)
-    command.add_argument(
-        "--metrics",
-        default="hr@10,ndcg@10",
-        help="recall@K, precision@K, hit@K, ndcg@K, map@K, mrr@K, auc, coverage@K, gini@K; or rmse, mae",
-    )
+    command.add_argument("--metrics", default="hr@10,ndcg@10", help=KNOWN_METRICS)
     add_negatives(command)
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.accountants import ALL
 
+from fastfedrec import accounting
 from fastfedrec.accounting import (
     ZCDP,
     AdvancedAccountant,
@@ -44,6 +45,11 @@ def randomized_response_delta(epsilon, uses, target):
         )
         for k in range(uses + 1)
     )
+
+
+def test_every_accountant_is_in_the_list_of_these_tests():
+    exported = {getattr(accounting, name) for name in accounting.__all__ if name.endswith("Accountant")}
+    assert exported - {accounting.Accountant} == set(ALL), "ALL of tests/support/accountants.py lists all of them"
 
 
 # --- oracle ---

@@ -1,10 +1,13 @@
 """An entropy key belongs to the process that made it: no fork draws from it, by any function."""
 
+import inspect
 import os
+import sys
 
 import pytest
-from support.key_draws import DRAWS, outcomes_in_a_fork
+from support.key_draws import DRAWS, EXPERIMENTS, outcomes_in_a_fork
 from support.key_draws import outcome as outcome_of
+from test_conventions import public_objects
 
 from fastfedrec import Key
 
@@ -16,6 +19,53 @@ forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("name", DRAWS)
 def test_each_draw_works_in_the_process_that_made_the_key(name):
     assert outcome_of(DRAWS[name], Key.from_entropy()) == "drawn"
+
+
+def functions_with_a_key():
+    """Yield (name, code) of public functions and methods that take a key."""
+    for name, value in public_objects():
+        function = inspect.unwrap(value.__init__ if inspect.isclass(value) else getattr(value, "__func__", value))
+        if inspect.isfunction(function) and "key" in inspect.signature(function).parameters:
+            yield name, function.__code__
+
+
+def functions_called_by(draws, functions):
+    """Return those of these functions, given by their code, to which some draw passes its key."""
+    called = set()
+
+    def record(frame, event, _):
+        if event == "call" and frame.f_code in functions and frame.f_locals.get("key") is key:
+            called.add(frame.f_code)
+
+    for draw in draws:
+        key = Key.from_entropy()
+        sys.setprofile(record)
+        try:
+            draw(key)
+        finally:
+            sys.setprofile(None)
+    return called
+
+
+#: Functions that pass a key to others, or draw no number.
+WITHOUT_DRAWS = {
+    *(f"fastfedrec.evaluation.metrics.results.Evaluation.to_{kind}" for kind in ("frame", "json", "latex", "markdown")),
+    "fastfedrec.evaluation.published_folds.PublishedFolds.split",
+    "fastfedrec.evaluation.temporal_split.TemporalSplit.split",
+    "fastfedrec.rounds.system.FederatedSystem.local_round",
+}
+
+
+@pytest.mark.ignores_values
+def test_every_public_function_with_a_key_is_tried():
+    experiments = tuple(f"fastfedrec.{folder}" for folder in EXPERIMENTS)
+    functions = {code: name for name, code in functions_with_a_key() if not name.startswith(experiments)}
+    missing = {functions[code] for code in functions.keys() - functions_called_by(DRAWS.values(), functions)}
+    assert missing == WITHOUT_DRAWS, "all others are called by DRAWS of tests/support/key_draws.py"
+    names = {functions[code] for code in functions_called_by([DRAWS["RandomHoldout"]], functions)}
+    assert names == {"fastfedrec.core.randomness.resolve_key"} | {
+        f"fastfedrec.evaluation.splits.{name}" for name in ("Splitter.split", "hold_out")
+    }
 
 
 @pytest.mark.ignores_values

@@ -1,7 +1,5 @@
 """Every number that anything public takes: of each type it is the same number, or refused by the argument's name."""
 
-import functools
-import importlib
 import inspect
 import re
 import warnings
@@ -9,9 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support import numbers_calls, numbers_case, numbers_exempt, numbers_mechanisms
+from support import numbers_calls, numbers_case, numbers_exempt
 from support.models import CASES
 from support.number_kinds import fingerprint, is_number, kinds_of, wrong_kinds
+from support.public_calls import CALLS, resolve
 from test_conventions import public_objects
 
 import fastfedrec
@@ -19,31 +18,6 @@ from fastfedrec import Key, als, load, nmf, ranking
 
 NUMERIC = re.compile(r"\b(int|float|Fraction)\b")
 ARRAYS = re.compile(r"_nested_sequence|_dtype_like")  # NumPy 2.0's types of array-likes and dtype-likes
-TABLES = numbers_mechanisms.MECHANISMS, numbers_mechanisms.ACCOUNTING, numbers_case.FUNCTIONS
-PREFIXES = "mechanisms.", "accounting.", ""
-
-
-def resolve(name):
-    """The public object of a dotted name without the package's own."""
-    parts = ["fastfedrec", *name.split(".")]
-    for length in range(len(parts), 0, -1):
-        try:
-            result = importlib.import_module(".".join(parts[:length]))
-        except ImportError:
-            continue
-        return functools.reduce(getattr, parts[length:], result)
-    raise AssertionError(name)
-
-
-def calls():
-    """Every (name, case): functions, classes and methods; systems from their defaults and the numbers given."""
-    for prefix, cases in zip(PREFIXES, TABLES, strict=True):
-        for name, case in cases.items():
-            for entry in case if isinstance(case, list) else [case]:
-                yield prefix + name, entry
-
-
-CALLS = list(calls())
 MODELS = {name: case.kind for name, case in CASES.items()}
 
 

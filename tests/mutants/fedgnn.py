@@ -12,7 +12,7 @@ FEDGNN = [
         "fedgnn-no-noise", "the noise of FedGNN's server is missing",
         "self.noise.release(total, self.key, _NOISE, update.round, 0)", "total * self.noise.step",
     ),
-    on("FedGNNRounds.apply", f"{STREAMS}[FedGNN]")(
+    on("FedGNNRounds.apply", f"{STREAMS}[small: FedGNN]")(
         "fedgnn-same-noise-every-round", "the noise of FedGNN's server is the same in every round",
         "self.noise.release(total, self.key, _NOISE, update.round, 0)",
         "self.noise.release(total, self.key, _NOISE, 0, 0)",

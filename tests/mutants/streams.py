@@ -9,47 +9,47 @@ REUSE = "test_an_entropy_key_makes_no_message_twice"
 
 STREAMS = [
     # ---- public values that share random words with private data -----------------------------------------------------
-    on("FMFRounds.initial_state", f"{PURPOSE}[FMFLDP]")(
+    on("FMFRounds.initial_state", f"{PURPOSE}[small: FMFLDP]")(
         "fmf-ldp-start-shares-words", "FMF-LDP's public first factors share random words with users' reports",
         "key.normal(_START, size=n_items * self.n_factors)", "key.normal(_REPORTS, size=n_items * self.n_factors)",
     ),
-    on("FMFRounds.initial_state", f"{PURPOSE}[FMFLDP(rotate=True)]")(
+    on("FMFRounds.initial_state", f"{PURPOSE}[small: FMFLDP, rotated]")(
         "fmf-ldp-rotation-shares-words", "FMF-LDP's public rotation seed shares random words with users' reports",
         "key.words(_ROTATION, size=1)", "key.words(_REPORTS, size=1)",
     ),
-    on("SketchRound.initial_state", f"{PURPOSE}[ShuffledSketchGram]")(
+    on("SketchRound.initial_state", f"{PURPOSE}[small: ShuffledSketchGram]")(
         "sketch-signs-share-words", "ShuffledSketchGram's public signs share random words with users' reports",
         "key.words(self._purpose('signs'), size=-(-math.prod(shape) // 64))",
         "key.words(self._purpose('reports'), size=-(-math.prod(shape) // 64))",
     ),
-    on("RatingRounds.initial_state", f"{PURPOSE}[LaplaceRRSVD]")(
+    on("RatingRounds.initial_state", f"{PURPOSE}[small: LaplaceRRSVD]")(
         "laplace-rr-seed-shares-words", "LaplaceRRSVD's training seed shares random words with users' reports",
         "key.words(_SEED, size=1)", "key.words(_REPORTS, size=1)",
     ),
-    on("FedRecRounds.initial_state", f"{PURPOSE}[FedRec]")(
+    on("FedRecRounds.initial_state", f"{PURPOSE}[central: FedRec]")(
         "fedrec-seed-shares-words", "FedRec's cohort seed shares random words with the noise",
         "key.words(_SEED, size=1)", "key.words('fedrec.noise', size=1)",
     ),
-    on("FedRecRounds.initial_state", f"{PURPOSE}[FedRec]")(
+    on("FedRecRounds.initial_state", f"{PURPOSE}[central: FedRec]")(
         "fedrec-items-share-words", "FedRec's first item factors share random words with users' masks",
         "key.uniform(_ITEMS, size=self.n_items * training.n_factors)",
         "key.uniform(_MASKS, size=self.n_items * training.n_factors)",
     ),
     # ---- two secrets with the same random words ----------------------------------------------------------------------
-    on("CentralPrivacy.divisors", f"{PURPOSE}[FedRec]")(
+    on("CentralPrivacy.divisors", f"{PURPOSE}[central: FedRec]")(
         "fedrec-counts-share-noise", "FedRec's counts of raters share noise with the first sums",
         "self.count_noise.add_noise(counts, key=key, purpose=_COUNT_NOISE)",
         "self.count_noise.add_noise(counts, key=key, purpose=_NOISE)",
     ),
-    on("fill_hybrid", f"{PURPOSE}[FedRec]")(
+    on("fill_hybrid", f"{PURPOSE}[small: FedRec]")(
         "fedrec-virtual-share-masks", "the virtual items share random words with the users' masks",
         "key.subkey(_VIRTUAL)", "key.subkey('fedrec.masks')",
     ),
-    on("RatingRounds._choose", f"{PURPOSE}[LaplaceRRSVD]")(
+    on("RatingRounds._choose", f"{PURPOSE}[small: LaplaceRRSVD]")(
         "laplace-rr-choice-shares-words", "the selection of ratings shares random words with their reports",
         "key.subkey(_CHOICE)", "key.subkey(_REPORTS)",
     ),
-    on("DPPopularity._release_centrally", f"{PURPOSE}[DPPopularity]")(
+    on("DPPopularity._release_centrally", f"{PURPOSE}[small: DPPopularity]")(
         "popularity-subset-shares-words", "the selection of a user's counted items shares random words with the noise",
         "key.subkey(_SUBSET)", "key.subkey(_NOISE)",
     ),
@@ -61,14 +61,14 @@ STREAMS = [
         "grid-cubes-share-noise", "all cubes of the candidate grid share the same noise",
         "stream = round_number << 16 | shift << 8", "stream = round_number << 16",
     ),
-    on("PrototypeRounds._cluster", f"{PURPOSE}[PrivatePrototypes of all parts]")(
+    on("PrototypeRounds._cluster", f"{PURPOSE}[central: PrivatePrototypes, clusters]")(
         "entities-share-swaps", "all entities share the random words of cluster swaps",
         "private_kmeans(points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon,"
         " key=key, round=entity, n_threads=n_threads)",
         "private_kmeans(points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon,"
         " key=key, round=0, n_threads=n_threads)",
     ),
-    on("PrototypeRounds._cluster", f"{PURPOSE}[PrivatePrototypes of all parts]")(
+    on("PrototypeRounds._cluster", f"{PURPOSE}[central: PrivatePrototypes, clusters]")(
         "entities-share-cells", "all entities share the noise on grid cells",
         "grid_candidates(points, n_candidates, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,"
         " key=key, round=entity)",

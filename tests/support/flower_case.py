@@ -18,6 +18,7 @@ from fastfedrec import (
     PrivRec,
     ShuffledSketchGram,
 )
+from support.models import ON_ENGINES, case_of
 
 FMF = {
     "reports": FMFLDP(n_rounds=3),
@@ -68,7 +69,15 @@ SIMULATED = {
     "fedrec_plus_plus published": FedRecPlusPlus(2, "published", n_rounds=3, n_factors=4),
 }
 
-SYSTEMS = CENTRAL | RATINGS | SIMULATED
+_LISTED = {type(model) for models in (FMF, PROTOTYPES, CENTRAL, RATINGS, SIMULATED) for model in models.values()}
+#: Every other system with a guarantee that runs on an engine.
+OTHERS = {
+    name: model
+    for name, model in ON_ENGINES.items()
+    if type(model) not in _LISTED and case_of(model).trust != ("none",)
+}
+
+SYSTEMS = CENTRAL | RATINGS | SIMULATED | OTHERS
 
 
 def fitted(model):

@@ -6,24 +6,21 @@ import tempfile
 
 import numpy as np
 
-from fastfedrec import FMFLDP, DPGram, DPPopularity, Interactions, Key, PrivRec, clustering, datasets, nmf
+from fastfedrec import Interactions, Key, Popularity, PrivRec
 from fastfedrec import mechanisms as m
-from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.gru import GRUEncoder
-from fastfedrec.compute.networks.two_tower import TwoTower
-from fastfedrec.compute.ranking import sample_unseen
-from fastfedrec.data.features import Features
-from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, UserHoldout
-from fastfedrec.evaluation.new_users import personalization_split
-from fastfedrec.evaluation.splits import hold_out
-from fastfedrec.mechanisms.bounded_rows import grid_candidates, limit_contributions, project_rows, public_candidates
-from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
-from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
-from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_examples
+from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, Sampled, UserHoldout, evaluate
+from support import numbers_case
+from support.data import rated
 from support.mechanism_table import PARTS, WAYS
+from support.models import MODELS, new
+from support.public_calls import CALLS, resolve
 
 DATA = Interactions.from_arrays(np.repeat(np.arange(12), 4), np.arange(48) % 7, np.arange(48) % 5 + 1.0)
-POINTS = np.linspace(-0.5, 0.5, 24).reshape(12, 2)
+RATED = rated(12, 40, 1)
+PRIVREC = PrivRec(n_rounds=1, n_factors=16, hidden=(16,))
 ONES = np.ones(3, dtype=np.int64)
 
 
@@ -36,20 +33,21 @@ def claimed_before(key):
 def fit_with_checkpoint(key):
     with tempfile.TemporaryDirectory() as folder:
         try:
-            PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key, checkpoint=folder)
+            new(PRIVREC).fit(DATA, key=key, checkpoint=folder)
         except ValueError:
             # The next fit would take the key from this file.
             assert not os.path.exists(f"{folder}/key.json")
             raise
 
 
-def trained(key):
-    network = TwoTower(Features.from_interactions(DATA), n_factors=16, hidden=(16,))
-    examples = draw_examples(DATA, Events.from_interactions(DATA), np.arange(3), 1, key=Key.from_seed(1))
-    start = network.initial_parameters(Key.from_seed(1))
-    return network.train_clients(start, examples, learning_rate=0.1, n_epochs=1, key=key)
+def with_key(name, case):
+    """Return a function from a key to a call of `CALLS`."""
+    bind, arguments = case
+    return lambda key: bind(resolve(name))(**arguments | {"key": key})
 
 
+#: Modules with whole experiments, which draw by the functions of others.
+EXPERIMENTS = ("audit.", "studies.", "testing.")
 DRAWS = {
     "subkey": lambda key: key.subkey("test"),
     "words": lambda key: key.words("test", size=2),
@@ -63,36 +61,27 @@ DRAWS = {
     "add_noise after claim": claimed_before,
     **WAYS,
     **PARTS,
-    "fixed size": lambda key: m.FixedSizeSampling(2).sample(9, key=key),
-    "poisson": lambda key: m.PoissonSampling(0.5).sample(9, key=key),
-    "limit_contributions": lambda key: limit_contributions(DATA, 2, value_range=(0.0, 5.0), key=key),
-    "project_rows": lambda key: project_rows(DATA, 2, 1.0, key=key),
-    "public_candidates": lambda key: public_candidates(4, 2, 1.0, key=key),
-    "grid_candidates": lambda key: grid_candidates(POINTS, 4, radius=1.0, depth=2, n_shifts=1, epsilon=1.0, key=key),
-    "private_kmeans": lambda key: private_kmeans(POINTS, POINTS, 2, radius=1.0, n_swaps=2, epsilon=1.0, key=key),
-    "private_lloyd": lambda key: private_lloyd(POINTS, 2, radius=1.0, n_rounds=2, epsilon=1.0, key=key),
-    "recover_prototypes": lambda key: recover_prototypes(
-        limit_contributions(DATA, 2, value_range=(0.0, 5.0), key=Key.from_seed(1)), np.zeros(12, dtype=np.int64), 1,
-        Recovery("zero_filled", 2, (0.0, 5.0), epsilon=1.0), key=key,
-    ),
-    "kmeans": lambda key: clustering.kmeans(POINTS, 2, key=key),
-    "nmf": lambda key: nmf.fit_nmf(DATA, 2, regularization=1.0, key=key),
-    "draw_examples": lambda key: draw_examples(DATA, Events.from_interactions(DATA), np.arange(3), 1, key=key),
-    "train_clients": trained,
-    "gru": lambda key: GRUEncoder(9, n_factors=16).initial_parameters(key),
-    "RandomHoldout": lambda key: next(RandomHoldout(share=0.5).split(DATA, key=key)),
-    "LeaveOneOut": lambda key: next(LeaveOneOut().split(DATA, key=key)),
-    "KFold": lambda key: KFold(2).split(DATA, key=key),
-    "UserHoldout": lambda key: UserHoldout().split(DATA, key=key),
-    "hold_out": lambda key: hold_out(DATA.indptr, DATA.global_user_ids, 0.5, key=key),
-    "personalization_split": lambda key: personalization_split(DATA, key=key),
-    "sample_unseen": lambda key: sample_unseen(DATA, np.arange(12), 1, key=key, purpose="test"),
-    "generate": lambda key: datasets.generate_implicit(20, 60, key=key),
-    "FMFLDP": lambda key: FMFLDP(n_rounds=1).fit(DATA, key=key),
-    "DPGram": lambda key: DPGram(8.0).fit(DATA, key=key),
-    "DPPopularity": lambda key: DPPopularity(1.0).fit(DATA, key=key),
-    "PrivRec": lambda key: PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key),
+    **{
+        f"{name}, {n}": with_key(name, case)
+        for n, (name, case) in enumerate(CALLS)
+        if "key" in case[1] and not name.startswith((*EXPERIMENTS, "evaluation.metrics.evaluate."))
+    },
+    **{
+        type(split).__name__: lambda key, split=split: list(split.split(DATA, key=key))
+        for split in (KFold(2), LeaveOneOut(), RandomHoldout(share=0.5), UserHoldout())
+    },
+    **{f"{name}.fit": lambda key, model=model: new(model).fit(RATED, key=key) for name, model in MODELS.items()},
     "PrivRec with a checkpoint": fit_with_checkpoint,
+    "PrivRec.personalize": lambda key: new(PRIVREC).fit(RATED, key=Key.from_seed(1)).personalize(RATED, key=key),
+    "evaluate among sampled items": lambda key: evaluate(
+        Popularity().fit(RATED), *numbers_case.split(), candidates=Sampled(2), key=key
+    ),
+    "GRUEncoder.initial_parameters": lambda key: GRUEncoder(9, n_factors=16).initial_parameters(key),
+    "JointNetwork.initial_parameters": lambda key: JointNetwork(numbers_case.network()).initial_parameters(key),
+    "MetaNetwork.initial_parameters": lambda key: MetaNetwork(
+        numbers_case.network(), "maml", learning_rate=0.5
+    ).initial_parameters(key),
+    "split_examples": lambda key: split_examples(numbers_case.examples(), key=key),
 }  # fmt: skip
 
 

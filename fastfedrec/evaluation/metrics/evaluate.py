@@ -62,10 +62,7 @@ def evaluate(
         Interactions of users whom the model was not fitted on.  ``model.with_users(given)`` ranks items for these
         users, and their given interactions count as seen.
     metrics : sequence of str
-        ``recall@K``, ``precision@K``, ``hit@K`` (``hr@K`` is the same), ``ndcg@K``, ``map@K`` and ``mrr@K``, the last
-        three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` over
-        the lists of all tested users; ``rmse`` and ``mae`` for a model with ``predict(user_ids, item_ids)``.  Upper
-        and lower case are equivalent.
+        Names as for `parse_metrics`, such as ``ndcg@10``, ``mrr``, ``coverage@20`` and ``rmse``.
     threshold : float or None
         Test items with a value above the threshold, which is at least 0, are relevant; metrics of rankings use only
         relevant items.  None means 0 and refuses a test with values below 0, which cannot be counts.  Metrics of

@@ -3,23 +3,50 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from fastfedrec.core.old_names import OldAttribute, refuse_old_names
 
-__all__ = ["RATING_METRICS", "WITHOUT_CUTOFF", "WITH_CUTOFF", "Metric", "parse_metrics"]
+__all__ = ["KINDS", "KNOWN_METRICS", "RATING_METRICS", "WITHOUT_CUTOFF", "WITH_CUTOFF", "Metric", "parse_metrics"]
 
-#: Kinds that can have a cut-off; "ndcg", "map" and "mrr" are also defined without one.
-WITH_CUTOFF = ("recall", "precision", "hit", "hr", "ndcg", "map", "mrr", "coverage", "gini")
-#: Kinds that can have no cut-off.
-WITHOUT_CUTOFF = ("ndcg", "map", "mrr", "auc", "mpr", "rmse", "mae")
+
+class _Kind(NamedTuple):
+    """Properties of a kind of metric."""
+
+    cutoff: Literal["required", "optional", "none"]
+    input: Literal["rankings", "lists", "ratings"] = "rankings"  # rankings: a mean over users; lists: all users' lists
+    less_is_better: bool = False
+    other_name: str = ""
+
+
+#: Every kind of metric, by its name without the cut-off.
+KINDS = {
+    "recall": _Kind("required"),
+    "precision": _Kind("required"),
+    "hit": _Kind("required", other_name="hr"),
+    "ndcg": _Kind("optional"),
+    "map": _Kind("optional"),
+    "mrr": _Kind("optional"),
+    "auc": _Kind("none"),
+    "mpr": _Kind("none", less_is_better=True),
+    "coverage": _Kind("required", "lists"),
+    "gini": _Kind("required", "lists", less_is_better=True),
+    "rmse": _Kind("none", "ratings", less_is_better=True),
+    "mae": _Kind("none", "ratings", less_is_better=True),
+}
+
+_KIND_OF_NAME = {name: kind for kind, of in KINDS.items() for name in (kind, of.other_name) if name}
+#: Names that can have a cut-off.
+WITH_CUTOFF = tuple(name for name, kind in _KIND_OF_NAME.items() if KINDS[kind].cutoff != "none")
+#: Names that can have no cut-off.
+WITHOUT_CUTOFF = tuple(name for name, kind in _KIND_OF_NAME.items() if KINDS[kind].cutoff != "required")
 #: Kinds that compare predicted with true ratings.
-RATING_METRICS = ("rmse", "mae")
-#: Kinds that are computed from the lists of all users, not as means over users.
-LIST_METRICS = ("coverage", "gini")
-#: Kinds with the best value at the minimum.
-LESS_IS_BETTER = ("rmse", "mae", "mpr", "gini")
-
-KNOWN = "recall@K, precision@K, hit@K (or hr@K), ndcg@K, map@K, mrr@K, auc, mpr, coverage@K, gini@K, rmse, mae"
+RATING_METRICS = tuple(kind for kind, of in KINDS.items() if of.input == "ratings")
+#: All names, for messages and help.
+KNOWN_METRICS = ", ".join(
+    (f"{kind}@K" if kind in WITH_CUTOFF else kind) + (f" (or {of.other_name}@K)" if of.other_name else "")
+    for kind, of in KINDS.items()
+)
 
 # Maximum cut-off: the maximum number of items, which are indexed by int32.
 _MAX_CUTOFF = 2**31 - 1
@@ -54,9 +81,9 @@ class Metric:
         Returns
         -------
         bool
-            True for "rmse" and "mae".
+            True for errors of ratings, such as "rmse".
         """
-        return self.kind in RATING_METRICS
+        return KINDS[self.kind].input == "ratings"
 
     @property
     def less_is_better(self) -> bool:
@@ -65,9 +92,9 @@ class Metric:
         Returns
         -------
         bool
-            True for "rmse", "mae", "mpr" and "gini".
+            True for errors and some others, such as "mpr".
         """
-        return self.kind in LESS_IS_BETTER
+        return KINDS[self.kind].less_is_better
 
     @property
     def is_list_metric(self) -> bool:
@@ -76,9 +103,9 @@ class Metric:
         Returns
         -------
         bool
-            True for "coverage" and "gini".
+            True for properties of lists, such as "coverage".
         """
-        return self.kind in LIST_METRICS
+        return KINDS[self.kind].input == "lists"
 
 
 def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
@@ -87,7 +114,10 @@ def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
     Parameters
     ----------
     metrics : sequence of str
-        Names as for `evaluation.evaluate`; upper and lower case are equivalent.
+        ``recall@K``, ``precision@K``, ``hit@K`` (``hr@K`` is the same), ``ndcg@K``, ``map@K`` and ``mrr@K``, the last
+        three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` over
+        the lists of all tested users; ``rmse`` and ``mae`` for a model with ``predict(user_ids, item_ids)``.  Upper
+        and lower case are equivalent.
 
     Returns
     -------
@@ -109,10 +139,10 @@ def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names, got the string {metrics!r}; pass [{metrics!r}]")
     if not isinstance(metrics, Iterable):
-        raise TypeError(f"metrics must be a sequence of names, got {metrics!r}; known: {KNOWN}")
+        raise TypeError(f"metrics must be a sequence of names, got {metrics!r}; known: {KNOWN_METRICS}")
     names = list(dict.fromkeys(metrics))
     if not names:
-        raise ValueError(f"metrics must name at least one metric, got none; known: {KNOWN}")
+        raise ValueError(f"metrics must name at least one metric, got none; known: {KNOWN_METRICS}")
     return [_parse(name) for name in names]
 
 
@@ -120,9 +150,8 @@ def _parse(name: str) -> Metric:
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     cutoff = int(match[2]) if match and match[2] else None
     if match is None or (cutoff or 0) > _MAX_CUTOFF:
-        raise ValueError(f"unknown metric {name!r}; known: {KNOWN} (K a whole number from 1 to {_MAX_CUTOFF})")
-    kind = (match[1] or match[3]).lower()
-    return Metric(name, "hit" if kind == "hr" else kind, cutoff)
+        raise ValueError(f"unknown metric {name!r}; known: {KNOWN_METRICS} (K a whole number from 1 to {_MAX_CUTOFF})")
+    return Metric(name, _KIND_OF_NAME[(match[1] or match[3]).lower()], cutoff)
 
 
 refuse_old_names(__name__, OF_RATINGS="RATING_METRICS")

@@ -1,9 +1,14 @@
 """Tests of metric names: accepted and refused forms."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fastfedrec.evaluation import parse_metrics
-from fastfedrec.evaluation.metrics.names import WITH_CUTOFF, WITHOUT_CUTOFF, Metric
+from fastfedrec.evaluation.metrics.names import KINDS, WITH_CUTOFF, WITHOUT_CUTOFF, Metric
+
+PAGE = Path(__file__).parents[3] / "docs/explanation/evaluation/metrics.md"
 
 # ---- oracle ------------------------------------------------------------------------------------------------------
 
@@ -21,6 +26,18 @@ def test_metrics_of_ratings_and_of_lists():
     of = {metric.name: metric for metric in parse_metrics(["rmse", "mae", "gini@5", "coverage@5", "ndcg", "mpr"])}
     assert [name for name, metric in of.items() if metric.is_rating_metric] == ["rmse", "mae"]
     assert [name for name, metric in of.items() if metric.is_list_metric] == ["gini@5", "coverage@5"]
+
+
+def undescribed(kinds, texts):
+    """Yield (kind, name of the text) of each text that does not name a kind of metric."""
+    for name, text in texts.items():
+        yield from ((kind, name) for kind in kinds if not re.search(rf"`{kind}(@k)?`", text, re.IGNORECASE))
+
+
+def test_every_kind_is_on_the_page_of_metrics_and_in_the_docstring():
+    texts = {"docs/explanation/evaluation/metrics.md": PAGE.read_text(), "parse_metrics": parse_metrics.__doc__}
+    assert list(undescribed(KINDS, texts)) == [], "describe the kind of metric in these texts"
+    assert list(undescribed(["hit", "hits"], {"page": "`hit@k`"})) == [("hits", "page")]
 
 
 def test_a_repeated_name_counts_once():

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from naive.evaluation.metrics import set_metrics as naive
 
 from fastfedrec.compute.places import rank_counts
-from fastfedrec.evaluation.metrics.names import parse_metrics
+from fastfedrec.evaluation.metrics.names import KINDS, parse_metrics
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 
-CUT = ["recall", "precision", "hit", "ndcg", "map", "mrr"]
-WHOLE = ["ndcg", "map", "mrr", "auc", "mpr"]
+CUT = [kind for kind, of in KINDS.items() if of.input == "rankings" and of.cutoff != "none"]
+WHOLE = [kind for kind, of in KINDS.items() if of.input == "rankings" and of.cutoff != "required"]
 
 
 def names(cutoffs):
@@ -45,6 +45,24 @@ def rows(draw):
 
 
 # ---- oracle ------------------------------------------------------------------------------------------------------
+
+
+def undefined(function, error):
+    """Return the kinds of ranking metrics for which a function of a metric raises an error."""
+    kinds = set()
+    for metric in parse_metrics(names([1])):
+        try:
+            function(metric)
+        except error:
+            kinds.add(metric.kind)
+    return kinds
+
+
+def test_every_kind_of_ranking_metric_has_a_formula_and_a_twin():
+    formulas = undefined(placement_of([[2.0, 1.0]], [{0}]).values, KeyError)
+    assert formulas == set(), "define their formulas in fastfedrec/evaluation/metrics/set_metrics.py"
+    twins = undefined(lambda metric: naive.of_list(metric.kind, metric.cutoff, [0, 1], {0}), ValueError)
+    assert twins == set(), "define them in of_list of tests/naive/evaluation/metrics/set_metrics.py"
 
 
 @given(rows(), st.lists(st.integers(1, 9), min_size=1, max_size=2, unique=True))
@@ -95,6 +113,7 @@ def random_runs(n_users=40, n_items=200, seed=0):
 
 
 TREC = {"recall": "recall", "precision": "P", "hit": "success", "ndcg": "ndcg_cut", "map": "map_cut"}
+RANX = {kind: kind for kind in ("recall", "precision", "ndcg", "map", "mrr")} | {"hit": "hit_rate"}
 
 
 def test_equal_to_trec_eval():
@@ -128,9 +147,8 @@ def test_equal_to_ranx():
     run = ranx.Run({f"u{u}": {f"i{i}": float(s) for i, s in enumerate(row)} for u, row in enumerate(scores)})
     placement = placement_of(scores, relevant)
     n_relevant = np.array([len(row) for row in relevant])
-    called = {kind: kind for kind in CUT} | {"hit": "hit_rate"}
-    for metric in parse_metrics([f"{kind}@{k}" for kind in called for k in (1, 5, 10, 100)]):
-        expected = np.asarray(ranx.evaluate(qrels, run, f"{called[metric.kind]}@{metric.cutoff}", return_mean=False))
+    for metric in parse_metrics([f"{kind}@{k}" for kind in RANX for k in (1, 5, 10, 100)]):
+        expected = np.asarray(ranx.evaluate(qrels, run, f"{RANX[metric.kind]}@{metric.cutoff}", return_mean=False))
         values, _ = placement.values(metric)
         if metric.kind == "map":  # ranx, too, divides by all that are relevant
             values = values * np.minimum(n_relevant, metric.cutoff) / n_relevant

@@ -5,9 +5,12 @@ from support.system_case import SystemCase
 
 from fastfedrec import SDCF
 
+FEW = {"min_clients_per_denoiser": 1, "n_rounds": 3, "n_factors": 3}
+
 CASES = (
     SystemCase(
-        small={"": SDCF(True, 2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3)},
+        small={"": SDCF(True, 2, **FEW)},
+        other_work={"wishart": SDCF(True, 2, prior="wishart", **FEW)},
         trust=["none", "local"],
         refuses_ones=[""],
         bad_values=[
