@@ -46,8 +46,7 @@ FASTFEDREC_INLINE double lane_total(const D8& x) {
 
 // ---- pairs of rows ----------------------------------------------------------------------------------------------
 
-// The rows of a rating. If two pairs leave half of the registers free, the vectors that a prediction has read are kept
-// for the step, which does not read them again.
+// The rows of a rating. If two pairs leave half of the registers free, the step reuses the vectors of the prediction.
 template <class Real, int LINES>
 struct Pair {
     typedef typename Lanes<Real>::Wide Wide;
@@ -110,9 +109,7 @@ struct Pairs {
         constexpr int parts =
             LINES == 4 && VECTORS_PER_LINE == 1 && BIASES != SGD_SEPARATE_BIASES ? 2 : VECTORS_PER_LINE;
         rows.load_rows(row(user_rows, u), row(item_rows, i));
-        // The sum starts from its constant; biases that a step writes to are added at the end, because they may arrive
-        // late.
-        // mean + b_u + c_i - target
+        // The sum starts from mean + b_u + c_i - target; biases in rows are added at the end, as they may arrive late.
         const Real start = (BIASES == SGD_SEPARATE_BIASES ? mean + (user_biases[u] + item_biases[i]) : mean) - target;
         Wide sums[parts] = {};
         if constexpr (BIASES != SGD_SEPARATE_BIASES) sums[0][0] = start;
@@ -184,9 +181,8 @@ struct Steps {
 
 // ---- losses -----------------------------------------------------------------------------------------------------
 
-// A loss adds its weighted value, in double and in units of UNIT, to `total`, and computes its derivative by the
-// prediction; it returns false if it has no value. A loss that depends on the error alone gets the error: its sum
-// begins with the rating.
+// Adds the weighted loss, in double and in units of UNIT, and computes its derivative; returns false if it has no
+// value. A loss that depends on the error alone gets the error: its sum begins with the rating.
 
 template <bool WEIGHTS>  // false: all weights are 1
 struct Squared {
