@@ -13,18 +13,18 @@ from _kernels.compute._cholesky cimport cholesky_factor, cholesky_solve
 
 cdef inline bint solve_user(
     const int32_t* items,          # IN  (n,), the user's items
-    const floating* values,        # IN  r_ui of all users; NULL where all are 1
+    const floating* values,        # IN  r_ui of all users; NULL if all are 1
     Py_ssize_t start,              # where the user's values begin
     Py_ssize_t n,
     const floating* item_factors,  # IN  (n_items, n_factors)
     const double* gram,            # IN  (n_factors, n_factors), V'V + reg I; its Cholesky factor where weight is 0
     Py_ssize_t n_factors,
     double weight,
-    double ridge,                  # reg_u - reg; 0 where the weight is
+    double ridge,                  # reg_u - reg; 0 if the weight is 0
     double* a,                     # scratch (n_factors + 1, n_factors)
     double* x,                     # OUT (n_factors,)
 ) noexcept nogil:
-    """Solve for one user; False if the system is numerically singular."""
+    """Solve for one user; return False if the system is numerically singular."""
     cdef double* v = a + n_factors * n_factors
     cdef const floating* row
     cdef Py_ssize_t j, f, g
@@ -44,7 +44,7 @@ cdef inline bint solve_user(
     memcpy(a, gram, n_factors * n_factors * sizeof(double))
     for f in range(n_factors):
         a[f * n_factors + f] += ridge
-    # i in I_u in the order of `items`: the sums depend on this user's items alone.
+    # Items i in I_u are in the order of `items`, so the sums depend on the items of this user alone.
     for j in range(n):
         # Items are below n_items (Interactions checks); the product is 64 bits wide.
         row = item_factors + items[j] * n_factors

@@ -1,7 +1,7 @@
 // Conjugate gradients for users' least squares (see _als.h); compiled once for each level.
 //
-// A is never formed: A p = (V'V + reg_u I) p + sum_i w_ui (v_i'p) v_i, a few rows at a time. A few steps from a start,
-// or, in coordinates in which the condition is small, to the precision of the type.
+// A is never formed: A p = (V'V + reg_u I) p + sum_i w_ui (v_i'p) v_i is computed a few rows at a time. Users take a
+// few steps from a start, or steps to the precision of the type in coordinates in which the condition number is small.
 #include "_kernels/compute/_als.h"
 
 #include "_kernels/compute/_als_items.h"
@@ -13,17 +13,17 @@ namespace FASTFEDREC_LEVEL {
 
 enum {
     MARGIN = 16,     // zeros before and after a vector, so that the neighbours of its ends can be read
-    STEP_SHARE = 5,  // a step costs about this number of n_factors-ths of a user's matrix and its Cholesky factor
+    STEP_SHARE = 5,  // a step costs about STEP_SHARE / n_factors of a user's matrix and its Cholesky factor
 };
 
-// Returns the addition to a user's diagonal apart from reg.
+// Returns the number that is added to the diagonal of a user in addition to reg.
 template <class T>
 FASTFEDREC_INLINE T ridge_of(const AlsProblem<T>& problem, ptrdiff_t user) {
     return problem.ridges ? problem.ridges[user] : 0;
 }
 
-// Adds c (V'V + (reg + ridge) I) p, for which rotated coordinates need the neighbours of p's numbers instead of the
-// matrix; no rotation changes ridge I.
+// Adds c (V'V + (reg + ridge) I) p. Rotated coordinates need the neighbours of the numbers of p instead of the matrix;
+// no rotation changes ridge I.
 template <int N, int NV, class T>
 FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T ridge, T c, const T* p, int stride,
                                 RowSum<N, NV, T>& sum) {
@@ -44,12 +44,12 @@ FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T ridge, T c, cons
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
     constexpr int n_rows = Lanes<T, N, NV>::ROWS;
     alignas(64) T coefficients[n_rows];
-    typename Lanes<T, N, NV>::Some rows;
+    typename Lanes<T, N, NV>::RowGroup rows;
     // c sum_f p_f gram_f: gram is symmetric, so its rows are its columns.
     for (int f = 0; f < stride; f += n_rows) {
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; ++i) rows.starts[i] = problem.gram + (f + i) * stride;
-        rows.hold(0);
+        rows.load_rows(0);
         store(coefficients, spread<Narrow>(c) * load<Narrow>(p + f));
         sum.add(rows, coefficients);
     }
@@ -58,52 +58,52 @@ FASTFEDREC_INLINE void add_gram(const AlsProblem<T>& problem, T ridge, T c, cons
     for (int v = 0; v < (NV ? NV : stride / N); ++v) sum.add_vector(v, spread<Wide>(c * ridge) * load<Wide>(p + v * N));
 }
 
-// y = A p, or the residual y = b - A p, or the right-hand side y = b.
-template <int N, int NV, Want WANT, class T>
+// Computes y = A p, the residual y = b - A p, or the right-hand side y = b.
+template <int N, int NV, ItemSum SUM, class T>
 static void apply(const AlsProblem<T>& problem, ptrdiff_t user, const T* p, T* y) {
     const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
     const int stride = NV ? NV * N : problem.stride;
     RowSum<N, NV, T> sum;
-    sum.open(y, stride);
-    if constexpr (WANT != RIGHT_SIDE)
-        add_gram<N, NV>(problem, ridge_of(problem, user), WANT == RESIDUAL ? (T)-1 : (T)1, p, stride, sum);
-    add_items<N, NV, WANT, asks_again<N, NV, T>()>(problem, problem.item_factors, start, stop, p, stride, sum);
-    sum.close(y);
+    sum.begin(y, stride);
+    if constexpr (SUM != RIGHT_SIDE)
+        add_gram<N, NV>(problem, ridge_of(problem, user), SUM == RESIDUAL ? (T)-1 : (T)1, p, stride, sum);
+    add_items<N, NV, SUM, prefetches_again<N, NV, T>()>(problem, problem.item_factors, start, stop, p, stride, sum);
+    sum.finish(y);
 }
 
-// p'A p, which takes a user's rows once where A p takes them twice. Overwrites y.
+// Computes p'A p, which reads the rows of a user once, while A p reads them twice. Overwrites y.
 template <int N, int NV, class T>
 static T curvature(const AlsProblem<T>& problem, ptrdiff_t user, const T* p, T* y) {
     typedef typename Lanes<T, N, NV>::Narrow Narrow;
-    typedef typename Lanes<T, N, NV>::Some Some;
+    typedef typename Lanes<T, N, NV>::RowGroup RowGroup;
     const int stride = NV ? NV * N : problem.stride;
     RowSum<N, NV, T> gram;
-    gram.open(y, stride);
+    gram.begin(y, stride);
     add_gram<N, NV>(problem, ridge_of(problem, user), (T)1, p, stride, gram);
-    gram.close(y);
+    gram.finish(y);
     Narrow squares = Narrow{};
-    // v'p for a few rows v, then sum_i w (v'p)^2; rows beyond the last are zeros.
-    const auto add = [&](Some& rows, Narrow w) __attribute__((always_inline)) {
+    // v'p for a group of rows v, then sum_i w (v'p)^2; rows after the last one are zeros.
+    const auto add = [&](RowGroup& rows, Narrow w) __attribute__((always_inline)) {
         const Narrow products = row_products<N, NV>(rows, p, stride);
         squares = multiply_add(w * products, products, squares);
     };
-    each_few<N, NV, asks_again<N, NV, T>()>(problem, problem.item_factors, problem.indptr[user],
-                                            problem.indptr[user + 1], stride, add);
+    for_row_groups<N, NV, prefetches_again<N, NV, T>()>(problem, problem.item_factors, problem.indptr[user],
+                                                        problem.indptr[user + 1], stride, add);
     // p'(V'V + reg_u I) p + sum_i w (v'p)^2 = p'A p
     T sum = dot<N>(p, y, stride);
-    for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];  // lane after lane
+    for (int i = 0; i < Lanes<T, N, NV>::ROWS; ++i) sum += squares[i];  // in the order of the lanes
     return sum;
 }
 
-// The same of rows of V R^-1 alone, Z: y = Z'WZ p, or the right-hand side Z'(1 + w).
-template <int N, int NV, Want WANT, class T>
+// Computes y = Z'WZ p, or the right-hand side Z'(1 + w), where Z has the rows of V R^-1.
+template <int N, int NV, ItemSum SUM, class T>
 static void apply_whitened(const AlsProblem<T>& problem, int64_t start, int64_t stop, const T* p, T* y) {
     const int stride = NV ? NV * N : problem.stride;
     RowSum<N, NV, T> sum;
-    sum.open(y, stride);
+    sum.begin(y, stride);
     const T* table = problem.whitened + (ptrdiff_t)(stride + 1) * stride;
-    add_items<N, NV, WANT, asks_again<N, NV, T>()>(problem, table, start, stop, p, stride, sum);
-    sum.close(y);
+    add_items<N, NV, SUM, prefetches_again<N, NV, T>()>(problem, table, start, stop, p, stride, sum);
+    sum.finish(y);
 }
 
 // y = a x + b y
@@ -114,14 +114,15 @@ static void combine(T a, const T* x, T b, T* y, int n) {
         store(y + f, multiply_add(spread<Wide>(a), load<Wide>(x + f), spread<Wide>(b) * load<Wide>(y + f)));
 }
 
-// Computes the step length along p, where `curvature` is p'A p. False where that overflows.
+// Computes the step length along p, where `curvature` is p'A p. Returns false if it overflows.
 template <class T>
 FASTFEDREC_INLINE bool step_length(T squares, T curvature, T& length) {
     length = squares / curvature;
     return length > 0 && length * 0 == 0;  // a NaN fails both
 }
 
-// Takes one step along p, where `product` is A p: changes all but `product`. False, with no change, where it overflows.
+// Takes one step along p, where `product` is A p, and changes all but `product`. Returns false, without a change, if it
+// overflows.
 template <int N, class T>
 static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) {
     typedef typename Vector<T, N>::Type Wide;
@@ -129,12 +130,12 @@ static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) 
     if (!step_length(squares, dot<N>(p, product, stride), length)) return false;  // a = r'r / p'A p
     // x += a p, r -= a A p, and r'r of the new r
     const T next = Products<N, T>().of(stride, [&](int f, Wide& sum) {
-        const Wide rest = multiply_add(spread<Wide>(-length), load<Wide>(product + f), load<Wide>(r + f));
+        const Wide residual = multiply_add(spread<Wide>(-length), load<Wide>(product + f), load<Wide>(r + f));
         store(x + f, multiply_add(spread<Wide>(length), load<Wide>(p + f), load<Wide>(x + f)));
-        store(r + f, rest);
-        sum = multiply_add(rest, rest, sum);
+        store(r + f, residual);
+        sum = multiply_add(residual, residual, sum);
     });
-    // p = r + (r'r / former r'r) p; callers see to it that the former is above 0.
+    // p = r + (r'r / former r'r) p; callers ensure that the former is above 0.
     combine<N>((T)1, r, next / squares, p, stride);
     squares = next;
     return true;
@@ -143,7 +144,7 @@ static bool advance(const T* product, T* x, T* r, T* p, T& squares, int stride) 
 // A vector with zeros before and after; its first number is at `numbers`.
 template <class T>
 struct WithMargins {
-    alignas(64) T all[MARGIN + LONGEST + MARGIN];
+    alignas(64) T all[MARGIN + MAX_FACTORS + MARGIN];
     T* const numbers = all + MARGIN;
 
     explicit WithMargins(int stride) {
@@ -152,11 +153,11 @@ struct WithMargins {
     }
 };
 
-// Steps from x (stride,), which the result replaces; false where there was none to take.
+// Takes steps from x (stride,), which the result replaces; returns false if there was no step to take.
 template <int N, int NV, class T>
 static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, T* x) {
     const int stride = problem.stride;
-    alignas(64) T r[LONGEST], product[LONGEST];
+    alignas(64) T r[MAX_FACTORS], product[MAX_FACTORS];
     WithMargins<T> direction(stride);
     T* const p = direction.numbers;
     if (problem.indptr[user] == problem.indptr[user + 1]) {
@@ -174,39 +175,39 @@ static bool solve_cg(const AlsProblem<T>& problem, ptrdiff_t user, int n_steps, 
     __builtin_memcpy(p, r, stride * sizeof(T));
     T squares = dot<N>(r, r, stride), length;  // r'r
     int step = 0;
-    bool goes_on = squares > 0;  // not where it has overflowed, or is solved already
-    // All steps but the last, which needs less.
-    for (; step + 1 < n_steps && goes_on; step += goes_on) {
+    bool continues = squares > 0;  // false if it has overflowed, or is already solved
+    // These are all steps but the last, which needs fewer operations.
+    for (; step + 1 < n_steps && continues; step += continues) {
         apply<N, NV, PRODUCT>(problem, user, p, product);
-        goes_on = advance<N>(product, x, r, p, squares, stride);
-        if (goes_on && !(squares > 0)) return true;  // r = 0: solved exactly
+        continues = advance<N>(product, x, r, p, squares, stride);
+        if (continues && !(squares > 0)) return true;  // r = 0: solved exactly
     }
     // The last step needs no residual.
-    if (!goes_on || !step_length(squares, curvature<N, NV>(problem, user, p, product), length)) return step > 0;
+    if (!continues || !step_length(squares, curvature<N, NV>(problem, user, p, product), length)) return step > 0;
     // x += a p
     combine<N>(length, p, (T)1, x, stride);
     return true;
 }
 
-// Returns how often 1 must be halved to reach |x|, to a tenth, from the bits of x: the same on every machine. Negative
-// for NaN and infinity.
+// Returns the number of halvings from 1 to |x|, to a tenth, from the bits of x: the same on every machine. It is
+// negative for NaN and infinity.
 FASTFEDREC_INLINE float halvings(float x) {
     int32_t bits;
     __builtin_memcpy(&bits, &x, sizeof bits);
     return (float)(0x3f800000 - (bits & 0x7fffffff)) / (1 << 23);
 }
 
-// To the precision of T, in the coordinates Rx, where the system is (I + Z'WZ) y = Z'(1 + w): no eigenvalue is below 1,
-// so that the error is at most the residual, and none above 1 + the largest weight. False where the number of steps
-// would make the matrix the cheaper way.
+// Solves to the precision of T in the coordinates Rx, where the system is (I + Z'WZ) y = Z'(1 + w). No eigenvalue is
+// below 1, so the error is at most the residual, and none is above 1 + the largest weight. Returns false if the number
+// of steps would make the matrix the cheaper method.
 template <int N, int NV, class T>
 static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
     const int64_t start = problem.indptr[user], stop = problem.indptr[user + 1];
     const int n = problem.n_factors, stride = problem.stride;
-    const float most = (float)n / STEP_SHARE;
-    const float wanted = sizeof(T) == 4 ? 42 : 92;  // halvings of the residual's square: to 2^-21, to 2^-46
+    const float max_steps = (float)n / STEP_SHARE;
+    const float target = sizeof(T) == 4 ? 42 : 92;  // halvings of the residual's square: to 2^-21, to 2^-46
     // y = R x; start from y = 0, so that r = Z'(1 + w)
-    alignas(64) T y[LONGEST], r[LONGEST], p[LONGEST], product[LONGEST];
+    alignas(64) T y[MAX_FACTORS], r[MAX_FACTORS], p[MAX_FACTORS], product[MAX_FACTORS];
     T largest = problem.values ? 0 : 1;
     if (problem.values)
         for (int64_t k = start; k < stop; ++k) largest = problem.values[k] > largest ? problem.values[k] : largest;
@@ -216,16 +217,16 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
     __builtin_memcpy(p, r, stride * sizeof(T));
     T squares = dot<N>(r, r, stride);
     const T first = squares;
-    if (!(first > (T)1e-25f)) return false;  // its fall would leave float's range
-    float fallen = 0;
-    for (int step = 1; fallen < wanted; ++step) {
+    if (!(first > (T)1e-25f)) return false;  // the decrease would be outside the range of float
+    float decrease = 0;
+    for (int step = 1; decrease < target; ++step) {
         // A p = Z'WZ p + p
         apply_whitened<N, NV, PRODUCT>(problem, start, stop, p, product);
         combine<N>((T)1, p, (T)1, product, stride);
         if (!advance<N>(product, y, r, p, squares, stride)) return false;
-        fallen = halvings((float)(squares / first));  // 127 where squares is 0, which ends the loop
-        // Extrapolates the average fall so far. A residual that does not fall, or is NaN, falls too slowly.
-        if (step * (wanted - fallen) > most * fallen || step > 2 * most) return false;
+        decrease = halvings((float)(squares / first));  // 127 where squares is 0, which ends the loop
+        // Extrapolates the average decrease so far. A residual that does not decrease, or is NaN, decreases too slowly.
+        if (step * (target - decrease) > max_steps * decrease || step > 2 * max_steps) return false;
     }
     // x = R^-1 y
     const T* roots = problem.whitened + (ptrdiff_t)stride * stride;
@@ -235,7 +236,7 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
     return true;
 }
 
-// Calls f with the lanes of a vector and the vectors of a row; the latter 0 where there is no code of their own.
+// Calls f with the lanes of a vector and the vectors of a row; the latter are 0 for rows without code for their length.
 template <class T, class Function>
 FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
     constexpr int lanes = Native<T>::LANES;
@@ -249,7 +250,7 @@ FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
     }
 }
 
-// Users with rows of n_factors in `out`; a user that takes no step keeps its row, rotated or not.
+// Solves for users with rows of n_factors in `out`. A user that takes no step keeps its row, rotated or not.
 template <class T>
 static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
                          T* out) {
@@ -260,27 +261,27 @@ static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
         });
     };
     if (!problem.rotation) {
-        // In the coordinates of the factors: one user at a time.
-        alignas(64) T x[LONGEST] = {};
+        // Users are solved one at a time, in the coordinates of the factors.
+        alignas(64) T x[MAX_FACTORS] = {};
         for (ptrdiff_t i = 0; i < n_rows; ++i) {
             __builtin_memcpy(x, out + i * n, n * sizeof(T));  // x keeps zeros from n to `stride`
             if (solve(first + i, x)) __builtin_memcpy(out + i * n, x, n * sizeof(T));
         }
         return;
     }
-    T *rows = (T*)scratch, *turned = rows + ALS_ROWS_AT_ONCE * stride;
-    bool from_zeros = true, moved[ALS_ROWS_AT_ONCE];
+    T *rows = (T*)scratch, *rotated = rows + ALS_ROWS_AT_ONCE * stride;
+    bool from_zeros = true, has_moved[ALS_ROWS_AT_ONCE];
     for (ptrdiff_t k = 0; k < (ptrdiff_t)n_rows * n; ++k) from_zeros &= out[k] == 0;
     __builtin_memset(rows, 0, als_rotated_bytes(stride));
     if (!from_zeros) {
         for (ptrdiff_t i = 0; i < n_rows; ++i) __builtin_memcpy(rows + i * stride, out + i * n, n * sizeof(T));
-        turn_rows(rows, problem.rotation->forth, n_rows, stride, turned);
+        rotate_rows(rows, problem.rotation->to_rotated, n_rows, stride, rotated);
     }
-    // Each user reads and writes its own row of `turned`.
-    for (ptrdiff_t i = 0; i < n_rows; ++i) moved[i] = solve(first + i, turned + i * stride);
-    turn_rows(turned, problem.rotation->back, n_rows, stride, rows);
+    // Each user reads and writes its own row of `rotated`.
+    for (ptrdiff_t i = 0; i < n_rows; ++i) has_moved[i] = solve(first + i, rotated + i * stride);
+    rotate_rows(rotated, problem.rotation->to_original, n_rows, stride, rows);
     for (ptrdiff_t i = 0; i < n_rows; ++i)
-        if (moved[i]) __builtin_memcpy(out + i * n, rows + i * stride, n * sizeof(T));
+        if (has_moved[i]) __builtin_memcpy(out + i * n, rows + i * stride, n * sizeof(T));
 }
 
 template <class T>
@@ -300,20 +301,20 @@ void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t 
     solve_any_cg(problem, first, last, n_steps, scratch, out);
 }
 
-void als_rotate(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation) {
+void als_find_rotation(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation) {
     tridiagonalize(problem, scratch, rotation);
 }
 
-void als_rotate(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation) {
+void als_find_rotation(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation) {
     tridiagonalize(problem, scratch, rotation);
 }
 
-void als_turn(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows) {
-    turn_in_place(rotation, stride, n_rows, scratch, rows);
+void als_rotate_rows(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows) {
+    rotate_in_place(rotation, stride, n_rows, scratch, rows);
 }
 
-void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows) {
-    turn_in_place(rotation, stride, n_rows, scratch, rows);
+void als_rotate_rows(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows) {
+    rotate_in_place(rotation, stride, n_rows, scratch, rows);
 }
 
 bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out) {

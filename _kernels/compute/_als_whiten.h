@@ -1,6 +1,6 @@
-// The part that all users' systems share: R with R'R = V'V + reg I, and V R^-1, computed once a call.
+// The part of the systems that all users share: R with R'R = V'V + reg I, and V R^-1, computed once for each call.
 //
-// Included by _als.cpp alone; see _lanes.h for why it may be.
+// Only _als.cpp may include this file; see _lanes.h.
 #pragma once
 #include "_kernels/compute/_als.h"
 #include "_kernels/compute/_product_tiles.h"
@@ -8,10 +8,10 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// x is no better than R, so in double too R must be as float32 wants it.
+// x is only as accurate as R, so the tolerance of float32 applies to double as well.
 static constexpr float WHITEN_TOLERANCE = 0.03f;
 
-// The transpose of a square of `lanes` rows; row i begins at rows[i] + offset.
+// Transposes a square of `lanes` rows; row i begins at rows[i] + offset.
 template <class T>
 FASTFEDREC_INLINE void transpose_square(const T* const* rows, int offset, T* to, ptrdiff_t stride) {
     constexpr int lanes = Native<T>::LANES;
@@ -24,7 +24,8 @@ FASTFEDREC_INLINE void transpose_square(const T* const* rows, int offset, T* to,
     for (int i = 0; i < lanes; ++i) store(to + i * stride, square[i]);
 }
 
-// The Cholesky factor of [gram | V'] for a block of items; gram is factored again for each, V'V itself costs far more.
+// Computes the Cholesky factor of [gram | V'] for a block of items. Each block factors gram again, which costs far less
+// than V'V.
 template <class T>
 static bool whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, T* whitened) {
     constexpr int lanes = Native<T>::LANES;
@@ -38,7 +39,7 @@ static bool whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last
     for (int f = 0; f < stride; ++f) __builtin_memcpy(a + f * width, problem.gram + f * stride, stride * sizeof(T));
     for (int k = 0; k < n; k += lanes) {
         for (int i = 0; i < lanes; ++i)
-            // Beyond the last item the row of k again: those columns are not copied out.
+            // After the last item the row of k is repeated: those columns are not copied to the result.
             rows[i] = problem.item_factors + (first + (k + i < n ? k + i : k)) * stride;
         for (int f = 0; f < stride; f += lanes) transpose_square(rows, f, a + f * width + stride + k, width);
     }
@@ -52,7 +53,7 @@ static bool whiten(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_t last
             for (int i = 0; i < lanes && k + i < n; ++i)
                 __builtin_memcpy(table + (first + k + i) * stride + f, square + i * lanes, lanes * sizeof(T));
         }
-    // R and the inverse roots are the same for every block: the first one alone writes them.
+    // R and the inverse roots are the same for every block, so only the first block writes them.
     if (first > 0) return true;
     for (int f = 0; f < stride; ++f) __builtin_memcpy(whitened + f * stride, a + f * width, stride * sizeof(T));
     __builtin_memcpy(roots, inverse_roots, to_blocks(problem.n_factors) * sizeof(T));

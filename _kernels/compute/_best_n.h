@@ -1,6 +1,7 @@
-// The n best columns of a row of scores, updated column by column: in registers, or on a list.
+// The n best columns of a row of scores, updated column by column, in registers or in a list.
 //
-// Only for files that setup.py compiles once for each level (see _levels.h); everything is static and inlined.
+// Only files that setup.py compiles for each level may include this file (see _levels.h); everything is static and
+// inlined.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +44,7 @@ static inline typename Shape<Real>::Vector load(const Real* from) {
     return v;
 }
 
-// The lanes of b moved up by one, after the last lane of a.
+// Returns the lanes of b moved up by one, after the last lane of a.
 template <class Vector>
 static inline Vector push(Vector a, Vector b) {
     constexpr int n = sizeof(Vector) / sizeof(a[0]);
@@ -54,7 +55,7 @@ static inline Vector push(Vector a, Vector b) {
         return __builtin_shufflevector(a, b, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30);
 }
 
-// Ranks that remain empty where too few columns were candidates are filled with the first of the taken columns.
+// Fills ranks that remain empty because of too few candidates with the first of the taken columns.
 static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken) {
     ptrdiff_t filled = n;
     while (filled && columns[filled - 1] == INT32_MAX) --filled;  // from the end: ranks that are not filled
@@ -64,20 +65,21 @@ static inline void fill_up(int32_t* columns, ptrdiff_t n, const uint64_t* taken)
             columns[filled++] = (int32_t)(64 * word + __builtin_ctzll(bits));
 }
 
-// A bitmap of the columns that are not candidates: seen items and columns past the last item.
+// Marks in a bitmap the columns that are not candidates: seen items, and columns after the last item.
 static inline void mark_taken(const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken) {
     const ptrdiff_t n_words = bitmap_words(n_items);
     for (ptrdiff_t word = 0; word < n_words; ++word) taken[word] = 0;
     // Seen items are below n_items.
     for (ptrdiff_t i = 0; i < n_seen; ++i) taken[seen[i] >> 6] |= (uint64_t)1 << (seen[i] & 63);
-    // The bits from n_items on.
+    // Mark the bits from n_items on.
     if (n_items & 63) taken[n_words - 1] |= ~(uint64_t)0 << (n_items & 63);
 }
 
-// Two ways to keep the n best of the columns offered so far.  Columns are offered in ascending order, and a tie stays
-// with the column that came before.  A rank without a column holds -inf, worse than every score.
+// There are two ways to keep the n best of the columns so far. Columns come in ascending order, and of equal scores the
+// earlier column stays first. A rank without a column has -inf, worse than every score.
 
-// Up to SHORT of them, best first, in vectors: a branch that depends on scores would be mispredicted every other time.
+// Up to SHORT columns are kept in vectors, best first: a branch that depends on scores would be mispredicted every
+// other time.
 
 template <class Real>
 struct ShortList {
@@ -111,19 +113,19 @@ struct ShortList {
         Vector s[N_VECTORS];
         __builtin_memcpy(c, columns, sizeof c);
         __builtin_memcpy(s, scores, sizeof s);
-        // One newcomer a turn, in ascending order of columns.
+        // Columns are inserted one at a time, in ascending order.
         for (; bits; bits &= bits - 1) {
             const int i = __builtin_ctzll(bits);
             const Vector score = offered[i] - Vector{};
             const Integers column = Integers{} + (typename S::Integer)(first + i);
-            // From the last vector to the first, as each takes the last lane of the one before it.
+            // Vectors are updated from the last to the first, because each takes the last lane of the vector before it.
             for (int t = N_VECTORS - 1; t >= 0; --t) {
                 // Each rank keeps its entry, or takes the new one, or takes the entry of the rank before it.
                 const Vector before = push(t ? s[t - 1] : infinity - Vector{}, s[t]);
                 const Integers column_before = push(t ? c[t - 1] : Integers{}, c[t]);
-                const Integers keeps = s[t] >= score, is_next = before >= score;  // the same score: who was first stays
-                c[t] = keeps ? c[t] : is_next ? column : column_before;
-                s[t] = keeps ? s[t] : is_next ? score : before;
+                const Integers stays = s[t] >= score, is_next = before >= score;  // an equal score stays
+                c[t] = stays ? c[t] : is_next ? column : column_before;
+                s[t] = stays ? s[t] : is_next ? score : before;
             }
         }
         __builtin_memcpy(columns, c, sizeof c);
@@ -138,17 +140,18 @@ struct ShortList {
     }
 };
 
-// Keys of more than SHORT candidates, all different: select and sort them in the descending order, without a branch that
-// depends on them.
+// Keys of more than SHORT candidates are all different. They are selected and sorted in descending order, without a
+// branch that depends on them.
 enum { SMALL = 24 };
 
 template <class Key>
 static inline Key median(Key a, Key b, Key c) {
-    const Key low = a < b ? a : b, high = a < b ? b : a, least_high = high < c ? high : c;
-    return low > least_high ? low : least_high;
+    const Key low = a < b ? a : b, high = a < b ? b : a, lower_high = high < c ? high : c;
+    return low > lower_high ? low : lower_high;
 }
 
-// Puts those that are at least the median of nine first, and returns the first of the rest: neither part is empty.
+// Puts the keys that are at least the median of nine first, and returns the first of the other keys. Neither part is
+// empty.
 template <class Key>
 static inline Key* partition(Key* begin, Key* end) {
     const ptrdiff_t step = (end - begin) / 9;
@@ -157,7 +160,7 @@ static inline Key* partition(Key* begin, Key* end) {
         const Key* const from = begin + (3 * i + 1) * step;
         thirds[i] = median(from[-step], from[0], from[step]);
     }
-    // Median of nine, so that a side has a part of the keys at least in the usual case.
+    // The median of nine gives each side a substantial part of the keys in the usual case.
     const Key pivot = median(thirds[0], thirds[1], thirds[2]);
     Key* middle = begin;
     for (Key* next = begin; next < end; ++next) {
@@ -173,11 +176,11 @@ template <class Key>
 static inline void sort_few(Key* begin, ptrdiff_t n) {
     Key keys[SMALL];
     for (ptrdiff_t i = 0; i < n; ++i) keys[i] = begin[i];
-    // Each key goes to its place: how many are greater; all are different, so no two share one.
+    // Each key goes to its rank, the number of greater keys; all keys are different, so no two share a rank.
     for (ptrdiff_t i = 0; i < n; ++i) {
-        ptrdiff_t place = 0;
-        for (ptrdiff_t j = 0; j < n; ++j) place += keys[j] > keys[i];
-        begin[place] = keys[i];
+        ptrdiff_t rank = 0;
+        for (ptrdiff_t j = 0; j < n; ++j) rank += keys[j] > keys[i];
+        begin[rank] = keys[i];
     }
 }
 
@@ -191,7 +194,7 @@ static void sort(Key* begin, Key* end) {
     sort_few(begin, end - begin);
 }
 
-// Puts the greatest before `cut`, in any order.
+// Puts the greatest keys before `cut`, in any order.
 template <class Key>
 static void select(Key* begin, Key* cut, Key* end) {
     // The n greatest are before `cut`: continue with the side that contains `cut`.
@@ -203,9 +206,9 @@ static void select(Key* begin, Key* cut, Key* end) {
     }
 }
 
-// For any number of columns: a score above the threshold goes on a list. Where the list is full, all but its n
-// best are dropped, and the worst of these is the new threshold.  A score and its column are one integer, which is
-// greater where the score is, and of equal scores where the column is smaller (-0 becomes 0).
+// For any number of columns, a score above the threshold goes on a list. When the list is full, all but its n best are
+// removed, and the worst of these is the new threshold. A score and its column are one integer, which is greater for a
+// greater score, and of equal scores for a smaller column (-0 becomes 0).
 template <class Real>
 struct LongList {
     typedef typename Shape<Real>::Integer Integer;
@@ -232,7 +235,7 @@ struct LongList {
     Real threshold() const { return worst; }
 
     void offer(uint64_t bits, const Real* offered, ptrdiff_t first) {
-        if (bits == ~(uint64_t)0) {  // then the next keys do not wait for each other
+        if (bits == ~(uint64_t)0) {  // so that the next keys do not wait for each other
             // Before each call size <= capacity - 64, so that 64 more fit.
             for (int i = 0; i < 64; ++i) keys[size + i] = key(offered[i], (uint32_t)(first + i));
             size += 64;
@@ -243,15 +246,15 @@ struct LongList {
             keys[size++] = key(offered[i], (uint32_t)(first + i));
         }
         if (size <= capacity - 64) return;
-        // Too full for the next 64: keep the n best, n <= capacity - 64.
+        // The list cannot hold 64 more: keep the n best, n <= capacity - 64.
         select(keys, keys + n, keys + size);
         size = n;
-        Key least = keys[0];
-        for (ptrdiff_t i = 1; i < n; ++i) least = keys[i] < least ? keys[i] : least;
-        worst = score(least);
+        Key min_key = keys[0];
+        for (ptrdiff_t i = 1; i < n; ++i) min_key = keys[i] < min_key ? keys[i] : min_key;
+        worst = score(min_key);
     }
 
-    // n best, in descending order of keys: of equal scores the smaller column first.
+    // Write the n best in descending order of keys: of equal scores the smaller column first.
     void close() {
         if (size > n) select(keys, keys + n, keys + size);
         size = size < n ? size : n;
@@ -262,7 +265,7 @@ struct LongList {
         }
     }
 
-    // The bits of numbers of one sign ascend with them, or descend where it is negative.
+    // The bits of numbers of one sign ascend with them, or descend if they are negative.
     static Key key(Real score, uint32_t column) {
         score += Real(0);  // -0 + 0 is 0
         Integer bits;

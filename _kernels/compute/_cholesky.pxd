@@ -10,18 +10,17 @@ cdef enum:
 
 
 cdef inline bint cholesky_factor(double* a, Py_ssize_t n) noexcept nogil:
-    """Overwrite the upper triangle of the n x n row-major `a` with R, A = R'R; False if A is numerically singular.
-    """
+    """Overwrite the upper triangle of the n x n row-major `a` with R, A = R'R; return False if A is singular."""
     cdef Py_ssize_t j, k, m
     cdef double pivot, scale
     cdef double tolerance = PIVOT_ULPS * n * 2.220446049250313e-16
-    # The first column below the diagonal is not otherwise used: it keeps each pivot's entry as it began.
+    # The first column below the diagonal is otherwise unused: it keeps the initial entry of each pivot.
     for j in range(1, n):
         a[j * n] = a[j * n + j]
-    # Right-looking: row j of R is finished, then the rows below lose its products.
+    # Right-looking: row j of R is finished, and its products are then subtracted from the rows below.
     for j in range(n):
         pivot = a[j * n + j]
-        # Below a few ulps of the entry it began as, a pivot is rounding error only; pivot * 0 != 0 is infinity or NaN.
+        # A pivot below a few ulps of its initial entry is only rounding error; pivot * 0 != 0 means infinity or NaN.
         if not (pivot > 0.0 and (j == 0 or pivot > tolerance * a[j * n])) or pivot * 0.0 != 0.0:
             return False
         pivot = sqrt(pivot)
@@ -41,7 +40,7 @@ cdef inline void cholesky_solve(const double* r, double* x, Py_ssize_t n) noexce
     """Overwrite `x` (the right-hand side) with the solution of R'R x = b."""
     cdef Py_ssize_t j, m
     cdef double value
-    # Forward substitution, R'y = b: x[m] loses y_j R_jm.
+    # Forward substitution, R'y = b: x[m] is reduced by y_j R_jm.
     for j in range(n):
         value = x[j] / r[j * n + j]  # the factor's diagonal is positive
         x[j] = value

@@ -1,6 +1,6 @@
-// Distances of rows to centres in double, which decide where scores in the type of the rows do not.
+// Distances of rows to centres in double, which determine labels that scores in the type of the rows leave open.
 //
-// Only for files that setup.py compiles once for each level (see _levels.h).
+// Only files that setup.py compiles for each level may include this file (see _levels.h).
 #pragma once
 #include "_kernels/compute/_clustering.h"
 #include "_kernels/core/_lanes.h"
@@ -8,7 +8,7 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// Of a row's numbers to a centre's, in double; `center` is (n_columns,).
+// Returns the squared distance of the numbers of a row to a centre, in double; `center` is (n_columns,).
 template <class T>
 static double dense_distance(const T* row, const double* center, ptrdiff_t n) {
     constexpr int lanes = Native<double>::LANES;
@@ -26,7 +26,7 @@ static double dense_distance(const T* row, const double* center, ptrdiff_t n) {
     return total;
 }
 
-// The same of a row that is 0 where it has no entry.
+// Returns the same for a row that is 0 where it has no entry.
 template <class T>
 static double sparse_distance(const int32_t* columns, const T* values, int64_t n, const double* center,
                               ptrdiff_t n_columns) {
@@ -41,14 +41,14 @@ static double sparse_distance(const int32_t* columns, const T* values, int64_t n
     return total;
 }
 
-// |x - c|^2 to ten digits, for all positions of rows: by differences, or for short rows |x|^2 - 2 x'c + |c|^2,
-// if that loses at most six of a double's sixteen digits.
+// Returns |x - c|^2 to ten digits, for all positions of rows: by differences, or for short rows as |x|^2 - 2 x'c +
+// |c|^2 if that loses at most six of the sixteen digits of a double.
 template <class T>
 static double distance_of(const Rows<T>& rows, ptrdiff_t u, double row_norm, const double* center, double center_norm,
                           ptrdiff_t n_columns) {
     const int64_t from = rows.indptr[u], n = rows.indptr[u + 1] - from;
     if (!rows.indices) return dense_distance(rows.values + from, center, n_columns);
-    double products[4] = {};  // one sum would wait for its own last addition
+    double products[4] = {};  // a single sum would wait for its last addition
     int64_t j = from;
     for (; j + 4 <= from + n; j += 4)
         for (int i = 0; i < 4; ++i) products[i] += rows.values[j + i] * center[rows.indices[j + i]];

@@ -8,12 +8,12 @@ namespace FASTFEDREC_LEVEL {
 
 template <class T>
 static inline void transform(T* x, T* scratch, int n_passes) {
-    // An odd number of passes ends where it did not begin.
+    // After an odd number of passes the result is in the other buffer.
     if (n_passes % 2) __builtin_memcpy(scratch, x, sizeof(T) << n_passes);
     hadamard_passes(x, scratch, n_passes);
 }
 
-// Whole numbers are taken modulo 2^64.
+// Integers wrap modulo 2^64.
 void hadamard_transform(int64_t* x, int64_t* scratch, int n_passes) {
     transform((uint64_t*)x, (uint64_t*)scratch, n_passes);
 }

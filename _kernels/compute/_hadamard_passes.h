@@ -1,13 +1,14 @@
 // The Walsh-Hadamard transform of one vector (hadamard.pyx defines it).
 //
-// Only for files that setup.py compiles once for each level (see _levels.h); everything is static.
+// Only files that setup.py compiles for each level may include this file (see _levels.h); everything is static.
 #pragma once
 #include <cstddef>
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// Sums and differences of the two halves, interleaved: the index's highest bit is transformed and becomes the lowest.
+// Writes sums and differences of the two halves, interleaved: the highest bit of the index is transformed and becomes
+// the lowest.
 template <class T>
 static inline void hadamard_pass(const T* __restrict__ from, ptrdiff_t half, T* __restrict__ to) {
     for (ptrdiff_t i = 0; i < half; ++i) {
@@ -18,8 +19,8 @@ static inline void hadamard_pass(const T* __restrict__ from, ptrdiff_t half, T* 
     }
 }
 
-// As many passes as the index has bits put each bit back in its place.  The vector is in `x` where that number is even,
-// else in `scratch`; the result is in `x`.
+// Runs one pass for each bit of the index, which returns all bits to their positions. The input is in `x` if the number
+// of passes is even, else in `scratch`; the result is in `x`.
 template <class T>
 static inline void hadamard_passes(T* x, T* scratch, int n_passes) {
     T *from = n_passes % 2 ? scratch : x, *to = n_passes % 2 ? x : scratch;

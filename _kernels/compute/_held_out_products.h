@@ -1,4 +1,4 @@
-// Inner products of 16-bit numbers, which `_held_out.cpp` ranks items by; compiled with it for each level.
+// Inner products of 16-bit numbers, by which `_held_out.cpp` ranks items; it is compiled with that file for each level.
 #pragma once
 #include "_kernels/compute/_held_out.h"
 
@@ -23,7 +23,7 @@ static inline void store(void* to, const Vector& v) {
     __builtin_memcpy(to, &v, sizeof v);
 }
 
-// Products of 16-bit numbers, and the sum of each two.
+// Returns the products of 16-bit numbers, with the sum of each two.
 template <class Vector>
 static inline Vector add_pairs(Vector a, Vector b) {
 #if defined(__AVX512BW__)
@@ -38,7 +38,7 @@ static inline Vector add_pairs(Vector a, Vector b) {
     return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 }
 
-// Of four vectors: in each 16 bytes, the sums of these 16 bytes of each of them.
+// Adds up the 16 bytes of each of four vectors, within each 16 bytes: the result has one sum for each vector.
 template <class Vector>
 static inline Vector add_quarters(const Vector rows[4]) {
     if constexpr (sizeof(Vector) == 16) {
@@ -54,7 +54,7 @@ static inline Vector add_quarters(const Vector rows[4]) {
     }
 }
 
-// The 16 bytes of a vector, added up.
+// Adds up the parts of 16 bytes of a vector.
 template <class Vector>
 static inline FourSums add_parts(const Vector& v) {
     FourSums parts[sizeof(Vector) / 16];
@@ -64,7 +64,7 @@ static inline FourSums add_parts(const Vector& v) {
     return parts[0];
 }
 
-// The same of as many vectors as one has parts, side by side.
+// Adds up the parts of as many vectors as a vector has parts, side by side.
 template <class Vector>
 static inline Vector add_parts_of_each(const Vector* v) {
     if constexpr (sizeof(Vector) == 64) {
@@ -81,16 +81,15 @@ static inline Vector add_parts_of_each(const Vector* v) {
     }
 }
 
-// Inner products of quantized rows: x, and n of `items`, with their steps.  After them comes a vector of products
-// that are below any score.  Rows are of N vectors, or of n_vectors where that is 0: a number that is known keeps x in
-// registers.
+// Computes inner products of the quantized row x and n of `items`, with their steps. A vector of products that are
+// below any score follows. Rows have N vectors, or n_vectors if N is 0: a constant number keeps x in registers.
 template <class Vector, int N>
 static void quantized_products(const int16_t* x, const int16_t* items, const float* steps, ptrdiff_t n_vectors,
                                const int32_t* columns, ptrdiff_t n, int32_t* out, float* out_steps) {
     enum { LANES = sizeof(Vector) / sizeof(int16_t), PARTS = sizeof(Vector) / sizeof(FourSums) };
     const ptrdiff_t n_known = N ? N : n_vectors;
-    Vector kept[N ? N : 1];
-    for (int v = 0; v < N; ++v) kept[v] = load<Vector>(x + v * LANES);
+    Vector x_vectors[N ? N : 1];
+    for (int v = 0; v < N; ++v) x_vectors[v] = load<Vector>(x + v * LANES);
     const auto four = [&](const int32_t* four_columns, float* four_steps) __attribute__((always_inline)) {
         const int16_t* rows[4];
         for (int r = 0; r < 4; ++r) {
@@ -101,7 +100,7 @@ static void quantized_products(const int16_t* x, const int16_t* items, const flo
         Vector sums[4] = {};
         for (ptrdiff_t v = 0; v < n_known; ++v)
             for (int r = 0; r < 4; ++r)
-                sums[r] += add_pairs(N ? kept[v] : load<Vector>(x + v * LANES), load<Vector>(rows[r] + v * LANES));
+                sums[r] += add_pairs(N ? x_vectors[v] : load<Vector>(x + v * LANES), load<Vector>(rows[r] + v * LANES));
         return add_quarters(sums);
     };
     ptrdiff_t i = 0;

@@ -1,4 +1,4 @@
-// Vector code of `nmf`: rows' regularised least squares without negative factors.
+// Vector code of `nmf`: regularised least squares of rows without negative factors.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,13 +7,14 @@
 
 namespace fastfedrec {
 
-// One call's rows and item factors, the latter padded with zeros to `stride`, a multiple of 16 (see nmf_multiply).
+// Rows and item factors of one call; item factors are padded with zeros to `stride`, a multiple of 16 (see
+// nmf_multiply).
 template <class T>
 struct NmfProblem {
     const int64_t* indptr;
-    const int32_t* indices;   // NULL where rows hold every item
+    const int32_t* indices;   // NULL if rows have every item
     const T* values;
-    const T* weights;         // NULL where all are 1
+    const T* weights;         // NULL if all are 1
     const T* item_factors;    // (n_items, stride)
     const T* base;            // (stride, stride): start value of the Gram, reg I
     int n_factors, stride, max_sweeps;
@@ -32,26 +33,28 @@ FASTFEDREC_EACH_LEVEL(
 
 enum {
     NMF_PACKED = 128,          // entries of a row that are multiplied at once
-    NMF_MAX_STRIDE = 256,      // factors at most
-    NMF_MIDDLE_STRIDE = 24,    // of rows for multiplicative steps only: three vectors of eight
-    NMF_SCRATCH = 128 * 1024,  // numbers that a thread has room for: more of a row would leave the second-level cache
-    NMF_FEW_SWEEPS = 2,  // factors for each sweep from which a Gram is not worth its sum (measured)
+    NMF_MAX_STRIDE = 256,      // maximum stride
+    NMF_MIDDLE_STRIDE = 24,    // stride for multiplicative steps only: three vectors of eight
+    NMF_SCRATCH = 128 * 1024,  // capacity of a thread in numbers: a longer row would leave the second-level cache
+    NMF_FEW_SWEEPS = 2,  // factors for each sweep from which a Gram costs more than it saves (measured)
 };
 
-// Solves one row from `out` (n_factors,), which the result replaces; scratch of NMF_SCRATCH and (NMF_PACKED, stride).
+// Solves one row from `out` (n_factors,), which the result replaces; scratch is of NMF_SCRATCH and (NMF_PACKED,
+// stride).
 template <class T>
 static inline void nmf_solve(const NmfProblem<T>& problem, ptrdiff_t row, T* gram, T* packed, T* out) {
     FASTFEDREC_CALL(nmf_solve, problem, row, gram, packed, out);
 }
 
-// min x'Gx / 2 - right'x over x >= 0, by coordinate descent from x; G whole, padded, and `right` is overwritten.
+// Minimises x'Gx / 2 - right'x over x >= 0, by coordinate descent from x. G is complete and padded, and `right` is
+// overwritten.
 template <class T>
 static inline void nmf_descend(const T* gram, T* right, int n, int stride, int max_sweeps, T tolerance, T* x) {
     FASTFEDREC_CALL(nmf_descend, gram, right, n, stride, max_sweeps, tolerance, x);
 }
 
-// One multiplicative step of a row's factors u (stride,), in place; needs neither `base` nor the fields of sweeps. Its
-// stride may also be NMF_MIDDLE_STRIDE, and is a multiple of 64 above 32 factors.
+// Takes one multiplicative step of the factors u (stride,) of a row, in place. It needs neither `base` nor the fields
+// of sweeps. The stride may also be NMF_MIDDLE_STRIDE, and is a multiple of 64 above 32 factors.
 template <class T>
 static inline void nmf_multiply(const NmfProblem<T>& problem, ptrdiff_t row, T regularization, T* u) {
     FASTFEDREC_CALL(nmf_multiply, problem, row, regularization, u);

@@ -1,7 +1,7 @@
-// Symmetric positive definite systems in register tiles: products, Cholesky factor, solution.
+// Symmetric positive definite systems in register tiles: products, Cholesky factor, and solution.
 //
-// A matrix is row-major with a stride that is a multiple of 8 and of the level's lanes; only its upper triangle counts
-// (entries that a tile writes below it are never read).  See _lanes.h for where this may be included.
+// A matrix is row-major with a stride that is a multiple of 8 and of the lanes of the level. Only its upper triangle is
+// used: entries that a tile writes below it are never read. See _lanes.h for where this file may be included.
 #pragma once
 #include "_kernels/core/_lanes.h"
 
@@ -9,14 +9,15 @@ namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
 enum {
-    BLOCK = 8,                 // rows of a tile
+    BLOCK = 8,  // rows of a tile
     MAX_STRIDE = 256,
-    // Of the rows to multiply at once. With AVX-512 they need not stay in the first-level cache, and sums are loaded
-    // and stored half as often; with AVX2, which loads twice as often, that is 3% slower.
+    // The bytes of rows to multiply at a time. With AVX-512 they may exceed the first-level cache, and sums are then
+    // loaded and stored half as often; with AVX2, which loads twice as often, that is 3% slower.
     PACKED_BYTES = (VECTOR_BYTES == 64 ? 64 : 32) * 1024,
 };
 
-// A pivot below this part of its initial diagonal entry is singular: measurements in docs/explanation/compute/als.md.
+// A pivot below this part of its initial diagonal entry counts as singular: docs/explanation/compute/als.md has the
+// measurements.
 FASTFEDREC_INLINE float pivot_tolerance(float, int) { return 0.03f; }
 FASTFEDREC_INLINE double pivot_tolerance(double, int order) { return 64 * order * 2.220446049250313e-16; }
 
@@ -32,7 +33,8 @@ static inline bool is_finite(const T* x, int n) {
 FASTFEDREC_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 FASTFEDREC_INLINE double square_root(double x) { return __builtin_sqrt(x); }
 
-// NV vectors of N lanes in 8 rows: three of AVX-512's fit its 32 registers. With 16, tiles have LOW_ROWS.
+// NV vectors of N lanes in 8 rows: three vectors of AVX-512 fit into its 32 registers. With 16 registers, tiles have
+// LOW_ROWS rows.
 template <class T, int NV, int N = Native<T>::LANES>
 struct Tile {
     typedef typename Vector<T, N>::Type V;
@@ -55,12 +57,12 @@ FASTFEDREC_INLINE void store_tile(T* a, ptrdiff_t stride, const Tile<T, NV, N>& 
         for (int v = 0; v < NV; ++v) store(a + i * stride + v * N, tile.x[i][v]);
 }
 
-// The sum over n rows of p of the products (row + i, column + lane).
+// Sums over n rows of p the products (row + i, column + lane).
 template <class T, int NV, int N>
 FASTFEDREC_INLINE void products(const T* p, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column,
                                 Tile<T, NV, N>& tile) {
     typedef typename Tile<T, NV, N>::V V;
-    V sums[BLOCK][NV];  // a copy of its own: the compiler keeps it in registers
+    V sums[BLOCK][NV];  // a local copy, which the compiler keeps in registers
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i)
 #pragma GCC unroll 3
@@ -83,10 +85,11 @@ FASTFEDREC_INLINE void products(const T* p, ptrdiff_t stride, ptrdiff_t n, ptrdi
         for (int v = 0; v < NV; ++v) tile.x[i][v] = sums[i][v];
 }
 
-// Calls f(column, tile) for tiles from `column`, a multiple of 8, to `end`, wide ones as far as they fit. A start
-// within a vector takes half a vector first: to begin at the vector would multiply 6% more at 128 factors, 11% at 64.
+// Calls f(column, tile) for tiles from `column`, a multiple of 8, to `end`, with wide tiles as far as they fit. If the
+// start is within a vector, the first tile is half a vector: a start at the vector would multiply 6% more at 128
+// factors, and 11% at 64.
 template <class T, class Function>
-FASTFEDREC_INLINE void each_tile(ptrdiff_t column, ptrdiff_t end, Function f) {
+FASTFEDREC_INLINE void for_each_tile(ptrdiff_t column, ptrdiff_t end, Function f) {
     constexpr int lanes = Native<T>::LANES;
     if constexpr (lanes == 2 * BLOCK)
         if (column % lanes) {
@@ -95,12 +98,12 @@ FASTFEDREC_INLINE void each_tile(ptrdiff_t column, ptrdiff_t end, Function f) {
             column += BLOCK;
         }
     if constexpr (VECTOR_BYTES == 64) {
-        ptrdiff_t left = (end - column + lanes - 1) / lanes;  // vectors; a single one at the end is the dearest
-        for (; left == 3 || left > 4; left -= 3, column += 3 * lanes) {
+        ptrdiff_t n_vectors = (end - column + lanes - 1) / lanes;  // a single vector at the end would cost the most
+        for (; n_vectors == 3 || n_vectors > 4; n_vectors -= 3, column += 3 * lanes) {
             Tile<T, 3> tile;
             f(column, tile);
         }
-        for (; left >= 2; left -= 2, column += 2 * lanes) {
+        for (; n_vectors >= 2; n_vectors -= 2, column += 2 * lanes) {
             Tile<T, 2> tile;
             f(column, tile);
         }
@@ -111,9 +114,9 @@ FASTFEDREC_INLINE void each_tile(ptrdiff_t column, ptrdiff_t end, Function f) {
     }
 }
 
-// a = base + P'P, or base - P'P, in 4 rows and NV vectors: as much as 16 registers hold. There a tile of 8 rows and one
-// vector, which leaves half of them unused, loads more than it multiplies: .74 of the floor instead of .82 with AVX2,
-// and a quarter slower without.
+// Computes a = base + P'P, or base - P'P, in 4 rows and NV vectors, the most that 16 registers hold. A tile of 8 rows
+// and one vector, which leaves half of them unused, loads more than it multiplies: .74 of the floor instead of .82 with
+// AVX2, and a quarter slower without.
 enum { LOW_ROWS = 4, LOW_VECTORS = 3, IS_LOW = VECTOR_BYTES < 64 };
 
 template <class T, int NV, bool SUBTRACT>
@@ -151,25 +154,26 @@ FASTFEDREC_INLINE void update_low_tile(const T* p, ptrdiff_t n, ptrdiff_t row, p
         }
 }
 
-// The same for a block of rows, from `column` to `end`.
+// Computes the same for a block of rows, from `column` to `end`.
 template <class T, bool SUBTRACT>
 FASTFEDREC_INLINE void update_block(const T* p, ptrdiff_t n, ptrdiff_t row, ptrdiff_t column, ptrdiff_t end,
                                     ptrdiff_t stride, const T* base, T* a) {
     constexpr ptrdiff_t lanes = Native<T>::LANES;
-    // The end of the last tile is the end of the rows: end - column is whole vectors.
+    // The last tile ends where the rows end: end - column is whole vectors.
     for (ptrdiff_t low = row; low < row + BLOCK; low += LOW_ROWS) {
-        ptrdiff_t at = column, left = (end - column) / lanes;  // vectors; a single one at the end is the dearest
-        for (; left == LOW_VECTORS || left > 4; left -= LOW_VECTORS, at += LOW_VECTORS * lanes)
+        ptrdiff_t at = column, n_vectors = (end - column) / lanes;  // a single vector at the end would cost the most
+        for (; n_vectors == LOW_VECTORS || n_vectors > 4; n_vectors -= LOW_VECTORS, at += LOW_VECTORS * lanes)
             update_low_tile<T, LOW_VECTORS, SUBTRACT>(p, n, low, at, stride, base, a);
-        for (; left >= 2; left -= 2, at += 2 * lanes) update_low_tile<T, 2, SUBTRACT>(p, n, low, at, stride, base, a);
-        if (left) update_low_tile<T, 1, SUBTRACT>(p, n, low, at, stride, base, a);
+        for (; n_vectors >= 2; n_vectors -= 2, at += 2 * lanes)
+            update_low_tile<T, 2, SUBTRACT>(p, n, low, at, stride, base, a);
+        if (n_vectors) update_low_tile<T, 1, SUBTRACT>(p, n, low, at, stride, base, a);
     }
 }
 
-// a = base + P'P for the n rows of p; `order` is a multiple of 8.
+// Computes a = base + P'P for the n rows of p; `order` is a multiple of 8.
 template <class T>
 static void add_products(const T* p, ptrdiff_t n, ptrdiff_t order, ptrdiff_t stride, const T* base, T* a) {
-    // Row blocks of the upper triangle: columns from the block's first row on.
+    // A row block of the upper triangle has columns from the first row of the block on.
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         if constexpr (IS_LOW) {
             update_block<T, false>(p, n, row, row, order, stride, base, a);
@@ -185,11 +189,11 @@ static void add_products(const T* p, ptrdiff_t n, ptrdiff_t order, ptrdiff_t str
                 for (size_t v = 0; v < sizeof tile.x[0] / sizeof tile.x[0][0]; ++v) tile.x[i][v] += start.x[i][v];
             store_tile(a + row * stride + column, stride, tile);
         };
-        each_tile<T>(row, order, add);
+        for_each_tile<T>(row, order, add);
     }
 }
 
-// From the finished rows of R above a row block: its tile less R'R.
+// Subtracts R'R of the finished rows above a row block from its tile.
 template <class T, int NV, int N>
 FASTFEDREC_INLINE void subtract_products(const T* a, ptrdiff_t stride, ptrdiff_t row, ptrdiff_t column,
                                          Tile<T, NV, N>& tile) {
@@ -202,29 +206,29 @@ FASTFEDREC_INLINE void subtract_products(const T* a, ptrdiff_t stride, ptrdiff_t
         for (int v = 0; v < NV; ++v) tile.x[i][v] = start.x[i][v] - tile.x[i][v];
 }
 
-// Applies the elimination of an 8 x 8 diagonal block to the remainder of its rows.
+// Applies the elimination of an 8 x 8 diagonal block to the other columns of its rows.
 template <class T>
 struct Elimination {
     T minus_multipliers[BLOCK][BLOCK];  // row i over its pivot
-    T inverse_roots[BLOCK];             // 1 / root of the pivots
+    T inverse_roots[BLOCK];  // 1 / root of the pivots
 };
 
-// False if a pivot is not above `least`; the chain from pivot to pivot has no square root.
+// Returns false if a pivot is not above its minimum; the chain from pivot to pivot has no square root.
 template <class T>
-FASTFEDREC_INLINE bool factor_block(const T* a, ptrdiff_t stride, const T* least, Elimination<T>& out) {
+FASTFEDREC_INLINE bool factor_block(const T* a, ptrdiff_t stride, const T* min_pivots, Elimination<T>& out) {
     typedef typename Vector<T, BLOCK>::Type V;
     V d[BLOCK];
     T pivots[BLOCK];
     bool regular = true;
-    // Rows of the 8 x 8 block.
+    // Load the rows of the 8 x 8 block.
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i) d[i] = load<V>(a + i * stride);
-    // Elimination of row i from the rows below: row k -= (d_ik / d_ii) row i, by symmetry from row i alone.
+    // Eliminate row i from the rows below: row k -= (d_ik / d_ii) row i, which by symmetry needs row i alone.
 #pragma GCC unroll 8
     for (int i = 0; i < BLOCK; ++i) {
         pivots[i] = d[i][i];
-        regular &= pivots[i] > least[i];
-        // A pivot of 0 gives infinity or NaN, and `regular` is false already.
+        regular &= pivots[i] > min_pivots[i];
+        // A pivot of 0 gives infinity or NaN, and `regular` is already false.
         const V m = d[i] * spread<V>(-1 / pivots[i]);
         store(out.minus_multipliers[i], m);
 #pragma GCC unroll 8
@@ -234,7 +238,7 @@ FASTFEDREC_INLINE bool factor_block(const T* a, ptrdiff_t stride, const T* least
     return regular;
 }
 
-// The same elimination of columns to the right; rows of R are then those over the roots of their pivots.
+// Eliminates the same from columns to the right; rows of R are these rows over the roots of their pivots.
 template <class T, int NV, int N>
 FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV, N>& tile) {
     typedef typename Tile<T, NV, N>::V V;
@@ -251,20 +255,20 @@ FASTFEDREC_INLINE void eliminate(const Elimination<T>& by, Tile<T, NV, N>& tile)
         for (int v = 0; v < NV; ++v) tile.x[i][v] *= spread<V>(by.inverse_roots[i]);
 }
 
-// Replaces the upper triangle of A by R, A = R'R, left-looking: a block of rows is finished before the next is touched.
-// Columns C beside A, from `order` to `width`, become R^-T C. False if a pivot is not above `tolerance` times the
-// diagonal entry it began as.
+// Replaces the upper triangle of A by R, A = R'R, left-looking: a block of rows is finished before the next is started.
+// Columns C after A, from `order` to `width`, become R^-T C. Returns false if a pivot is not above `tolerance` times
+// its initial diagonal entry.
 template <class T>
 static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T tolerance, T* inverse_roots) {
-    // Block of rows by block of rows: rows above are rows of R already, rows below are unchanged so far.
+    // Rows above a block are already rows of R, and rows below are unchanged.
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
-        T least[BLOCK];
+        T min_pivots[BLOCK];
         Elimination<T> elimination;
-        // The diagonal as it was before anything was taken from it.
-        for (int i = 0; i < BLOCK; ++i) least[i] = tolerance * a[(row + i) * (stride + 1)];
+        // Save the initial diagonal for the lower bounds of the pivots.
+        for (int i = 0; i < BLOCK; ++i) min_pivots[i] = tolerance * a[(row + i) * (stride + 1)];
         bool regular = true;
         const auto factor_diagonal = [&]() {
-            regular = factor_block(a + row * (stride + 1), stride, least, elimination);
+            regular = factor_block(a + row * (stride + 1), stride, min_pivots, elimination);
             for (int i = 0; i < BLOCK; ++i) inverse_roots[row + i] = elimination.inverse_roots[i];
         };
         if constexpr (IS_LOW) {
@@ -274,20 +278,21 @@ static bool factor(T* a, ptrdiff_t order, ptrdiff_t width, ptrdiff_t stride, T t
         const auto finish = [&](ptrdiff_t column, auto& tile) __attribute__((always_inline)) {
             if constexpr (IS_LOW) load_tile(a + row * stride + column, stride, tile);
             else subtract_products(a, stride, row, column, tile);
-            if (!IS_LOW && column == row) {  // the processor goes on to the next tile while the diagonal is factored
+            if (!IS_LOW && column == row) {  // the processor starts the next tile while the diagonal is factored
                 store_tile(a + row * stride + column, stride, tile);
                 factor_diagonal();
             }
             eliminate(elimination, tile);
             store_tile(a + row * stride + column, stride, tile);
         };
-        each_tile<T>(row, width, finish);
+        for_each_tile<T>(row, width, finish);
         if (!regular) return false;
     }
     return true;
 }
 
-// The coefficients of a solved unknown i in the remaining equations, above or below it: x there negated, 0 elsewhere.
+// Returns the coefficients of a solved unknown i in the remaining equations, above or below it: x there negated, 0
+// elsewhere.
 template <bool ABOVE, class V>
 FASTFEDREC_INLINE V taken(const V& x, int i) {
     V mask;
@@ -295,7 +300,7 @@ FASTFEDREC_INLINE V taken(const V& x, int i) {
     return mask * x;
 }
 
-// Solves R'y = b; overwrites b. Entries beside R's triangle are finite and meet zeros only.
+// Solves R'y = b; overwrites b. Entries outside the triangle of R are finite, and are multiplied by zeros only.
 template <class T>
 static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, const T* inverse_roots, T* b, T* y) {
     typedef typename Vector<T, BLOCK>::Type V;
@@ -305,13 +310,14 @@ static void solve_transposed(const T* r, ptrdiff_t order, ptrdiff_t stride, cons
     for (ptrdiff_t row = 0; row < order; row += BLOCK) {
         const T* rows = r + row * stride;
         const V inverses = load<V>(inverse_roots + row);
-        V t = load<V>(b + row) * inverses;  // of a unit diagonal, so that y is the remainder of t
-        // Unknown i of the block is t_i; the ones after it lose r_ij t_i / r_jj.
+        V t = load<V>(b + row) * inverses;  // coefficients of a unit diagonal, so that y is the remainder of t
+        // Unknown i of the block is t_i; r_ij t_i / r_jj is subtracted from the unknowns after it.
 #pragma GCC unroll 8
         for (int i = 0; i < BLOCK - 1; ++i)
             t = multiply_add(spread<V>(t[i]), taken<true>(load<V>(rows + i * stride + row) * inverses, i), t);
         store(y + row, t);
-        // b less these rows' part, from the vector on in which the next block begins: earlier numbers are not reused.
+        // Subtract the part of these rows from b, from the vector on in which the next block begins: earlier numbers
+        // are not reused.
         for (ptrdiff_t column = (row + BLOCK) / lanes * lanes; column < order; column += lanes) {
             Wide even = load<Wide>(b + column), odd = Wide{};
 #pragma GCC unroll 8

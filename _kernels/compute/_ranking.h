@@ -7,10 +7,10 @@
 
 namespace fastfedrec {
 
-// One layout for every level, in lines of 64 bytes: a caller packs once for calls on any level.
+// All levels have one layout, in lines of 64 bytes: a caller packs once for calls on any level.
 enum { LINE_BYTES = 64, BLOCK_USERS = 48 };
 
-// Up to SHORT best items are kept in registers, more on a list of candidates that are dropped when it is full.
+// Up to SHORT best items are kept in registers, and more in a list of candidates that is reduced when it is full.
 enum { SHORT = 16 };
 static inline ptrdiff_t list_capacity(ptrdiff_t n, ptrdiff_t n_items) {
     if (n <= SHORT) return 0;
@@ -38,8 +38,8 @@ FASTFEDREC_EACH_LEVEL(
                       int32_t* out);
 )
 
-// Items as `recommend_block` reads them: a line holds one factor of as many items as fit, the lines of these items
-// follow each other, and zeros fill up to a multiple of 64 items.
+// Writes items in the layout of `recommend_block`: a line has one factor of as many items as fit, the lines of these
+// items follow each other, and zeros fill up to a multiple of 64 items.
 template <class Real>
 static inline void pack_items(const Real* items, ptrdiff_t n_items, ptrdiff_t n_factors, Real* out) {
     const ptrdiff_t line = LINE_BYTES / sizeof(Real);
@@ -48,9 +48,9 @@ static inline void pack_items(const Real* items, ptrdiff_t n_items, ptrdiff_t n_
             for (ptrdiff_t i = start; i < start + line; ++i) *out++ = i < n_items ? items[i * n_factors + f] : Real(0);
 }
 
-// The n best items of up to BLOCK_USERS users, best first; returns the first of them with a score that is not finite,
-// or n_users.  `rows` lists the users, other arguments are of all users.  Scratch: x for BLOCK_USERS * n_factors
-// numbers, `taken` for BLOCK_USERS bitmaps of the items, `candidates` for BLOCK_USERS lists.
+// Writes the n best items of up to BLOCK_USERS users, best first; returns the first user with a score that is not
+// finite, or n_users. `rows` lists the users, and other arguments are for all users. Scratch: x for BLOCK_USERS *
+// n_factors numbers, `taken` for BLOCK_USERS bitmaps of the items, and `candidates` for BLOCK_USERS lists.
 template <class Real>
 static inline ptrdiff_t recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users, ptrdiff_t n_factors,
                                         const Real* items, ptrdiff_t n_items, const int64_t* indptr,
@@ -60,7 +60,8 @@ static inline ptrdiff_t recommend_block(const Real* users, const int64_t* rows, 
                            indices, out_items, out_scores, n, x, taken, candidates);
 }
 
-// The same from one row of scores; returns whether all are finite.  Scratch: one bitmap and one list.
+// Writes the n best items of one row of scores; returns whether all scores are finite. Scratch: one bitmap and one
+// list.
 template <class Real>
 static inline bool top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates) {
@@ -68,8 +69,8 @@ static inline bool top_k(const Real* scores, ptrdiff_t n_items, const int32_t* s
                            candidates);
 }
 
-// Items from ranks among the unseen ones, ascending.  `marked` is a bitmap of ranks with one word more than n_items
-// need, and is cleared; scratch: one bitmap; writes up to 4 numbers past the last.
+// Converts ranks among the unseen items to items, ascending. `marked` is a bitmap of ranks with one word more than
+// n_items need, and is cleared. Scratch: one bitmap. Writes up to 4 numbers past the last.
 static inline void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items,
                                 uint64_t* taken, int32_t* out) {
     FASTFEDREC_CALL(unseen_items, marked, seen, n_seen, n_items, taken, out);

@@ -7,15 +7,15 @@
 
 namespace fastfedrec {
 
-enum { ROW_SUMS_COLUMNS = 32 };  // of the matrix, that a thread adds up at once: in registers, but for the plain level
+enum { ROW_SUMS_COLUMNS = 32 };  // columns that a thread adds up at a time: in registers, except at the plain level
 
 FASTFEDREC_EACH_LEVEL(
     void add_rows(const int64_t* indptr, const int32_t* indices, const double* weights, ptrdiff_t n_users,
                   const double* rows, ptrdiff_t stride, ptrdiff_t n_columns, double* out, ptrdiff_t out_stride);
 )
 
-// out[u] = sum of weights[p] * rows[indices[p]] over the user's p in order, for up to ROW_SUMS_COLUMNS columns of
-// `rows` and of `out`; a product and a sum are rounded each, so that every level gives the same bits.
+// Computes out[u] = sum of weights[p] * rows[indices[p]] over the p of the user in order, for up to ROW_SUMS_COLUMNS
+// columns of `rows` and of `out`. Each product and each sum is rounded, so every level gives the same bits.
 static inline void add_rows(const int64_t* indptr, const int32_t* indices, const double* weights, ptrdiff_t n_users,
                             const double* rows, ptrdiff_t stride, ptrdiff_t n_columns, double* out,
                             ptrdiff_t out_stride) {

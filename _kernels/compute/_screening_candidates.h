@@ -1,4 +1,5 @@
-// A user's candidates of `_screening.cpp`, their scores and the best of them; compiled with it for each level from AVX2 on.
+// Candidates of a user in `_screening.cpp`, their scores and the best of them; compiled with that file for each level
+// from AVX2 on.
 #pragma once
 #include "_kernels/compute/_screening.h"
 
@@ -11,8 +12,8 @@ typedef int32_t Sums __attribute__((vector_size(VECTOR_BYTES)));
 typedef Shape<float>::Vector Floats;
 typedef Shape<float>::Integers Integers;
 
-// A user with a step that is the unit of scores and bounds.  A product's error is at most `per_residual` times the
-// length of the item's rounding error, and `per_length` times the length of the item.
+// The bounds of a user, in units of its step. The error of a product is at most `per_residual` times the length of the
+// rounding error of the item, plus `per_length` times the length of the item.
 struct Scaled {
     float step, per_residual, per_length;
     bool ordinary() const { return step > 0 && per_length < __builtin_inff(); }
@@ -28,7 +29,7 @@ struct Scaled {
     }
 };
 
-// A number's bits as an integer of the same order, and back (of numbers that are not NaN; -0 is below 0).
+// Returns the bits of a number as an integer of the same order, and back (for numbers that are not NaN; -0 is below 0).
 static inline int32_t ordered(int32_t bits) { return bits ^ (bits >> 31 & INT32_MAX); }
 static inline Integers ordered(Floats a) { return (Integers)a ^ ((Integers)a >> 31 & INT32_MAX); }
 static inline float number(int32_t a) {
@@ -38,8 +39,8 @@ static inline float number(int32_t a) {
     return number;
 }
 
-// A user's candidates: items with an upper bound above the n-th lower bound at their time.  Lower bounds are integers
-// of the same order: Intel's processors find the lesser of two in one cycle, of floats in four.
+// Candidates of a user: items with an upper bound above the n-th lower bound at their time. Lower bounds are integers
+// of the same order: processors of Intel compute the lesser of two integers in one cycle, and of two floats in four.
 struct Candidates {
     struct Candidate {
         int32_t column, lower;
@@ -60,50 +61,51 @@ struct Candidates {
         list = (Candidate*)list_;
         for (int t = 0; t < N_VECTORS; ++t) best[t] = ordered(-__builtin_inff() - Floats{});
         threshold = -__builtin_inff();
-        if (!user.ordinary()) give_up();
+        if (!user.ordinary()) abandon();
     }
 
-    void give_up() { threshold = __builtin_inff(); }  // then no upper bound is above it
-    bool gave_up() const { return threshold == __builtin_inff(); }
-    int32_t least() const { return ((const int32_t*)best)[n - 1]; }  // 1 <= n <= SHORT
+    void abandon() { threshold = __builtin_inff(); }  // no upper bound is above it
+    bool is_abandoned() const { return threshold == __builtin_inff(); }
+    int32_t nth_bound() const { return ((const int32_t*)best)[n - 1]; }  // 1 <= n <= SHORT
 
-    // Mostly it is one item: a branch on whether its lower bound is above the threshold would be mispredicted.
-    void offer(uint64_t bits, const int32_t* lower, const float* upper, ptrdiff_t first) {
+    // Mostly there is one item: a branch on whether its lower bound is above the threshold would be mispredicted.
+    void insert(uint64_t bits, const int32_t* lower, const float* upper, ptrdiff_t first) {
         Integers b[N_VECTORS];
         __builtin_memcpy(b, best, sizeof b);
         Candidate* next = list + size;
         do {
             const int i = __builtin_ctzll(bits);
-            // Each rank keeps the greater of its bound and the lesser of the new one's and the previous rank's.
+            // Each rank keeps the greater of its bound and the lesser of the new bound and the bound of the previous
+            // rank.
             const Integers bound = lower[i] - Integers{};
             for (int t = N_VECTORS - 1; t >= 0; --t) {
-                const Integers before = push(t ? b[t - 1] : INT32_MAX - Integers{}, b[t]);
-                const Integers least = before < bound ? before : bound;
-                b[t] = b[t] > least ? b[t] : least;
+                const Integers previous = push(t ? b[t - 1] : INT32_MAX - Integers{}, b[t]);
+                const Integers lesser = previous < bound ? previous : bound;
+                b[t] = b[t] > lesser ? b[t] : lesser;
             }
             // Before each call size <= SCREENED_CANDIDATES - 64, so that 64 more fit.
             *next++ = {(int32_t)(first + i), lower[i], upper[i]};
         } while (bits &= bits - 1);
         __builtin_memcpy(best, b, sizeof b);
         size = next - list;
-        threshold = number(least());
+        threshold = number(nth_bound());
         if (size <= SCREENED_CANDIDATES - 64) return;
-        drop();
-        if (size > SCREENED_CANDIDATES / 2) give_up();
+        discard();
+        if (size > SCREENED_CANDIDATES / 2) abandon();
     }
 
-    void drop() {
-        ptrdiff_t kept = 0;
+    void discard() {
+        ptrdiff_t n_remaining = 0;
         for (ptrdiff_t i = 0; i < size; ++i) {
-            const Candidate candidate = list[i];  // kept <= i
-            list[kept] = candidate;
-            kept += !candidate.is_below(threshold);
+            const Candidate candidate = list[i];  // n_remaining <= i
+            list[n_remaining] = candidate;
+            n_remaining += !candidate.is_below(threshold);
         }
-        size = kept;
+        size = n_remaining;
     }
 };
 
-// 16 bytes of each of the rows that make a vector.
+// Returns a vector with 16 bytes of each of its rows.
 template <class Real>
 static inline typename Shape<Real>::Vector pieces(const Real* const* rows, ptrdiff_t f) {
     enum { PIECE = 16 / sizeof(Real) };
@@ -119,7 +121,7 @@ static inline typename Shape<Real>::Vector pieces(const Real* const* rows, ptrdi
 #endif
 }
 
-// Replaces squares of 16 bytes by 16 by their transpose.
+// Transposes squares of 16 bytes by 16.
 static inline void transpose_pieces(F32* v) {
     const U32 a = interleave_low((U32)v[0], (U32)v[2]), b = interleave_high((U32)v[0], (U32)v[2]);
     const U32 c = interleave_low((U32)v[1], (U32)v[3]), d = interleave_high((U32)v[1], (U32)v[3]);
@@ -135,7 +137,8 @@ static inline void transpose_pieces(F64* v) {
     v[1] = (F64)interleave_high_pairs(a, b);
 }
 
-// Scores of items, with the roundings of `Ranking::recommend_block`: each is a chain of additions, a lane is an item.
+// Computes scores of items, with the roundings of `Ranking::recommend_block`: each is a chain of additions, and a lane
+// is an item.
 template <class Real>
 static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items,
                          const typename Shape<Real>::Integer* columns, ptrdiff_t n, Real* scores) {
@@ -144,7 +147,8 @@ static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items,
     for (ptrdiff_t start = 0; start < n; start += GROUPS * N_LANES) {
         const Real* rows[GROUPS * N_LANES];
         for (ptrdiff_t i = 0; i < GROUPS * N_LANES; ++i)
-            // Beyond the last the first again: its scores are written behind the others, where `scores` has room.
+            // After the last item the first is repeated: its scores are written after the others, within the capacity
+            // of `scores`.
             rows[i] = items + columns[start + i < n ? start + i : start] * n_factors;
         Vector s[GROUPS] = {};
         ptrdiff_t f = 0;
@@ -169,8 +173,8 @@ static void exact_scores(const Real* x, ptrdiff_t n_factors, const Real* items,
     }
 }
 
-// Writes the n best items, of equal ones those that come first, each to its place: how many are before it.  `scores` and
-// `columns` fill whole vectors.
+// Writes the n best items, of equal scores the smaller column first, each at its rank: the number of items before it.
+// `scores` and `columns` fill whole vectors.
 template <class Real>
 static void write_best(const Real* scores, const typename Shape<Real>::Integer* columns, ptrdiff_t n_scores,
                        int32_t* out_columns, Real* out_scores, ptrdiff_t n) {
@@ -189,14 +193,14 @@ static void write_best(const Real* scores, const typename Shape<Real>::Integer* 
         __builtin_memcpy(&c, columns + start, sizeof c);
         for (ptrdiff_t i = 0; i < n_scores; ++i) {
             const Vector other = scores[i] - Vector{};
-            before -= (other > s) | ((other == s) & (columns[i] - Integers{} < c));  // -1 for each that is before
+            before -= (other > s) | ((other == s) & (columns[i] - Integers{} < c));  // -1 for each item before it
         }
-        typename Shape<Real>::Integer place[N_LANES];
-        __builtin_memcpy(place, &before, sizeof place);
+        typename Shape<Real>::Integer ranks[N_LANES];
+        __builtin_memcpy(ranks, &before, sizeof ranks);
         for (int i = 0; i < N_LANES && start + i < n_scores; ++i) {
-            // A place counts other items alone, so it is below n_scores.
-            sorted_scores[place[i]] = scores[start + i];
-            sorted_columns[place[i]] = (int32_t)columns[start + i];
+            // A rank counts the other items only, so it is below n_scores.
+            sorted_scores[ranks[i]] = scores[start + i];
+            sorted_columns[ranks[i]] = (int32_t)columns[start + i];
         }
     }
     for (ptrdiff_t i = 0; i < n; ++i) {
@@ -205,42 +209,42 @@ static void write_best(const Real* scores, const typename Shape<Real>::Integer* 
     }
 }
 
-// The score of a candidate with a lower bound among the n greatest is hardly below the n-th best: these scores come
-// first, and only candidates with an upper bound not below the smallest of them need theirs.  Returns whether all that
-// were needed are finite.
+// A candidate with a lower bound among the n greatest is rarely below the n-th best, so these scores come first. Only
+// candidates with an upper bound not below the smallest of them need their scores. Returns whether all computed scores
+// are finite.
 template <class Real>
 static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* items, const Candidates& candidates,
                                int32_t* out_items, Real* out_scores, ptrdiff_t n) {
-    enum { ROOM = SCREENED_CANDIDATES + LINE_BYTES / sizeof(float) };
-    Real scores[ROOM];
-    typename Shape<Real>::Integer columns[ROOM];
-    Candidates::Candidate others[SCREENED_CANDIDATES + 1];
-    const int32_t least_bound = candidates.least();
-    ptrdiff_t n_known = 0, n_others = 0;
+    enum { CAPACITY = SCREENED_CANDIDATES + LINE_BYTES / sizeof(float) };
+    Real scores[CAPACITY];
+    typename Shape<Real>::Integer columns[CAPACITY];
+    Candidates::Candidate pending[SCREENED_CANDIDATES + 1];
+    const int32_t min_bound = candidates.nth_bound();
+    ptrdiff_t n_known = 0, n_pending = 0;
     for (ptrdiff_t i = 0; i < candidates.size; ++i) {
         const Candidates::Candidate candidate = candidates.list[i];
-        const bool is_known = candidate.lower >= least_bound;
-        // Written always, kept where the count moves on: n_known and n_others are at most i.
+        const bool is_known = candidate.lower >= min_bound;
+        // Entries are always written, and kept where the count increases: n_known and n_pending are at most i.
         columns[n_known] = candidate.column;
-        others[n_others] = candidate;
+        pending[n_pending] = candidate;
         n_known += is_known;
-        n_others += !is_known & !candidate.is_below(candidates.threshold);
+        n_pending += !is_known & !candidate.is_below(candidates.threshold);
     }
     exact_scores(x, n_factors, items, columns, n_known, scores);
-    Real least = __builtin_inf();
+    Real min_score = __builtin_inf();
     bool finite = true;
     for (ptrdiff_t i = 0; i < n_known; ++i) {
-        least = scores[i] < least ? scores[i] : least;
+        min_score = scores[i] < min_score ? scores[i] : min_score;
         finite &= scores[i] - scores[i] == 0;
     }
     ptrdiff_t n_scores = n_known;
-    if (n_others) {  // then n are known
-        const float scaled = (float)(least / candidates.user.step);
-        // A little less than the least of the known scores, in the user's steps, for its own rounding.
+    if (n_pending) {  // n scores are then known
+        const float scaled = (float)(min_score / candidates.user.step);
+        // The limit is slightly below the smallest known score in steps of the user, because it was rounded.
         const float below = scaled - 1e-6f * (scaled < 0 ? -scaled : scaled);
-        for (ptrdiff_t i = 0; i < n_others; ++i) {
-            columns[n_scores] = others[i].column;
-            n_scores += !others[i].is_below(below);
+        for (ptrdiff_t i = 0; i < n_pending; ++i) {
+            columns[n_scores] = pending[i].column;
+            n_scores += !pending[i].is_below(below);
         }
         exact_scores(x, n_factors, items, columns + n_known, n_scores - n_known, scores + n_known);
         const ptrdiff_t end = n_scores;
@@ -249,7 +253,7 @@ static bool best_of_candidates(const Real* x, ptrdiff_t n_factors, const Real* i
             finite &= scores[i] - scores[i] == 0;
             scores[n_scores] = scores[i];
             columns[n_scores] = columns[i];
-            n_scores += !(scores[i] < least);  // below the least of n known ones: not among the n best
+            n_scores += !(scores[i] < min_score);  // below n known scores: not among the n best
         }
     }
     write_best(scores, columns, n_scores, out_items, out_scores, n);

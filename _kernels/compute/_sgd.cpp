@@ -1,8 +1,8 @@
 // One level's code of _sgd.h.
 //
-// The loop over ratings is specialised at compilation: the lines of a row, up to four, so that two pairs of rows
-// stay in registers where there are enough; the place of the biases; the squared loss, where a branch would cost a
-// tenth of the time; and whether its ratings have weights.
+// The loop over ratings is specialised at compilation by the number of lines of a row, up to four, so that two pairs of
+// rows stay in registers if there are enough; by the layout of the biases; by the squared loss, where a branch would
+// cost a tenth of the time; and by whether ratings have weights.
 #include "_kernels/compute/_sgd.h"
 
 #include "_kernels/core/_lanes.h"
@@ -13,9 +13,9 @@ namespace FASTFEDREC_LEVEL {
 namespace {
 
 enum {
-    VECTORS_A_LINE = SGD_LINE_BYTES / VECTOR_BYTES,
+    VECTORS_PER_LINE = SGD_LINE_BYTES / VECTOR_BYTES,
     REGISTERS = VECTOR_BYTES == 64 ? 32 : 16,
-    AHEAD = 16,  // ratings to prefetch ahead: the rows of a pair of blocks may exceed the first-level cache
+    PREFETCH_DISTANCE = 16,  // in ratings: rows of a pair of blocks may exceed the first-level cache
 };
 
 template <class Real>
@@ -46,38 +46,37 @@ FASTFEDREC_INLINE double lane_total(const D8& x) {
 
 // ---- pairs of rows ----------------------------------------------------------------------------------------------
 
-// The rows of a rating.  Where two pairs leave half of the registers free, the vectors that a prediction read are kept
-// for the step, which need not read them again.
+// The rows of a rating. If two pairs leave half of the registers free, the step reuses the vectors of the prediction.
 template <class Real, int LINES>
 struct Pair {
     typedef typename Lanes<Real>::Wide Wide;
-    enum { N = Lanes<Real>::N, VECTORS = LINES * VECTORS_A_LINE, KEPT = LINES && 8 * VECTORS <= REGISTERS };
+    enum { N = Lanes<Real>::N, VECTORS = LINES * VECTORS_PER_LINE, IN_REGISTERS = LINES && 8 * VECTORS <= REGISTERS };
 
     Real *p, *q;
-    Wide kept_p[KEPT ? VECTORS : 1], kept_q[KEPT ? VECTORS : 1];
+    Wide user_vectors[IN_REGISTERS ? VECTORS : 1], item_vectors[IN_REGISTERS ? VECTORS : 1];
 
-    FASTFEDREC_MEMBER void point_to(Real* user_row, Real* item_row) {
+    FASTFEDREC_MEMBER void load_rows(Real* user_row, Real* item_row) {
         p = user_row;
         q = item_row;
-        if constexpr (KEPT) {
+        if constexpr (IN_REGISTERS) {
 #pragma GCC unroll 4
             for (int v = 0; v < VECTORS; ++v) {
-                kept_p[v] = load<Wide>(p + v * N);
-                kept_q[v] = load<Wide>(q + v * N);
+                user_vectors[v] = load<Wide>(p + v * N);
+                item_vectors[v] = load<Wide>(q + v * N);
             }
         }
     }
-    FASTFEDREC_MEMBER Wide user(ptrdiff_t v) const { return KEPT ? kept_p[v] : load<Wide>(p + v * N); }
-    FASTFEDREC_MEMBER Wide item(ptrdiff_t v) const { return KEPT ? kept_q[v] : load<Wide>(q + v * N); }
+    FASTFEDREC_MEMBER Wide user(ptrdiff_t v) const { return IN_REGISTERS ? user_vectors[v] : load<Wide>(p + v * N); }
+    FASTFEDREC_MEMBER Wide item(ptrdiff_t v) const { return IN_REGISTERS ? item_vectors[v] : load<Wide>(q + v * N); }
 };
 
-// Rows of LINES lines of cache, or of any number where that is 0.
+// Rows of LINES cache lines, or of any number if LINES is 0.
 template <class Real, int LINES, int BIASES>
 struct Pairs {
     typedef typename Lanes<Real>::Wide Wide;
     enum { N = Lanes<Real>::N };
 
-    // Copies, which the compiler knows that no step writes to.
+    // The compiler knows that no step writes to these copies.
     Real *const user_rows, *const item_rows, *const user_biases, *const item_biases;
     const ptrdiff_t any_width;
     const Real mean;
@@ -92,100 +91,100 @@ struct Pairs {
 
     FASTFEDREC_MEMBER ptrdiff_t width() const { return LINES ? LINES * SGD_LINE_BYTES / (int)sizeof(Real) : any_width; }
 
-    // By bytes: by lanes GCC finds each line of a row anew, which took 1 to 8% of a step.
+    // Addresses are computed in bytes: with lanes, GCC computes each line of a row anew, which took 1 to 8% of a step.
     FASTFEDREC_MEMBER Real* row(Real* rows, ptrdiff_t at) const {
         return (Real*)((char*)rows + at * (width() * (ptrdiff_t)sizeof(Real)));
     }
 
-    FASTFEDREC_MEMBER void ask_for(ptrdiff_t u, ptrdiff_t i) const {
-        for (ptrdiff_t at = 0; at < width(); at += VECTORS_A_LINE * N) {
+    FASTFEDREC_MEMBER void prefetch(ptrdiff_t u, ptrdiff_t i) const {
+        for (ptrdiff_t at = 0; at < width(); at += VECTORS_PER_LINE * N) {
             __builtin_prefetch(row(user_rows, u) + at, 1);
             __builtin_prefetch(row(item_rows, i) + at, 1);
         }
     }
 
-    // mean + b_u + c_i + p_u'q_i - less, and the rows that it took.
-    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i, Real less, Pair<Real, LINES>& rows) const {
-        // Two sums where a line is one vector: half as long to wait for the last.
-        constexpr int parts = LINES == 4 && VECTORS_A_LINE == 1 && BIASES != SGD_BIASES_BESIDE ? 2 : VECTORS_A_LINE;
-        rows.point_to(row(user_rows, u), row(item_rows, i));
-        // The sum starts from its constant; biases that a step writes to are added at the end, as they may arrive late.
-        // mean + b_u + c_i - less
-        const Real start = (BIASES == SGD_BIASES_BESIDE ? mean + (user_biases[u] + item_biases[i]) : mean) - less;
+    // Returns mean + b_u + c_i + p_u'q_i - target, and loads the rows.
+    FASTFEDREC_MEMBER Real predict(ptrdiff_t u, ptrdiff_t i, Real target, Pair<Real, LINES>& rows) const {
+        // A line of one vector has two sums, which halves the wait for the last addition.
+        constexpr int parts =
+            LINES == 4 && VECTORS_PER_LINE == 1 && BIASES != SGD_SEPARATE_BIASES ? 2 : VECTORS_PER_LINE;
+        rows.load_rows(row(user_rows, u), row(item_rows, i));
+        // The sum starts from mean + b_u + c_i - target; biases in rows are added at the end, as they may arrive late.
+        const Real start = (BIASES == SGD_SEPARATE_BIASES ? mean + (user_biases[u] + item_biases[i]) : mean) - target;
         Wide sums[parts] = {};
-        if constexpr (BIASES != SGD_BIASES_BESIDE) sums[0][0] = start;
+        if constexpr (BIASES != SGD_SEPARATE_BIASES) sums[0][0] = start;
 #pragma GCC unroll 4
         for (int v = 0; v < parts; ++v)
-            sums[v] = v || BIASES == SGD_BIASES_BESIDE ? rows.user(v) * rows.item(v)
-                                                       : fused(rows.user(v), rows.item(v), sums[v]);
-        // p_u'q_i: the vectors of a row alternate between `parts` sums: an order that does not depend on the data.
+            sums[v] = v || BIASES == SGD_SEPARATE_BIASES ? rows.user(v) * rows.item(v)
+                                                         : fused(rows.user(v), rows.item(v), sums[v]);
+        // The vectors of p_u'q_i alternate between `parts` sums: an order that does not depend on the data.
 #pragma GCC unroll 4
         for (ptrdiff_t first = parts; first < width() / N; first += parts)
 #pragma GCC unroll 4
             for (int v = 0; v < parts; ++v) sums[v] = fused(rows.user(first + v), rows.item(first + v), sums[v]);
 #pragma GCC unroll 4
         for (int v = 1; v < parts; ++v) sums[0] += sums[v];
-        return BIASES == SGD_BIASES_BESIDE ? start + lane_total(sums[0]) : lane_total(sums[0]);
+        return BIASES == SGD_SEPARATE_BIASES ? start + lane_total(sums[0]) : lane_total(sums[0]);
     }
 };
 
-// Coefficients of rows in one step, apart from its slope.
+// Coefficients of the rows in one step, without its slope.
 template <class Real, int LINES, int BIASES>
 struct Steps {
     typedef typename Lanes<Real>::Wide Wide;
     typedef decltype(Wide{} == Wide{}) Mask;
     enum { N = Lanes<Real>::N };
 
-    const Real keep, bias_keep;
-    // Of the vectors that biases end: a row's own bias is kept by `bias_keep`, and the 1 beside it stays.
-    Wide user_keep, item_keep;
-    Mask user_moves, item_moves;
+    const Real decay, bias_decay;
+    // The last vectors of rows with biases: `bias_decay` applies to the bias, and the 1 next to it stays.
+    Wide user_decay, item_decay;
+    Mask user_mask, item_mask;
 
     explicit Steps(const SgdRates& rates)
-        // 1 - a l, of factors
-        : keep((Real)(1 - rates.learning_rate * rates.regularization)),
-          // 1 - a h, of biases
-          bias_keep((Real)(1 - rates.learning_rate * rates.bias_regularization)) {
-        user_keep = item_keep = spread<Wide>(keep);
-        user_moves = item_moves = ~Mask{};
+        // 1 - a l, for factors
+        : decay((Real)(1 - rates.learning_rate * rates.regularization)),
+          // 1 - a h, for biases
+          bias_decay((Real)(1 - rates.learning_rate * rates.bias_regularization)) {
+        user_decay = item_decay = spread<Wide>(decay);
+        user_mask = item_mask = ~Mask{};
         // A user's row ends in (b_u, 1), an item's in (1, c_i).
-        user_keep[N - 2] = item_keep[N - 1] = bias_keep;
-        user_keep[N - 1] = item_keep[N - 2] = 1;
-        user_moves[N - 1] = item_moves[N - 2] = 0;
+        user_decay[N - 2] = item_decay[N - 1] = bias_decay;
+        user_decay[N - 1] = item_decay[N - 2] = 1;
+        user_mask[N - 1] = item_mask[N - 2] = 0;
     }
 
-    // p_u <- keep p_u + step q_i and q_i <- keep q_i + step p_u, both from the old rows, and the biases likewise.
-    FASTFEDREC_MEMBER void take(const Pairs<Real, LINES, BIASES>& pairs, const Pair<Real, LINES>& rows, ptrdiff_t u,
-                                ptrdiff_t i, Real step) const {
-        if constexpr (BIASES == SGD_BIASES_BESIDE) {
+    // p_u <- decay p_u + step q_i and q_i <- decay q_i + step p_u, both from the old rows; biases are updated likewise.
+    FASTFEDREC_MEMBER void apply(const Pairs<Real, LINES, BIASES>& pairs, const Pair<Real, LINES>& rows, ptrdiff_t u,
+                                 ptrdiff_t i, Real step) const {
+        if constexpr (BIASES == SGD_SEPARATE_BIASES) {
             // b_u <- (1 - a h) b_u - a g: `step` is -a g
-            pairs.user_biases[u] = bias_keep * pairs.user_biases[u] + step;
-            pairs.item_biases[i] = bias_keep * pairs.item_biases[i] + step;
+            pairs.user_biases[u] = bias_decay * pairs.user_biases[u] + step;
+            pairs.item_biases[i] = bias_decay * pairs.item_biases[i] + step;
         }
         const ptrdiff_t whole = pairs.width() / N - (BIASES == SGD_BIASES_IN_ROWS);
-        const Wide steps = spread<Wide>(step), keeps = spread<Wide>(keep);
+        const Wide steps = spread<Wide>(step), decays = spread<Wide>(decay);
 #pragma GCC unroll 16
         for (ptrdiff_t v = 0; v < whole; ++v) {
-            // p_u and q_i as they were: both are read before either is written
+            // Both p_u and q_i are read before either is written.
             const Wide a = rows.user(v), b = rows.item(v);
-            store(rows.p + v * N, fused(steps, b, keeps * a));  // the product on the right does not wait for the slope
-            store(rows.q + v * N, fused(steps, a, keeps * b));
+            store(rows.p + v * N, fused(steps, b, decays * a));  // the product on the right does not wait for the slope
+            store(rows.q + v * N, fused(steps, a, decays * b));
         }
         if constexpr (BIASES == SGD_BIASES_IN_ROWS) {
             const Wide a = rows.user(whole), b = rows.item(whole);
-            // The 1 beside a bias is kept: no step, and times 1
-            store(rows.p + whole * N, fused((Wide)((Mask)steps & user_moves), b, user_keep * a));
-            store(rows.q + whole * N, fused((Wide)((Mask)steps & item_moves), a, item_keep * b));
+            // The 1 next to a bias has no step, and a factor of 1.
+            store(rows.p + whole * N, fused((Wide)((Mask)steps & user_mask), b, user_decay * a));
+            store(rows.q + whole * N, fused((Wide)((Mask)steps & item_mask), a, item_decay * b));
         }
     }
 };
 
 // ---- losses -----------------------------------------------------------------------------------------------------
 
-// Adds the weighted loss, in double and in units of UNIT, to `total`, and finds the derivative by the prediction; false
-// where there is none.  One that depends on the error alone is given that: its sum begins with the rating.
+// Adds the weighted loss, in double and in units of UNIT, and computes its derivative; returns false if it has no
+// value. A loss that depends on the error alone gets the error: its sum begins with the rating.
 
-template <bool WEIGHTS>  // without, all are 1
+template <bool WEIGHTS>  // false: all weights are 1
 struct Squared {
     static constexpr double UNIT = .5;
     static constexpr bool OF_ERROR = true, WEIGHTED = WEIGHTS;
@@ -208,21 +207,22 @@ struct AnyLoss {
     static constexpr bool OF_ERROR = false, WEIGHTED = true;
 
     const int kind;
-    const SgdOwnLoss own;
+    const SgdCustomLoss custom;
 
     template <class Real>
-    explicit AnyLoss(const SgdModel<Real>& model) : kind(model.loss), own(model.own_loss) {}
+    explicit AnyLoss(const SgdModel<Real>& model) : kind(model.loss), custom(model.custom_loss) {}
 
     template <class Real>
     FASTFEDREC_MEMBER bool operator()(Real prediction, const SgdRating<Real>& to, double& total, Real& slope) const {
         double loss;
-        const bool found = of_one(prediction, to, loss, slope);
+        const bool has_loss = unweighted_loss(prediction, to, loss, slope);
         total += loss * (double)to.weight;
-        return found;
+        return has_loss;
     }
 
     template <class Real>
-    FASTFEDREC_MEMBER bool of_one(Real prediction, const SgdRating<Real>& to, double& loss, Real& slope) const {
+    FASTFEDREC_MEMBER bool unweighted_loss(Real prediction, const SgdRating<Real>& to, double& loss,
+                                           Real& slope) const {
         const double s = (double)prediction, r = (double)to.rating, error = s - r;
         switch (kind) {
             case SGD_SQUARED:
@@ -241,7 +241,7 @@ struct AnyLoss {
                 return true;
             }
             case SGD_LOGISTIC: {
-                // At most 1, so neither sigmoid nor logarithm overflows
+                // `small` is at most 1, so neither sigmoid nor logarithm overflows.
                 const double small = __builtin_exp(-__builtin_fabs(s));
                 slope = (Real)((s >= 0 ? 1 : small) / (1 + small) - r);  // sigmoid(s) - r
                 loss = (s > 0 ? s : 0) + __builtin_log1p(small) - r * s;  // log(1 + e^s) - r s
@@ -249,7 +249,7 @@ struct AnyLoss {
             }
             default: {
                 double out[3] = {0, 0, 1};  // no loss, until the function reports one
-                own(s, r, out);
+                custom(s, r, out);
                 slope = (Real)out[1];
                 loss = out[0];
                 return out[2] == 0;
@@ -267,9 +267,9 @@ FASTFEDREC_INLINE bool fail(Real prediction, Real rating, double* failed) {
     return false;
 }
 
-// A rating is predicted before the step of the one before it where the two share no row: the same numbers, but the
-// processor need not wait for the end of one sum to begin the next.  All blocks are one stream: the prefetches and
-// predictions for a block before its beginning are 3% of an epoch of blocks of 4,000 ratings.
+// A rating is predicted before the step of the previous rating if the two share no row. The numbers are the same, but
+// the processor starts the next sum before the last one ends. All blocks are one stream: prefetches and predictions for
+// a block before its start are 3% of an epoch with blocks of 4,000 ratings.
 template <class Loss, int LINES, int BIASES, class Real>
 bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, ptrdiff_t n_blocks,
            const SgdRates& rates, double* losses, double* failed) {
@@ -279,27 +279,27 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     const Real rate = (Real)rates.learning_rate;
     double total = 0;
     Pair<Real, LINES> even, odd;  // rows of alternating ratings, so that none is copied from register to register
-    // Or its error.
+    // Predicts a rating, or its error for a loss of the error.
     const auto predict = [&](ptrdiff_t k, Pair<Real, LINES>& rows) __attribute__((always_inline)) {
         return pairs.predict(ratings[k].user, ratings[k].item, Loss::OF_ERROR ? ratings[k].rating : 0, rows);
     };
     const auto take_step = [&](ptrdiff_t k, Real prediction,
                                const Pair<Real, LINES>& rows) __attribute__((always_inline)) {
-        const SgdRating<Real>& now = ratings[k];
+        const SgdRating<Real>& rating = ratings[k];
         Real slope;
-        if (!loss_of(prediction, now, total, slope)) return fail(prediction, now.rating, failed);
+        if (!loss_of(prediction, rating, total, slope)) return fail(prediction, rating.rating, failed);
         // -a w dloss/ds
-        steps.take(pairs, rows, now.user, now.item, -rate * (Loss::WEIGHTED ? now.weight : 1) * slope);
+        steps.apply(pairs, rows, rating.user, rating.item, -rate * (Loss::WEIGHTED ? rating.weight : 1) * slope);
         return true;
     };
-    // Takes a rating's step, and predicts the next one.
-    const auto visit = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows,
-                           Pair<Real, LINES>& next_rows) __attribute__((always_inline)) {
-        const SgdRating<Real>&now = ratings[k], &next = ratings[k + 1];
-        // k < n - AHEAD in every call: the prefetched rating exists.
-        pairs.ask_for(ratings[k + AHEAD].user, ratings[k + AHEAD].item);
-        // Where they share no row, the step does not write to a row that the prediction reads.
-        if (__builtin_expect(next.user != now.user, 1) && __builtin_expect(next.item != now.item, 1)) {
+    // Takes the step of a rating, and predicts the next rating.
+    const auto process = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows,
+                             Pair<Real, LINES>& next_rows) __attribute__((always_inline)) {
+        const SgdRating<Real>&rating = ratings[k], &next = ratings[k + 1];
+        // k < n - PREFETCH_DISTANCE in every call: the prefetched rating exists.
+        pairs.prefetch(ratings[k + PREFETCH_DISTANCE].user, ratings[k + PREFETCH_DISTANCE].item);
+        // If they share no row, the step does not write to a row that the prediction reads.
+        if (__builtin_expect(next.user != rating.user, 1) && __builtin_expect(next.item != rating.item, 1)) {
             const Real after = predict(k + 1, next_rows);
             if (!take_step(k, prediction, rows)) return false;
             prediction = after;
@@ -313,16 +313,17 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     const ptrdiff_t n = (ptrdiff_t)starts[n_blocks];
     Real prediction = k < n ? predict(k, even) : 0;
     for (ptrdiff_t block = 0; block < n_blocks; ++block) {
-        const ptrdiff_t end = (ptrdiff_t)starts[block + 1], far = end < n - AHEAD ? end : n - AHEAD;
+        const ptrdiff_t end = (ptrdiff_t)starts[block + 1],
+                        prefetch_end = end < n - PREFETCH_DISTANCE ? end : n - PREFETCH_DISTANCE;
         total = 0;
-        // Two at a time, so that `even` and `odd` change places without a copy.
-        for (; k + 1 < far; k += 2)
-            if (!visit(k, prediction, even, odd) || !visit(k + 1, prediction, odd, even)) return false;
-        if (k < far) {
-            if (!visit(k++, prediction, even, odd)) return false;
+        // Ratings are processed in pairs, so that `even` and `odd` alternate without a copy.
+        for (; k + 1 < prefetch_end; k += 2)
+            if (!process(k, prediction, even, odd) || !process(k + 1, prediction, odd, even)) return false;
+        if (k < prefetch_end) {
+            if (!process(k++, prediction, even, odd)) return false;
             even = odd;
         }
-        for (; k < end; ++k)  // the last few of all as they are written down
+        for (; k < end; ++k)  // the last ratings in their order, without overlap
             if (!take_step(k, predict(k, even), even)) return false;
         losses[block] = total * Loss::UNIT;
     }
@@ -335,7 +336,7 @@ bool measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdif
     const AnyLoss loss_of(model);
     double total = 0;
     Pair<Real, LINES> rows;
-    // Ratings in their order, in double.
+    // Losses are added in the order of ratings, in double.
     for (ptrdiff_t k = 0; k < n; ++k) {
         const Real prediction = pairs.predict(ratings[k].user, ratings[k].item, 0, rows);
         Real slope;
@@ -350,7 +351,7 @@ struct Number {
     enum { VALUE = I };
 };
 
-// Calls with the lines of a row and the place of the biases as types.
+// Calls a function with the lines of a row and the layout of the biases as types.
 template <int BIASES, class Real, class Call>
 FASTFEDREC_INLINE bool with_lines(const SgdModel<Real>& model, const Call& call) {
     switch (model.width * sizeof(Real) / SGD_LINE_BYTES) {
@@ -367,7 +368,7 @@ FASTFEDREC_INLINE bool with_layout(const SgdModel<Real>& model, const Call& call
     switch (model.biases) {
         case SGD_NO_BIASES: return with_lines<SGD_NO_BIASES>(model, call);
         case SGD_BIASES_IN_ROWS: return with_lines<SGD_BIASES_IN_ROWS>(model, call);
-        default: return with_lines<SGD_BIASES_BESIDE>(model, call);
+        default: return with_lines<SGD_SEPARATE_BIASES>(model, call);
     }
 }
 
@@ -394,14 +395,14 @@ template <class Real>
 bool copy_checked(const Real* numbers, Real* copy, ptrdiff_t n, double limit) {
     typedef typename Lanes<Real>::Wide Wide;
     const Wide high = spread<Wide>((Real)limit);
-    auto within = high == high;
+    auto is_below = high == high;
     for (ptrdiff_t k = 0; k < n; k += Lanes<Real>::N) {
         const Wide x = load<Wide>(numbers + k);
-        within &= (x < high) & (x > -high);
+        is_below &= (x < high) & (x > -high);
         store(copy + k, x);
     }
     bool all = true;
-    for (int lane = 0; lane < Lanes<Real>::N; ++lane) all &= within[lane] != 0;
+    for (int lane = 0; lane < Lanes<Real>::N; ++lane) all &= is_below[lane] != 0;
     return all;
 }
 
@@ -415,7 +416,7 @@ void predict(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real
         const Real *p = user_factors + users[k] * n_factors, *q = item_factors + items[k] * n_factors;
         Wide sums = Wide{};
         ptrdiff_t f = 0;
-        // Whole vectors, then single numbers: for each pair the same order.
+        // Whole vectors come first, then single numbers: the order is the same for each pair.
         for (; f + lanes <= n_factors; f += lanes) sums = fused(load<Wide>(p + f), load<Wide>(q + f), sums);
         Real total = (Real)mean + user_biases[users[k]] + item_biases[items[k]] + lane_total(sums);
         for (; f < n_factors; ++f) total += p[f] * q[f];
@@ -433,7 +434,7 @@ void predict(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real
     bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) { \
         return any_measure(model, ratings, n, loss); \
     } \
-    bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit) { \
+    bool copy_and_check(const Real* numbers, Real* copy, ptrdiff_t n, double limit) { \
         return copy_checked(numbers, copy, n, limit); \
     } \
     void predict_pairs(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors, \

@@ -1,6 +1,6 @@
-"""Ratings into blocks for `sgd`: a counting sort in which each task does one run of the ratings.  Inputs are trusted.
+"""Sort ratings into blocks for `sgd` by counting; each task sorts a range of the ratings.  Inputs are trusted.
 
-Beside `sgd`, because this needs no compiler at run time.
+The module is separate from `sgd`, because it needs no compiler at run time.
 """
 from cython cimport floating
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -25,7 +25,7 @@ ctypedef fused Record:
 
 
 def record_type(real):
-    """A rating as `sgd` reads it, in one piece: rows are unsigned, or Numba would count -1 from the end."""
+    """Return the type of a rating for `sgd`: rows are unsigned, because Numba would count -1 from the end."""
     return np.dtype([("user", np.uint32), ("item", np.uint32), ("rating", real), ("weight", real)])
 
 
@@ -48,15 +48,15 @@ def count_blocks(
     int64_t[:, ::1] counts,           # IN/OUT (n_tasks, n_blocks**2), zeros: ratings of each task in each block
     Py_ssize_t task,
 ):
-    """Count one task's ratings by blocks."""
+    """Count the ratings of one task by blocks."""
     cdef Py_ssize_t n_ratings = users.shape[0], n_tasks = counts.shape[0], k
     with nogil:
-        # Each task has a run of the ratings, and its own row of `counts`.
+        # Each task has a range of the ratings, and a separate row of `counts`.
         for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
             counts[task, user_block[users[k]] ^ item_block[items[k]]] += 1
 
 
-def place_ratings(
+def scatter_ratings(
     const int64_t[::1] users,         # IN  (n_ratings,)
     const int64_t[::1] items,         # IN  (n_ratings,)
     const floating[::1] ratings,      # IN  (n_ratings,)
@@ -69,15 +69,16 @@ def place_ratings(
     Record[::1] records,              # OUT (n_ratings,)
     Py_ssize_t task,
 ):
-    """Put one task's ratings into their blocks, in the order they come."""
+    """Write the ratings of one task to their blocks, in their order."""
     cdef Py_ssize_t n_ratings = users.shape[0], n_tasks = slots.shape[0], k, block
     cdef bint weighted = weights.shape[0] > 0
     cdef Record record
     with nogil:
-        # The slots of a task in a block are a range of `records` that no other task writes to: sums of `counts`.
+        # The slots of a task in a block are a range of `records` that no other task writes to: they are sums of
+        # `counts`.
         for k in range(task * n_ratings // n_tasks, (task + 1) * n_ratings // n_tasks):
             block = user_block[users[k]] ^ item_block[items[k]]
-            # Numbers of rows: below 2^32.
+            # Row numbers are below 2^32.
             record.user, record.item = <uint32_t>user_row[users[k]], <uint32_t>item_row[items[k]]
             record.rating = ratings[k]
             record.weight = weights[k] if weighted else 1
@@ -86,14 +87,16 @@ def place_ratings(
 
 
 cdef enum:
-    NEIGHBOURS = 3  # ratings before one that share neither row with it, if there are such
-    REACH = 64      # ratings, among which they are looked for
+    N_DISTINCT = 3  # previous ratings that share no row with a rating, if possible
+    SEARCH_LENGTH = 64      # ratings that a search for such a rating visits
 
 
-cdef inline bint _apart(const Record* records, uint64_t first, uint64_t slot, const Record* rating) noexcept nogil:
-    """Return whether a rating shares no row with the last ones before `slot`."""
-    # Without a sign, slot - NEIGHBOURS would wrap below 0.
-    cdef uint64_t other = max(first, slot - NEIGHBOURS) if slot > NEIGHBOURS else first
+cdef inline bint _shares_no_row(
+    const Record* records, uint64_t first, uint64_t slot, const Record* rating
+) noexcept nogil:
+    """Return whether a rating shares no row with the last ratings before `slot`."""
+    # slot is unsigned, so slot - N_DISTINCT would wrap below 0.
+    cdef uint64_t other = max(first, slot - N_DISTINCT) if slot > N_DISTINCT else first
     while other < slot:
         if records[other].user == rating.user or records[other].item == rating.item:
             return False
@@ -101,16 +104,16 @@ cdef inline bint _apart(const Record* records, uint64_t first, uint64_t slot, co
     return True
 
 
-cdef void _part_neighbours(Record* records, uint64_t first, uint64_t end) noexcept nogil:
+cdef void _separate_conflicts(Record* records, uint64_t first, uint64_t end) noexcept nogil:
     cdef uint64_t slot, other
     cdef Record record
     for slot in range(first, end):
         other = slot
-        while not _apart(records, first, slot, &records[other]):
-            # other < min(end, slot + REACH): no record beyond the block is read.
+        while not _shares_no_row(records, first, slot, &records[other]):
+            # other < min(end, slot + SEARCH_LENGTH): no record after the block is read.
             other += 1
-            if other == min(end, slot + REACH):
-                return  # too few rows remain: each search would be as long and would fail as well
+            if other == min(end, slot + SEARCH_LENGTH):
+                return  # too few rows remain: every further search would fail after the same length
         record = records[slot]
         records[slot] = records[other]
         records[other] = record
@@ -123,22 +126,22 @@ def shuffle_blocks(
     Py_ssize_t task,
     Py_ssize_t n_tasks,
 ):
-    """Put the ratings of one task's share of the blocks in random order, each block separately, with neighbours apart.
+    """Shuffle the ratings of the blocks of one task, each block separately, and separate ratings that share a row.
 
-    After Fisher and Yates' shuffle a rating that shares a row with one of the three before it changes places with the
-    next that does not, of the 64 that begin with it, until there is none: a step that waits for none before it is
-    quicker.
+    After a shuffle (Fisher and Yates), a rating that shares a row with one of the three before it is swapped with the
+    next of 64 ratings that does not, until there is none.  A step that does not wait for the previous steps is faster.
     """
     cdef Py_ssize_t n_blocks = starts.shape[0] - 1, block
-    cdef uint64_t slot, place
+    cdef uint64_t slot, other
     cdef Record record
     with nogil:
         for block in range(task * n_blocks // n_tasks, (task + 1) * n_blocks // n_tasks):
-            # Fisher and Yates: a place from the block's first to `slot`; 32 bits times up to 2^32 do not wrap.
+            # Fisher and Yates: `other` is from the first slot of the block to `slot`; 32 bits times up to 2^32 do not
+            # wrap.
             for slot in range(starts[block], starts[block + 1]):
-                place = starts[block] + ((words[slot] >> 32) * (slot - starts[block] + 1) >> 32)
+                other = starts[block] + ((words[slot] >> 32) * (slot - starts[block] + 1) >> 32)
                 record = records[slot]
-                records[slot] = records[place]
-                records[place] = record
+                records[slot] = records[other]
+                records[other] = record
             if starts[block] < starts[block + 1]:
-                _part_neighbours(&records[0], starts[block], starts[block + 1])
+                _separate_conflicts(&records[0], starts[block], starts[block + 1])

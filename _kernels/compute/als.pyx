@@ -1,6 +1,6 @@
-"""Alternating least squares, user half (Hu, Koren, Volinsky 2008, equation 4).  Inputs are trusted.
+"""The user half of alternating least squares (Hu, Koren, Volinsky 2008, equation 4).  Inputs are trusted.
 
-Vector code (`_als.cpp`) solves in the type of the factors; users that it cannot solve, `_als.pxd` solves in double.
+Vector code (`_als.cpp`) solves in the type of the factors; for other users, `_als.pxd` solves in double.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -20,8 +20,8 @@ cdef extern from "_kernels/compute/_als.h" namespace "fastfedrec" nogil:
         ALS_ROWS_AT_ONCE
         ALS_ROTATED_FROM
     cdef cppclass AlsRotation[T]:
-        T* forth
-        T* back
+        T* to_rotated
+        T* to_original
         T* diagonal
         T* above
         T* below
@@ -52,14 +52,14 @@ cdef extern from "_kernels/compute/_als.h" namespace "fastfedrec" nogil:
     ) noexcept
     Py_ssize_t als_rotation_size(int stride) noexcept
     size_t als_rotated_bytes(int stride) noexcept
-    void als_rotate[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
-    void als_turn[T](const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows) noexcept
+    void als_find_rotation[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
+    void als_rotate_rows[T](const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows) noexcept
     void als_solve_cg[T](
         const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, int n_steps, char* scratch, T* out
     ) noexcept
 
 cdef enum:
-    USERS_AT_ONCE = 32   # of a thread: a multiple of every vector's lanes
+    USERS_AT_ONCE = 32   # users of a thread at a time: a multiple of the lanes of every vector
     ALIGNMENT = 64
 
 
@@ -85,7 +85,7 @@ def gram(
     packed = <double*>_aligned(memory)
     padded = packed + ALS_PACKED_NUMBERS
     with nogil:
-        # One thread, rows in their order: the sum has one order.
+        # One thread adds the rows in their order, so the sum has one order.
         als_add_gram(&factors[0, 0], factors.shape[0], <int>n_factors, <int>stride, packed, padded)
         # Only the upper triangle is filled; V'V is symmetric.
         for f in range(n_factors):
@@ -95,7 +95,7 @@ def gram(
 
 
 cdef inline Py_ssize_t _stride(Py_ssize_t n_factors) noexcept nogil:
-    # Whole vectors of every level.
+    # A stride is whole vectors at every level.
     return 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16
 
 
@@ -104,7 +104,7 @@ cdef inline char* _aligned(void* memory) noexcept nogil:
 
 
 cdef void* _open(
-    AlsProblem[floating]* problem,    # OUT, but for its users
+    AlsProblem[floating]* problem,    # OUT, except its users
     const floating* item_factors,     # IN  (n_items, n_factors)
     const double* gram,               # IN  (n_factors, n_factors)
     Py_ssize_t n_items,
@@ -113,27 +113,27 @@ cdef void* _open(
 ) noexcept nogil:
     """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
     cdef Py_ssize_t stride = _stride(n_factors), f, g
-    # All sizes are products of 64 bits. calloc zeros the padded columns, so that they add 0.
+    # All sizes are products of 64 bits. calloc sets the padded columns to zeros, so that they add 0.
     cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
     cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
     cdef double* wide_gram = <double*>_aligned(memory)
-    cdef floating* own_gram = <floating*>(_aligned(memory) + gram_bytes)
+    cdef floating* gram_copy = <floating*>(_aligned(memory) + gram_bytes)
     cdef floating* rows = <floating*>(_aligned(memory) + 2 * gram_bytes)
     if memory == NULL:
         return NULL
-    # Two copies of V'V + reg I: in double for users that T cannot solve, in T for the vectors.
+    # There are two copies of V'V + reg I: in double for users that T cannot solve, and in T for the vectors.
     for f in range(n_factors):
         for g in range(n_factors):
             wide_gram[f * stride + g] = gram[f * n_factors + g]
     for f in range(n_factors, stride):  # padded unknowns have a pivot of 1, and are 0
         wide_gram[f * stride + f] = 1.0
     for f in range(stride * stride):
-        own_gram[f] = <floating>wide_gram[f]
-    # Each row: n_factors numbers, then zeros up to `stride`.
+        gram_copy[f] = <floating>wide_gram[f]
+    # Each row has n_factors numbers, then zeros up to `stride`.
     for f in range(n_items):
         memcpy(rows + f * stride, item_factors + f * n_factors, n_factors * sizeof(floating))
     problem.item_factors = rows
-    problem.gram = own_gram
+    problem.gram = gram_copy
     problem.wide_gram = wide_gram
     problem.ridges = NULL
     problem.whitened = NULL
@@ -161,7 +161,7 @@ cdef void* _open_whitened(
     AlsProblem[floating]* problem,    # IN/OUT
     Py_ssize_t n_items,
 ) noexcept nogil:
-    """Begin `problem.whitened` with the first items, if V'V allows it; return the memory to free after use."""
+    """Set `problem.whitened` for the first items, if V'V allows it; return the memory to free after use."""
     cdef void* memory = malloc(als_whitened_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
     cdef void* scratch = malloc(als_scratch_bytes(problem.stride) + ALIGNMENT)
     cdef floating* whitened
@@ -192,7 +192,7 @@ cdef Py_ssize_t _solve_some(
     cdef double* x = exact_scratch + (n_factors + 1) * n_factors
     # als_solve fills solved[0, last - first), and last - first is at most USERS_AT_ONCE.
     als_solve(problem[0], first, last, scratch, out + first * n_factors, solved)
-    # Users that the vectors did not solve are solved in double, one at a time, into a row that no other thread has.
+    # Users without a solution by vectors are solved in double, one at a time, in a row that no other thread has.
     for u in range(first, last):
         if solved[u - first]:
             continue
@@ -209,7 +209,7 @@ cdef Py_ssize_t _solve_some(
             exact_scratch,
             x,
         ):
-            # Rounded to the type of the factors once, at the end.
+            # The result is rounded to the type of the factors once, at the end.
             for f in range(n_factors):
                 out[u * n_factors + f] = <floating>x[f]
             continue
@@ -224,24 +224,24 @@ def solve_users(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
-    const floating[::1] ridges,           # IN  (n_users,), beside reg, or (0,) where there are none
+    const floating[::1] ridges,           # IN  (n_users,), added to reg, or (0,) for no addition
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), factored where the weight is 0
     floating[:, ::1] out,                 # OUT (n_users, n_factors), zeros
-    int64_t[::1] singular,                # OUT (n_threads,), first singular user each thread met, or n_users
+    int64_t[::1] singular,                # OUT (n_threads,), first singular user of each thread, or n_users
     double confidence_weight,
     int n_threads,
 ):
-    """Solve all users' systems; each user's result depends on that user alone, and not on the number of threads."""
-    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, found
+    """Solve the systems of all users; each result depends on its user alone, and not on the number of threads."""
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, singular_user
     cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     cdef Py_ssize_t n_items = item_factors.shape[0], block, n_blocks = 0
     cdef AlsProblem[floating] problem
-    cdef double most
+    cdef double max_weight
     cdef floating* whitened
     cdef void* shared
     cdef void* shared_whitened = NULL
-    cdef void* own
+    cdef void* thread_memory
     cdef char* scratch
     cdef int thread
     if indices.shape[0] == 0:
@@ -250,37 +250,41 @@ def solve_users(
     if shared == NULL:
         raise MemoryError
     _set_users(&problem, indptr, indices, values, ridges)
-    # A trial pays for itself only up to `most` (als_whitened_weight); with values the user's own largest decides.
-    most = als_whitened_weight(problem)
-    # All share R there, so none has a ridge of its own.
-    if confidence_weight != 0.0 and most > 0 and not ridges.shape[0] and (values.shape[0] or confidence_weight <= most):
+    # A trial saves time only up to `max_weight`; with values, the largest value of the user decides.
+    max_weight = als_whitened_weight(problem)
+    # All users share R there, so no user has an additional ridge.
+    if confidence_weight != 0.0 and max_weight > 0 and not ridges.shape[0] and (
+        values.shape[0] or confidence_weight <= max_weight
+    ):
         shared_whitened = _open_whitened(&problem, n_items)
         if shared_whitened == NULL:
             free(shared)
             raise MemoryError
-        # Items [0, ALS_ITEMS_AT_ONCE) are done by now, with R; the rest are blocks 1, 2, ...
-        n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.whitened != NULL else 0  # but for the first
+        # Items [0, ALS_ITEMS_AT_ONCE) are already computed, with R; the other items are blocks 1, 2, ...
+        n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.whitened != NULL else 0  # without the first
     whitened = <floating*>problem.whitened
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-            # Scratch of this thread alone; NULL is reported as singular = -1, since a thread cannot raise here.
-            own = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
+            # Each thread has its own scratch; NULL is reported as singular = -1, since a thread cannot raise here.
+            thread_memory = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
             thread = threadid()
-            # Each block writes its own rows of V R^-1; the loop's end waits for all of them.
+            # Each block writes separate rows of V R^-1; the end of the loop waits for all of them.
             for block in prange(n_blocks, schedule="dynamic"):
                 first = (block + 1) * ALS_ITEMS_AT_ONCE
-                if own == NULL:
+                if thread_memory == NULL:
                     singular[thread] = -1
                 else:
-                    als_whiten(problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(own), whitened)
-            # Blocks of users: each writes its own rows of `out`, and singular[thread] is this thread's alone.
+                    als_whiten(
+                        problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(thread_memory), whitened
+                    )
+            # Each block of users writes separate rows of `out`, and singular[thread] belongs to this thread.
             for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
-                if own == NULL:
+                if thread_memory == NULL:
                     singular[thread] = -1
                 else:
-                    scratch = _aligned(own)
+                    scratch = _aligned(thread_memory)
                     last = min(first + USERS_AT_ONCE, n_users)
-                    found = _solve_some(
+                    singular_user = _solve_some(
                         &problem,
                         &item_factors[0, 0],
                         &gram[0, 0],
@@ -290,9 +294,9 @@ def solve_users(
                         <double*>scratch,
                         &out[0, 0],
                     )
-                    if found < last and found < singular[thread]:  # the smallest of those this thread met
-                        singular[thread] = found
-            free(own)
+                    if singular_user < last and singular_user < singular[thread]:  # the smallest one
+                        singular[thread] = singular_user
+            free(thread_memory)
         free(shared)
         free(shared_whitened)
 
@@ -310,12 +314,12 @@ cdef void* _open_rotation(
         free(scratch)
         # forth, back, diagonal, above, below follow each other: 2 stride^2 + 3 stride numbers
         return NULL
-    rotation.forth = <floating*>_aligned(memory)
-    rotation.back = rotation.forth + square
-    rotation.diagonal = rotation.back + square
+    rotation.to_rotated = <floating*>_aligned(memory)
+    rotation.to_original = rotation.to_rotated + square
+    rotation.diagonal = rotation.to_original + square
     rotation.above = rotation.diagonal + stride
     rotation.below = rotation.above + stride
-    als_rotate(problem[0], <double*>_aligned(scratch), rotation[0])
+    als_find_rotation(problem[0], <double*>_aligned(scratch), rotation[0])
     problem.rotation = rotation
     free(scratch)
     return memory
@@ -325,7 +329,7 @@ def solve_users_cg(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
-    const floating[::1] ridges,           # IN  (n_users,), beside reg, or (0,) where there are none
+    const floating[::1] ridges,           # IN  (n_users,), added to reg, or (0,) for no addition
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), not factored
     floating[:, ::1] out,                 # IN/OUT (n_users, n_factors), where each user starts
@@ -335,7 +339,7 @@ def solve_users_cg(
 ):
     """Run `n_steps` steps of conjugate gradients for each user; users without items get zeros.
 
-    Where factors are many, in coordinates in which V'V is tridiagonal: the steps are the same but for rounding.
+    With many factors, coordinates are those in which V'V is tridiagonal: the steps are the same except for rounding.
     """
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_items = item_factors.shape[0], first
     cdef AlsProblem[floating] problem
@@ -345,13 +349,13 @@ def solve_users_cg(
     cdef void* shared_rotation = NULL
     cdef void* memory
     cdef char* scratch
-    cdef size_t own_bytes
+    cdef size_t thread_bytes
     if indices.shape[0] == 0:
         out[:, :] = 0         # no user has items: b = 0
         return
     shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
-    own_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
-    memory = malloc(n_threads * own_bytes + ALIGNMENT)  # of all threads: none may find out alone that there is none
+    thread_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
+    memory = malloc(n_threads * thread_bytes + ALIGNMENT)  # for all threads, because a single thread cannot fail
     if shared != NULL and problem.n_factors >= ALS_ROTATED_FROM:
         shared_rotation = _open_rotation(&problem, &rotation)
     if shared == NULL or memory == NULL or (shared_rotation == NULL and problem.n_factors >= ALS_ROTATED_FROM):
@@ -363,19 +367,20 @@ def solve_users_cg(
     rows = <floating*>problem.item_factors
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-            # Scratch of the thread's own; threadid() < n_threads.
-            scratch = _aligned(memory) + threadid() * own_bytes
-            # V in the new coordinates, in place: each block of rows is one thread's; the loop's end waits for all.
+            # Each thread has its own scratch; threadid() < n_threads.
+            scratch = _aligned(memory) + threadid() * thread_bytes
+            # V is converted to the new coordinates in place. Each block of rows belongs to one thread; the end of the
+            # loop waits for all.
             if problem.rotation != NULL:
                 for first in prange(0, n_items, ALS_ROWS_AT_ONCE, schedule="dynamic"):
-                    als_turn(
+                    als_rotate_rows(
                         rotation,
                         problem.stride,
                         <int>min(<Py_ssize_t>ALS_ROWS_AT_ONCE, n_items - first),
                         scratch,
                         rows + first * problem.stride,
                     )
-            # Blocks of users: each reads all of V, and reads and writes its own rows of `out`.
+            # Each block of users reads all of V, and reads and writes separate rows of `out`.
             for first in prange(0, n_users, ALS_ROWS_AT_ONCE, schedule="dynamic"):
                 als_solve_cg(
                     problem, first, min(first + ALS_ROWS_AT_ONCE, n_users), n_steps, scratch, &out[first, 0]

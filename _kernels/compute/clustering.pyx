@@ -1,7 +1,7 @@
 """k-means on sparse or dense rows (Lloyd 1982; Arthur and Vassilvitskii 2007).  Inputs are trusted.
 
-|x - c|^2 = |x|^2 - 2 (x'c - |c|^2 / 2), so a row's nearest centre has the greatest x'c - |c|^2 / 2; where rounding
-leaves open which one has, distances decide.  No row x cluster matrix is ever formed
+|x - c|^2 = |x|^2 - 2 (x'c - |c|^2 / 2), so the nearest centre of a row has the greatest x'c - |c|^2 / 2.  Where
+rounding leaves open which score is the greatest, distances decide.  No matrix of rows and clusters is formed
 (docs/explanation/compute/clustering.md).
 """
 from cython cimport floating
@@ -25,7 +25,7 @@ cdef extern from "_kernels/compute/_clustering.h" namespace "fastfedrec" nogil:
         const T* start
         Py_ssize_t n
         Py_ssize_t stride
-    cdef cppclass Places:
+    cdef cppclass ExactCenters:
         const double* rows
         const double* norms
         const double* row_norms
@@ -43,11 +43,11 @@ cdef extern from "_kernels/compute/_clustering.h" namespace "fastfedrec" nogil:
         float largest_center
         float largest_start
     void nearest_centers[T](
-        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[T]& centers, const Places& places,
-        T* scores, int32_t* labels,
+        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[T]& centers,
+        const ExactCenters& exact, T* scores, int32_t* labels,
     ) noexcept
     void center_distances[T](
-        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const Places& centers, const int32_t* labels,
+        const Rows[T]& rows, Py_ssize_t first, Py_ssize_t last, const ExactCenters& centers, const int32_t* labels,
         double* out,
     ) noexcept
     void round_centers(
@@ -55,11 +55,11 @@ cdef extern from "_kernels/compute/_clustering.h" namespace "fastfedrec" nogil:
     ) noexcept
     Py_ssize_t nearest_rounded(
         const Rows[float]& rows, Py_ssize_t first, Py_ssize_t last, const Centers[float]& centers,
-        const Places& places, const Rounded& rounded, float* scores, float* bounds, int32_t* labels,
+        const ExactCenters& exact, const Rounded& rounded, float* scores, float* bounds, int32_t* labels,
     ) noexcept
 
 cdef enum:
-    ROWS_AT_ONCE = 64         # of a block
+    ROWS_AT_ONCE = 64         # rows of a block
 
 
 cdef inline void _set_rows(
@@ -87,18 +87,19 @@ cdef inline void _set_centers(
     centers.stride = columns.shape[1]
 
 
-cdef inline void _set_places(
-    Places* places, const double[:, ::1] centers, const double[::1] center_norms, const double[::1] row_norms
+cdef inline void _set_exact_centers(
+    ExactCenters* exact_centers, const double[:, ::1] centers, const double[::1] center_norms,
+    const double[::1] row_norms,
 ):
     cdef Py_ssize_t c
-    places.rows = &centers[0, 0]
-    places.norms = &center_norms[0]
-    places.row_norms = &row_norms[0]
-    places.n_columns = centers.shape[1]
-    places.largest = 0.0
+    exact_centers.rows = &centers[0, 0]
+    exact_centers.norms = &center_norms[0]
+    exact_centers.row_norms = &row_norms[0]
+    exact_centers.n_columns = centers.shape[1]
+    exact_centers.largest = 0.0
     for c in range(center_norms.shape[0]):
-        places.largest = max(places.largest, center_norms[c])
-    places.largest = sqrt(places.largest)
+        exact_centers.largest = max(exact_centers.largest, center_norms[c])
+    exact_centers.largest = sqrt(exact_centers.largest)
 
 
 def squared_norms(
@@ -110,7 +111,7 @@ def squared_norms(
     cdef Py_ssize_t u, j
     cdef double total
     with nogil:
-        # Each row separately, in double, its entries in order.
+        # Each row is added up separately, in double, with its entries in order.
         for u in range(out.shape[0]):
             total = 0.0
             for j in range(indptr[u], indptr[u + 1]):
@@ -124,7 +125,7 @@ def are_multiples(
 ):
     """Return whether each value, below 2^51 / per_unit, times `per_unit` is a whole number."""
     cdef Py_ssize_t j
-    cdef double x, rounder = 1.5 * 2.0**52  # adding it to a number rounds off the fraction
+    cdef double x, rounder = 1.5 * 2.0**52  # its addition rounds off the fraction of a number
     cdef bint whole = True
     with nogil:
         for j in range(values.shape[0]):
@@ -138,7 +139,7 @@ def assign(
     const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column
     const floating[::1] values,           # IN  (n_values,)
     const double[::1] norms,              # IN  (n_rows,), |x|^2
-    const floating[:, ::1] columns,       # IN  (n_columns, stride), from a cache line on, one column a cluster
+    const floating[:, ::1] columns,       # IN  (n_columns, stride), at a cache line, a column for each cluster
     const floating[:, ::1] tail,          # IN  (n_columns, n_tail), n_tail 16 bytes or 0, the last clusters
     const floating[::1] start,            # IN  (stride + n_tail,), -|c|^2 / 2, and -infinity beyond the last
     const double[:, ::1] centers,         # IN  (n_clusters, n_columns), the exact centres of `columns` and `tail`
@@ -150,22 +151,22 @@ def assign(
     cdef Py_ssize_t n = labels.shape[0], first
     cdef Rows[floating] rows
     cdef Centers[floating] rounded
-    cdef Places places
+    cdef ExactCenters exact_centers
     cdef floating* scores
     cdef int failed = 0
     if n == 0:
         return
     _set_rows(&rows, indptr, indices, values)
     _set_centers(&rounded, columns, tail, start, centers.shape[0])
-    _set_places(&places, centers, center_norms, norms)
+    _set_exact_centers(&exact_centers, centers, center_norms, norms)
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <floating*>malloc_lines(start.shape[0] * sizeof(floating))
-        # Each block of rows is one thread's: labels of its rows, and scratch of its own.
+        # Each block of rows belongs to one thread, with the labels of its rows and scratch.
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL:
                 failed |= 1
             else:
-                nearest_centers(rows, first, min(first + ROWS_AT_ONCE, n), rounded, places, scores, &labels[0])
+                nearest_centers(rows, first, min(first + ROWS_AT_ONCE, n), rounded, exact_centers, scores, &labels[0])
         free(scores)
     if failed:
         raise MemoryError
@@ -185,21 +186,21 @@ def distances_to(
     """Compute the distance of each row from the centre of its label."""
     cdef Py_ssize_t n = labels.shape[0], first
     cdef Rows[floating] rows
-    cdef Places places
+    cdef ExactCenters exact_centers
     if n == 0:
         return
     _set_rows(&rows, indptr, indices, values)
-    _set_places(&places, centers, center_norms, norms)
-    # Each row separately
+    _set_exact_centers(&exact_centers, centers, center_norms, norms)
+    # Each row is computed separately.
     for first in prange(
         0, n, ROWS_AT_ONCE, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
-        center_distances(rows, first, min(first + ROWS_AT_ONCE, n), places, &labels[0], &out[0])
+        center_distances(rows, first, min(first + ROWS_AT_ONCE, n), exact_centers, &labels[0], &out[0])
 
 
 def round_rows(
     const int64_t[::1] indptr,     # IN  (n_rows + 1,)
-    const float[::1] values,    # IN  (n_values,), times `per_unit` whole numbers from 0 to 255
+    const float[::1] values,       # IN  (n_values,), times `per_unit` whole numbers from 0 to 255
     double per_unit,
     uint8_t[::1] out,              # OUT (n_values,), these whole numbers
     float[::1] totals,             # OUT (n_rows,), and their sums
@@ -211,7 +212,7 @@ def round_rows(
         for u in range(totals.shape[0]):
             total = 0
             for j in range(indptr[u], indptr[u + 1]):
-                out[j] = <uint8_t><int>(values[j] * per_unit)  # 0 to 255, so the conversion is exact
+                out[j] = <uint8_t><int>(values[j] * per_unit)  # from 0 to 255, so the conversion is exact
                 total += out[j]
             totals[u] = <float>total
 
@@ -219,13 +220,13 @@ def round_rows(
 def assign_rounded(
     const int64_t[::1] indptr,            # IN  (n_rows + 1,)
     const int32_t[::1] indices,           # IN  (n_values,)
-    const float[::1] values,           # IN  (n_values,)
+    const float[::1] values,              # IN  (n_values,)
     const uint8_t[::1] units,             # IN  (n_values,), the values times `per_unit`
     const float[::1] totals,              # IN  (n_rows,), of `units`, below 2^22 together with the length of the row
-    const float[:, ::1] columns,       # IN  as `assign` has them
+    const float[:, ::1] columns,          # IN  as for `assign`
     const float[:, ::1] tail,
     const float[::1] start,
-    const double[:, ::1] places,          # IN  (n_clusters, n_columns), the centres
+    const double[:, ::1] exact_centers,   # IN  (n_clusters, n_columns), the centres
     const double[::1] center_norms,       # IN  (n_clusters,)
     const double[::1] norms,              # IN  (n_rows,)
     int8_t[:, :, ::1] lines,              # OUT (n_lines, n_columns, 64), centres in 8 bits
@@ -233,26 +234,26 @@ def assign_rounded(
     int32_t[::1] labels,                  # OUT (n_rows,)
     Py_ssize_t n_pairs,                   # times 256 times the greatest of `units` is below 2^15
     double per_unit,
-    double lowest,                        # of all centres and 0
-    double highest,                       # of all centres and 0, not `lowest`
+    double lowest,                        # the least number of all centres and 0
+    double highest,                       # the greatest number of all centres and 0; it differs from `lowest`
     int n_threads,
 ):
     """Compute the labels of `assign`; return the number of rows that needed it."""
-    # lowest <= 0 <= highest, and not both 0: step > 0.
+    # lowest <= 0 <= highest, and one of them is not 0: step > 0.
     cdef Py_ssize_t n = labels.shape[0], first, n_open = 0
-    cdef double step = (highest - lowest) / 253.0  # one less than 8 bits hold: rounding may add one
+    cdef double step = (highest - lowest) / 253.0  # one less than the range of 8 bits: rounding may add one
     cdef Rows[float] rows
     cdef Centers[float] centers
-    cdef Places exact
+    cdef ExactCenters exact
     cdef Rounded rounded
     cdef float* scores
     cdef float* bounds
     cdef int failed = 0
     _set_rows(&rows, indptr, indices, values)
-    _set_centers(&centers, columns, tail, start, places.shape[0])
-    _set_places(&exact, places, center_norms, norms)
+    _set_centers(&centers, columns, tail, start, exact_centers.shape[0])
+    _set_exact_centers(&exact, exact_centers, center_norms, norms)
     round_centers(
-        # center / step + shift is then from -127.5 to 126.5, so rounded it fits 8 bits.
+        # center / step + shift is then from -127.5 to 126.5, so its nearest integer fits into 8 bits.
         centers, columns.shape[0], 1.0 / step, -127.0 - rint(lowest / step), &lines[0, 0, 0], &rounded_start[0]
     )
     rounded.values = &units[0]
@@ -265,12 +266,12 @@ def assign_rounded(
     rounded.step = <float>(step / per_unit)
     rounded.largest_center = <float>(max(highest, -lowest) / per_unit)  # largest |c_f|, for one unit
     rounded.largest_start = 0
-    for first in range(places.shape[0]):
+    for first in range(exact_centers.shape[0]):
         rounded.largest_start = max(rounded.largest_start, <float>-start[first])  # -start[c] = |c|^2 / 2, at least 0
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <float*>malloc_lines(start.shape[0] * sizeof(float))
         bounds = <float*>malloc_lines(rounded_start.shape[0] * sizeof(float))
-        # Blocks of rows as in `assign`; n_open is added up over threads, whole numbers in any order.
+        # Blocks of rows belong to threads as in `assign`; n_open is an integer sum over threads, in any order.
         for first in prange(0, n, ROWS_AT_ONCE, schedule="dynamic"):
             if scores == NULL or bounds == NULL:
                 failed |= 1
@@ -313,13 +314,13 @@ def update_centers(
     cdef Py_ssize_t n_clusters = centers.shape[0], n_columns = centers.shape[1], c, i, f
     cdef Rows[floating] rows
     _set_rows(&rows, indptr, indices, values)
-    # Each cluster is one thread's: its row of `sums` and of `centers`, and its members in their order.
+    # Each cluster belongs to one thread: its rows of `sums` and of `centers`, and its members in their order.
     for c in prange(
         n_clusters, nogil=True, schedule="dynamic", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
         for i in range(member_starts[c], member_starts[c + 1]):
             _add_row(&rows, members[i], n_columns, signs[i], &sums[c, 0])
-        # No division by 0: an empty cluster keeps its centre
+        # There is no division by 0: an empty cluster keeps its centre.
         if member_starts[c + 1] > member_starts[c] and sizes[c] > 0:
             for f in range(n_columns):
                 centers[c, f] = sums[c, f] / <double>sizes[c]

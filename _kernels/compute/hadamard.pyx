@@ -19,11 +19,11 @@ def transform_rows(
     int n_passes,
     int n_threads,
 ):
-    """Transform each row in place; whole numbers modulo 2^64, others by the same sums in the same order."""
+    """Transform each row in place: integers modulo 2^64, and floats by the same sums in the same order."""
     cdef Py_ssize_t n_rows = rows.shape[0], i
     cdef int thread
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        # A row is one thread's, and so is a row of `scratch`.
+        # A row belongs to one thread, and so does a row of `scratch`.
         for i in prange(n_rows, schedule="static"):
             hadamard_transform(&rows[i, 0], &scratch[thread, 0], n_passes)

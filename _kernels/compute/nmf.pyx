@@ -1,8 +1,8 @@
 """Rows of a non-negative factorisation for fixed item factors: u = argmin_{u >= 0} sum w (x - u'v)^2 + reg |u|^2.
 
-Coordinate descent (Hsieh and Dhillon, KDD 2011): on each row's n_factors x n_factors Gram, or, where a known number of
-sweeps is small beside n_factors, on the residuals of its entries (as Yu et al., ICDM 2012), which takes the same steps.
-Multiplicative steps (Lee and Seung, NIPS 2000): u_f <- u_f (sum w x v_f) / (sum w (u'v) v_f + reg u_f).
+Coordinate descent (Hsieh and Dhillon, KDD 2011) uses the n_factors x n_factors Gram of each row.  If a known number of
+sweeps is small compared with n_factors, it uses the residuals of the entries (Yu et al., ICDM 2012), with equal steps.
+Multiplicative steps (Lee and Seung, NIPS 2000) are u_f <- u_f (sum w x v_f) / (sum w (u'v) v_f + reg u_f).
 Inputs are trusted.
 """
 from cython cimport floating
@@ -67,7 +67,7 @@ def solve_rows(
     int max_sweeps,
     int n_threads,
 ):
-    """Solve all rows, each with a Gram of its own; rows without entries get zeros."""
+    """Solve all rows, each with a separate Gram; rows without entries get zeros."""
     cdef Py_ssize_t n_rows = out.shape[0], stride = item_factors.shape[1], u
     cdef NmfProblem[floating] problem
     cdef floating* scratch
@@ -77,11 +77,11 @@ def solve_rows(
     problem.n_factors = <int>out.shape[1]
     problem.max_sweeps = max_sweeps
     problem.tolerance = <floating>tolerance
-    # Threads take rows dynamically: each reads and writes its own row of `out`, and has scratch of its own.
+    # Threads take rows dynamically: each row of `out` belongs to one thread, which has its own scratch.
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scratch = <floating*>malloc_lines((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating))
         if scratch != NULL:
-            # Padded columns are read, though they add 0.
+            # Padded columns are read, but add 0.
             memset(scratch, 0, stride * stride * sizeof(floating))
         for u in prange(n_rows, schedule="dynamic", chunksize=ROWS_AT_ONCE):
             if scratch == NULL:
@@ -103,7 +103,7 @@ def solve_rows_shared(
 ):
     """Solve all rows, which share one Gram: every entry is observed, with weight 1."""
     cdef Py_ssize_t n_rows = out.shape[0], u
-    # Each row is one thread's; `gram` is only read.
+    # Each row belongs to one thread; `gram` is only read.
     for u in prange(
         n_rows,
         nogil=True,
@@ -134,7 +134,7 @@ def multiply_rows(
     cdef NmfProblem[floating] problem
     _set_entries(&problem, indptr, indices, values, weights, item_factors)
     problem.n_factors = n_factors
-    # Each row of `row_factors` is one thread's; item factors are only read.
+    # Each row of `row_factors` belongs to one thread; item factors are only read.
     for u in prange(
         n_rows,
         nogil=True,

@@ -1,12 +1,12 @@
 """Sampled negatives, ranks among them, and the best items of each user (docs/how-to/evaluate.md).
 
-Negatives are ranks among the items a user has not seen, drawn by Floyd's algorithm (`_subset.pxd`) and turned into
-items by one walk along the user's row.
+Negatives are ranks among the items that a user has not seen.  Floyd's algorithm (`_subset.pxd`) draws them, and one
+walk along the row of the user converts them to items.
 
 Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
-and dropped: no row of scores exists.  Where that is faster, bounds from 8-bit copies of the factors select the scores
+and discarded: no row of scores is stored.  If that is faster, bounds from 8-bit copies of the factors select the scores
 to compute.  The vector code is in `_ranking.cpp`, `_screening.cpp` and `_held_out.cpp`.  Inputs are trusted, except
-as `held_out_places_factors` describes.
+as `held_out_rank_counts_factors` describes.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -48,10 +48,10 @@ cdef extern from "_kernels/compute/_held_out.h" namespace "fastfedrec" nogil:
     int held_out_block[Real](
         const Real* users, Py_ssize_t n_rows, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
         const int16_t* quantized, const float* steps, const int64_t* indptr, const int32_t* held_out,
-        const int32_t* others, Py_ssize_t n_others, const int64_t* counts, int16_t* x, int32_t* sums,
+        const int32_t* other_items, Py_ssize_t n_other_items, const int64_t* counts, int16_t* x, int32_t* sums,
         float* sum_steps, int64_t* above, int64_t* same
     ) noexcept
-    double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
+    double rank[Real](Real score, const Real* other_scores, Py_ssize_t n) noexcept
 
 cdef extern from "_kernels/compute/_screening.h" namespace "fastfedrec" nogil:
     Py_ssize_t screened_items_bytes(Py_ssize_t n_items, Py_ssize_t n_factors) noexcept
@@ -64,7 +64,7 @@ cdef extern from "_kernels/compute/_screening.h" namespace "fastfedrec" nogil:
     Py_ssize_t recommend_screened_block "fastfedrec::recommend_screened"[Real](
         const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
         const uint8_t* lines, const float* bounds, const int64_t* indptr, const int32_t* indices, int32_t* out_items,
-        Real* out_scores, Py_ssize_t n, int32_t* x, uint64_t* taken, char* candidates, char* left
+        Real* out_scores, Py_ssize_t n, int32_t* x, uint64_t* taken, char* candidates, char* unsolved
     ) noexcept
 
 cdef enum:
@@ -76,7 +76,7 @@ def sample_unseen(
     const int32_t[::1] indices,    # IN  (n_interactions,), ascending within a row
     const int64_t[::1] rows,       # IN  (n_rows,)
     const uint64_t[::1] users,     # IN  (n_rows,), global user ids
-    const int64_t[::1] counts,     # IN  (n_rows,), how many to draw: at most n and the number unseen
+    const int64_t[::1] counts,     # IN  (n_rows,), number to draw: at most n and the number of unseen items
     const uint32_t[::1] subkey,    # IN  (8,)
     int32_t[:, ::1] out,           # OUT (n_rows, n), ascending, then -1
     int64_t[::1] failed,           # OUT (n_threads,), 1 where a thread had no memory
@@ -100,7 +100,7 @@ def sample_unseen(
         if streams != NULL and not streams_allocate(streams, n):
             free(streams)
             streams = NULL
-        # Each block of rows is one thread's: rows of `out`, and streams, of their own.
+        # Each block of rows belongs to one thread, with its rows of `out` and its streams.
         for start in prange(0, n_rows, SAMPLED_ROWS, schedule="dynamic"):
             if marked == NULL or taken == NULL or drawn == NULL or streams == NULL:
                 failed[threadid()] = 1
@@ -146,12 +146,12 @@ cdef inline void sample_block(
     int32_t* drawn,
     int32_t* out,
 ) noexcept nogil:
-    """Do the same for up to SAMPLED_ROWS rows.  A row draws n words or, where it gets all unseen items, none."""
+    """Sample for up to SAMPLED_ROWS rows.  A row draws n words, or none if it gets all unseen items."""
     cdef uint64_t drawing[SAMPLED_ROWS]
     cdef Py_ssize_t n_drawing = 0, n_seen, n_unseen, i, j
     cdef const uint64_t* words
     for i in range(n_rows):
-        # counts[i] = min(n, unseen): fewer than unseen means n.
+        # counts[i] = min(n, unseen): a count below the number of unseen items is n.
         if counts[i] < n_items - (indptr[rows[i] + 1] - indptr[rows[i]]):
             drawing[n_drawing] = users[i]
             n_drawing += 1
@@ -173,8 +173,8 @@ cdef inline void sample_block(
 def held_out_ranks(
     const floating[::1] held_out_scores,   # IN  (n_held_out,)
     const floating[:, ::1] other_scores,   # IN  (n_rows, n)
-    const int64_t[::1] counts,             # IN  (n_rows,), how many of a row's scores are there
-    const int64_t[::1] rows,               # IN  (n_held_out,), the row each is ranked in
+    const int64_t[::1] counts,             # IN  (n_rows,), number of scores in a row
+    const int64_t[::1] rows,               # IN  (n_held_out,), the row in which each is ranked
     double[::1] out,                       # OUT (n_held_out,), NaN where a score is NaN
     int n_threads,
 ):
@@ -183,29 +183,29 @@ def held_out_ranks(
     cdef const floating* scores = NULL
     if other_scores.shape[0] and n:
         scores = &other_scores[0, 0]
-    # Each held-out item has its own entry in `out`.
+    # Each held-out item has a separate entry in `out`.
     for i in prange(held_out_scores.shape[0], nogil=True, schedule="static", num_threads=n_threads):
         out[i] = rank(held_out_scores[i], scores + rows[i] * n, counts[rows[i]])
 
 
-def held_out_places_factors(
+def held_out_rank_counts_factors(
     const floating[:, ::1] user_factors,   # IN  (n_rows, n_factors)
     const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
     const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
     const int32_t[::1] held_out,           # IN  (n_held_out,)
-    const int32_t[:, ::1] others,          # IN  (n_rows, n)
-    const int64_t[::1] counts,             # IN  (n_rows,), how many of a row's other items are there
+    const int32_t[:, ::1] other_items,     # IN  (n_rows, n)
+    const int64_t[::1] counts,             # IN  (n_rows,), number of other items in a row
     int64_t[::1] above,                    # OUT (n_held_out,), -1 where an inner product is not finite
     int64_t[::1] same,                     # OUT (n_held_out,)
-    int64_t[::1] wrong,                    # OUT (n_threads,), bits: NO_MEMORY, NOT_FINITE, OUT_OF_RANGE
+    int64_t[::1] faults,                   # OUT (n_threads,), bits: NO_MEMORY, NOT_FINITE, OUT_OF_RANGE
     int n_threads,
 ):
-    """Count the row's other items with a greater inner product than each held-out item, and with an equal one.
+    """Count the other items of a row with a greater inner product than each held-out item, and with an equal one.
 
-    Most items are compared by 16-bit copies of the factors, those that are near the held-out one by the product itself.
-    Whether factors are finite and other items are there is found out on the way: all are read anyway.
+    Most items are compared by 16-bit copies of the factors, and items near the held-out one by the inner product.
+    The function also checks that factors are finite and that other items exist, because it reads all of them.
     """
-    cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = others.shape[1], r, i
+    cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = other_items.shape[1], r, i
     cdef Py_ssize_t n_items = item_factors.shape[0], length = quantized_length(n_factors)
     cdef int16_t* items = <int16_t*>malloc_lines(n_items * length * sizeof(int16_t))
     cdef float* steps = <float*>malloc((n_items + 1) * sizeof(float))
@@ -214,7 +214,7 @@ def held_out_places_factors(
     cdef float* sum_steps
     cdef int thread
     cdef const int32_t* held_out_items = NULL
-    cdef const int32_t* other_items = NULL
+    cdef const int32_t* other_ids = NULL
     cdef int64_t* n_above = NULL
     cdef int64_t* n_same = NULL
     if held_out.shape[0]:
@@ -222,24 +222,25 @@ def held_out_places_factors(
         n_above = &above[0]
         n_same = &same[0]
     if n_rows and n:
-        other_items = &others[0, 0]
+        other_ids = &other_items[0, 0]
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         x = <int16_t*>malloc_lines(HELD_OUT_ROWS * length * sizeof(int16_t))
         sums = <int32_t*>malloc(held_out_sums(n) * sizeof(int32_t))
         sum_steps = <float*>malloc(held_out_sums(n) * sizeof(float))
         if items == NULL or steps == NULL or x == NULL or sums == NULL or sum_steps == NULL:
-            wrong[thread] = NO_MEMORY
-        # Each block of items is one thread's; all threads meet at the end of the loop, before any reads `items`.
+            faults[thread] = NO_MEMORY
+        # Each block of items belongs to one thread; all threads meet at the end of the loop, before any thread reads
+        # `items`.
         for i in prange(0, n_items, HELD_OUT_ROWS, schedule="static"):
             if items != NULL and steps != NULL:
-                wrong[thread] |= quantize_items(
+                faults[thread] |= quantize_items(
                     &item_factors[i, 0], min(HELD_OUT_ROWS, n_items - i), n_factors, items + i * length, steps + i
                 )
-        # Rows of users by blocks: `above` and `same` have a range for the held-out items of each.
+        # Rows are taken by blocks: `above` and `same` have a separate range for the held-out items of each row.
         for r in prange(0, n_rows, HELD_OUT_ROWS, schedule="dynamic"):
-            if not wrong[thread] & NO_MEMORY:
-                wrong[thread] |= held_out_block(
+            if not faults[thread] & NO_MEMORY:
+                faults[thread] |= held_out_block(
                     &user_factors[r, 0],
                     min(HELD_OUT_ROWS, n_rows - r),
                     n_factors,
@@ -249,7 +250,7 @@ def held_out_places_factors(
                     steps,
                     &indptr[r],
                     held_out_items,
-                    other_items + r * n,
+                    other_ids + r * n,
                     n,
                     &counts[r],
                     x,
@@ -284,7 +285,7 @@ def top_k(
     with nogil, parallel(num_threads=n_threads):
         taken = <uint64_t*>malloc(bitmap_words(n_items) * sizeof(uint64_t))
         candidates = <char*>malloc(1 + list_bytes(n, n_items, sizeof(floating)))
-        # Each row is one thread's, and so are its rows of `out_items` and `out_scores`.
+        # Each row belongs to one thread, with its rows of `out_items` and `out_scores`.
         for r in prange(n_rows, schedule="static"):
             if taken == NULL or candidates == NULL:
                 failed[threadid()] = -1
@@ -311,13 +312,13 @@ def recommend_screened(
     const int32_t[::1] indices,            # IN  (n_seen,)
     int32_t[:, ::1] out_items,             # OUT (n_users, n), n up to 16
     floating[:, ::1] out_scores,           # OUT (n_users, n)
-    char[::1] left,                        # IN  (n_users,), ones; OUT 1 for users that have no result
-    int64_t[::1] gave_up,                  # OUT (n_threads,), 1 where a thread left most users of a block
+    char[::1] unsolved,                    # IN  (n_users,), ones; OUT 1 for users without a result
+    int64_t[::1] has_stopped,              # OUT (n_threads,), 1 if a thread had no result for most users of a block
     int n_threads,
 ):
-    """Find the n best items like `recommend_factors`, for users where 8-bit copies of the factors exclude most.
+    """Find the n best items like `recommend_factors`, for users where 8-bit copies of the factors exclude most items.
 
-    A thread that left most users of a block leaves all that follow, and so does one without memory.
+    A thread stops after a block with results for fewer than half of its users, as does a thread without memory.
     """
     cdef Py_ssize_t n_users = user_factors.shape[0], n_factors = user_factors.shape[1], n = out_items.shape[1]
     cdef Py_ssize_t n_items = item_factors.shape[0], n_words = bitmap_words(n_items), word, block, start, n_block
@@ -336,17 +337,17 @@ def recommend_screened(
         taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
         candidates = <char*>malloc(screened_candidates_bytes())
         if lines == NULL or bounds == NULL or x == NULL or taken == NULL or candidates == NULL:
-            gave_up[thread] = 1
-        # Copies of 64 items at a time; all threads meet at the end of the loop.
+            has_stopped[thread] = 1
+        # Copies are made for 64 items at a time; all threads meet at the end of the loop.
         for word in prange(n_words, schedule="static"):
-            if lines != NULL and bounds != NULL:  # for the other threads too
+            if lines != NULL and bounds != NULL:  # on all threads
                 screened_items(&item_factors[0, 0], 64 * word, n_items, n_factors, lines, bounds)
-        # A block of users is one thread's: its rows of the results and of `left`.
+        # A block of users belongs to one thread, with its rows of the results and of `unsolved`.
         for block in prange((n_users + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
-            if not gave_up[thread]:
+            if not has_stopped[thread]:
                 start = block * BLOCK_USERS
                 n_block = min(BLOCK_USERS, n_users - start)
-                gave_up[thread] = 2 * recommend_screened_block(
+                has_stopped[thread] = 2 * recommend_screened_block(
                     &user_factors[start, 0],
                     n_block,
                     n_factors,
@@ -362,7 +363,7 @@ def recommend_screened(
                     x,
                     taken,
                     candidates,
-                    &left[start],
+                    &unsolved[start],
                 ) > n_block
         free(x)
         free(taken)
@@ -400,7 +401,8 @@ def recommend_factors(
         x = <floating*>malloc(BLOCK_USERS * n_factors * sizeof(floating))
         taken = <uint64_t*>malloc(BLOCK_USERS * n_words * sizeof(uint64_t))
         candidates = <char*>malloc(1 + BLOCK_USERS * list_bytes(n, n_items, sizeof(floating)))
-        # A block of users is one thread's; `rows` are distinct, so its rows of the results are its alone.
+        # A block of users belongs to one thread; `rows` are distinct, so no other thread writes its rows of the
+        # results.
         for block in prange((n_rows + BLOCK_USERS - 1) // BLOCK_USERS, schedule="dynamic"):
             if items == NULL or x == NULL or taken == NULL or candidates == NULL:
                 failed[thread] = -1

@@ -1,7 +1,7 @@
 """Weighted sums of rows of a matrix, one sum for each user: scores by similarities between items.  Inputs are trusted.
 
-A sum is over the user's entries in their order, and every product and sum is rounded separately: no figure depends on
-the number of threads, on the instruction set, or on the other users of the call.
+A sum is over the entries of the user in their order, and every product and sum is rounded separately.  No result
+depends on the number of threads, the instruction set, or the other users of the call.
 """
 from cython.parallel cimport parallel, prange
 from libc.stdint cimport int32_t, int64_t
@@ -29,22 +29,22 @@ def sum_dense_rows(
     double[:, ::1] out,            # OUT (n_users, n_columns)
     int n_threads,
 ):
-    """Sum a few columns at a time, which a thread copies side by side where they are read often enough."""
+    """Sum some columns at a time; a thread copies them side by side if they are read often enough."""
     cdef Py_ssize_t n_users = out.shape[0], n_rows = matrix.shape[0], n_columns = matrix.shape[1], block, i
     cdef Py_ssize_t n_blocks = (n_columns + ROW_SUMS_COLUMNS - 1) // ROW_SUMS_COLUMNS, first, width
     cdef double* copy
     if n_users == 0 or n_columns == 0:
         return
-    # A block of columns is one thread's: it writes these columns of all users.
+    # A block of columns belongs to one thread, which writes these columns for all users.
     with nogil, parallel(num_threads=n_threads):
         copy = NULL
-        if indices.shape[0] > n_rows:  # without memory for a copy the columns are read where they are
+        if indices.shape[0] > n_rows:  # without memory for a copy, the columns are read from the matrix
             copy = <double*>malloc_lines(n_rows * ROW_SUMS_COLUMNS * sizeof(double))
         for block in prange(n_blocks, schedule="dynamic"):
             first = block * ROW_SUMS_COLUMNS
             width = min(n_columns - first, <Py_ssize_t>ROW_SUMS_COLUMNS)
             if copy != NULL:
-                # copy: rows of `width` numbers, at most ROW_SUMS_COLUMNS.
+                # The copy has rows of `width` numbers, at most ROW_SUMS_COLUMNS.
                 for i in range(n_rows):
                     memcpy(copy + i * width, &matrix[i, first], width * sizeof(double))
                 add_rows(
@@ -74,7 +74,7 @@ def sum_sparse_rows(
     """Sum rows; each user's row of `out` belongs to one thread."""
     cdef Py_ssize_t user, p, q, item
     cdef double weight
-    # A user is one thread's; its entries in order, and for each the row's.
+    # A user belongs to one thread; its entries are taken in order, and then the entries of their rows.
     for user in prange(out.shape[0], nogil=True, schedule="dynamic", chunksize=16, num_threads=n_threads):
         memset(&out[user, 0], 0, out.shape[1] * sizeof(double))
         for p in range(indptr[user], indptr[user + 1]):

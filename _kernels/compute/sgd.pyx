@@ -9,11 +9,11 @@ For a rating r of user u and item i with weight w and prediction ``s = mean + b_
 with learning rate a and regularization l of factors and h of biases (Koren, Bell, Volinsky 2009, section "Learning
 algorithms"; Gemulla et al. 2011 for the blocks).  Inputs are trusted.
 
-Rows are whole lines of cache, each beginning on one.  There is no parallel loop here: the functions release the GIL,
-and the API layer calls them from threads of its own, on blocks that share no row.  So two threads can train two models
-at once, and a forked child can train.
+Rows are whole cache lines, and begin at one.  There is no parallel loop here: the functions release the GIL, and the
+API layer calls them from its own threads, on blocks that share no row.  So two threads can train two models at once,
+and a forked child can train.
 
-A loss of the user's own is the address of a compiled function as `SgdOwnLoss` in `_sgd.h` describes it.
+A custom loss is the address of a compiled function, which `SgdCustomLoss` in `_sgd.h` describes.
 """
 from cython cimport floating
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -25,13 +25,13 @@ cdef extern from "_kernels/compute/_sgd.h" namespace "fastfedrec" nogil:
         SGD_LINE_BYTES
         SGD_NO_BIASES
         SGD_BIASES_IN_ROWS
-        SGD_BIASES_BESIDE
+        SGD_SEPARATE_BIASES
         SGD_SQUARED
         SGD_ABSOLUTE
         SGD_HUBER
         SGD_LOGISTIC
-        SGD_OWN_LOSS
-    ctypedef void (*SgdOwnLoss)(double prediction, double rating, double* out) noexcept
+        SGD_CUSTOM_LOSS
+    ctypedef void (*SgdCustomLoss)(double prediction, double rating, double* out) noexcept
     cdef cppclass SgdRating[Real]:
         pass
     cdef cppclass SgdModel[Real]:
@@ -44,7 +44,7 @@ cdef extern from "_kernels/compute/_sgd.h" namespace "fastfedrec" nogil:
         int biases
         int loss
         bint weighted
-        SgdOwnLoss own_loss
+        SgdCustomLoss custom_loss
     cdef cppclass SgdRates:
         double learning_rate
         double regularization
@@ -56,7 +56,7 @@ cdef extern from "_kernels/compute/_sgd.h" namespace "fastfedrec" nogil:
     bint measure_ratings[Real](
         const SgdModel[Real]& model, const SgdRating[Real]* ratings, Py_ssize_t n, double* loss
     ) noexcept
-    bint copy_within[Real](const Real* numbers, Real* copy, Py_ssize_t n, double limit) noexcept
+    bint copy_and_check[Real](const Real* numbers, Real* copy, Py_ssize_t n, double limit) noexcept
     void predict_pairs[Real](
         const int64_t* users, const int64_t* items, Py_ssize_t n, const Real* user_factors, const Real* item_factors,
         Py_ssize_t n_factors, const Real* user_biases, const Real* item_biases, double mean, Real* out
@@ -65,17 +65,17 @@ cdef extern from "_kernels/compute/_sgd.h" namespace "fastfedrec" nogil:
 cdef extern from "_kernels/compute/_tasks.h" namespace "fastfedrec" nogil:
     enum:
         ARRIVALS_LINE
-    void tell(int64_t* arrivals, Py_ssize_t task, int64_t phase) noexcept
-    void leave(int64_t* arrivals, Py_ssize_t task) noexcept
+    void report_phase(int64_t* arrivals, Py_ssize_t task, int64_t phase) noexcept
+    void report_end(int64_t* arrivals, Py_ssize_t task) noexcept
     void wait_for_all(int64_t* arrivals, Py_ssize_t n_tasks, int64_t phase) noexcept
 
 LINE_BYTES = SGD_LINE_BYTES
-COUNTERS_A_LINE = ARRIVALS_LINE  # of `arrivals`, so that no two tasks write to one line
-NO_BIASES, BIASES_IN_ROWS, BIASES_BESIDE = SGD_NO_BIASES, SGD_BIASES_IN_ROWS, SGD_BIASES_BESIDE
+COUNTERS_PER_LINE = ARRIVALS_LINE  # counters of `arrivals` in a line: no two tasks write to one line
+NO_BIASES, BIASES_IN_ROWS, SEPARATE_BIASES = SGD_NO_BIASES, SGD_BIASES_IN_ROWS, SGD_SEPARATE_BIASES
 LOSSES = {"squared": SGD_SQUARED, "absolute": SGD_ABSOLUTE, "huber": SGD_HUBER, "logistic": SGD_LOGISTIC}
-OWN_LOSS = SGD_OWN_LOSS
+CUSTOM_LOSS = SGD_CUSTOM_LOSS
 
-# Results of a task of an epoch, or of a sum of losses.
+# These are the results of a task of an epoch, or of a sum of losses.
 USABLE, UNUSABLE, NO_LOSS = 1, 0, -1
 
 
@@ -85,32 +85,32 @@ cdef floating* _first(floating[::1] numbers) noexcept:
 
 cdef SgdModel[floating] _model(
     floating[:, ::1] user_rows, floating[:, ::1] item_rows, floating[::1] user_biases, floating[::1] item_biases,
-    int biases, int loss, uintptr_t own_loss, double mean, bint weighted
+    int biases, int loss, uintptr_t custom_loss, double mean, bint weighted
 ):
     cdef SgdModel[floating] model
     model.user_rows, model.item_rows = &user_rows[0, 0], &item_rows[0, 0]
     model.user_biases, model.item_biases = _first(user_biases), _first(item_biases)
     model.width = user_rows.shape[1]
     model.mean = mean
-    model.biases, model.loss, model.own_loss = biases, loss, <SgdOwnLoss>own_loss
+    model.biases, model.loss, model.custom_loss = biases, loss, <SgdCustomLoss>custom_loss
     model.weighted = weighted
     return model
 
 
 cdef bint _copy_share(
-    const floating* numbers, floating* kept, Py_ssize_t n, double limit, Py_ssize_t part, Py_ssize_t n_parts
+    const floating* numbers, floating* out, Py_ssize_t n, double limit, Py_ssize_t part, Py_ssize_t n_parts
 ) noexcept nogil:
-    # Equal shares: n_parts divides the number of blocks, which all have as many rows.
+    # Parts have equal sizes: n_parts divides the number of blocks, and all blocks have the same number of rows.
     cdef Py_ssize_t share = n // n_parts
-    return copy_within(numbers + part * share, kept + part * share, share, limit)
+    return copy_and_check(numbers + part * share, out + part * share, share, limit)
 
 
-cdef Py_ssize_t _spread_bits(Py_ssize_t number) noexcept nogil:
-    """Return the bits of the number at positions 0, 2, 4 and so on."""
-    cdef Py_ssize_t bits = 0, place = 0
-    while number >> place:
-        bits |= (number & <Py_ssize_t>1 << place) << place
-        place += 1
+cdef Py_ssize_t _interleave_zeros(Py_ssize_t number) noexcept nogil:
+    """Return a number with the bits of `number` at positions 0, 2, 4 and so on."""
+    cdef Py_ssize_t bits = 0, position = 0
+    while number >> position:
+        bits |= (number & <Py_ssize_t>1 << position) << position
+        position += 1
     return bits
 
 
@@ -121,66 +121,68 @@ def run_epoch(
     floating[:, ::1] item_rows,           # IN/OUT (n_item_rows, width)
     floating[::1] user_biases,            # IN/OUT (n_user_rows,), or (0,) unless they are outside the rows
     floating[::1] item_biases,            # IN/OUT (n_item_rows,), or (0,)
-    int biases,                           # where they are
+    int biases,                           # `SgdBiases`
     int loss,
-    uintptr_t own_loss,                   # its address, or 0
+    uintptr_t custom_loss,                # its address, or 0
     double mean,
-    bint weighted,                        # or all weights are 1
+    bint weighted,                        # false: all weights are 1
     double[::1] losses,                   # OUT (n_blocks**2,) weighted sums of the loss before each step
     double learning_rate,
     double regularization,
     double bias_regularization,
-    floating[:, ::1] kept_user_rows,      # OUT the four arrays as they are after the epoch
-    floating[:, ::1] kept_item_rows,
-    floating[::1] kept_user_biases,
-    floating[::1] kept_item_biases,
+    floating[:, ::1] user_rows_out,       # OUT copies of the four arrays after the epoch
+    floating[:, ::1] item_rows_out,
+    floating[::1] user_biases_out,
+    floating[::1] item_biases_out,
     double limit,
-    int64_t[:, ::1] arrivals,             # IN/OUT (n_tasks, 8): the phases each task has done, each on its own line
-    int64_t before,                       # how many all of them had done when the epoch began
+    int64_t[:, ::1] arrivals,             # IN/OUT (n_tasks, 8): number of completed phases of each task, a line each
+    int64_t before,                       # number of completed phases of all tasks before the epoch
     Py_ssize_t task,
-    double[::1] failed,                   # OUT (2,): prediction and rating where the user's loss has no value
+    double[::1] failed,                   # OUT (2,): prediction and rating for which a custom loss has no value
 ):
-    """Run one task of an epoch, with all tasks running; return whether no number of its share exceeds `limit`.
+    """Run one task of an epoch while all tasks run; return whether no number of its part exceeds `limit`.
 
-    A task has its own users' blocks, and in each phase blocks of items that no other task has then.  Stratum s pairs
-    users' block j with items' block j ^ s.  The number of tasks is a power of two, so in the strata of a phase the high
-    bits of s are fixed, and with them the range of items' blocks that a task meets.  Blocks are in Morton order of
-    (s, j): 2, 4, 8, ... strata of equally many users' blocks meet only that number of items' blocks, which a cache may
-    hold, and the blocks of a task's phase are one run in memory.  Each row sees its ratings in the order of s anyway,
-    so no bit depends on it.  Tasks wait for each other between phases.  After the last, a task checks and copies rows
-    that no other touches any more: its users, and the items it met last.
+    A task has separate blocks of users, and in each phase blocks of items that no other task has then.  Stratum s pairs
+    block j of users with block j ^ s of items.  The number of tasks is a power of two, so in the strata of a phase the
+    high bits of s are fixed, and with them the range of blocks of items that a task uses.  Blocks are in Morton order
+    of (s, j): 2, 4, 8, ... strata of the same number of blocks of users use only that number of blocks of items, which
+    a cache may hold, and the blocks of a task in a phase are contiguous in memory.  Each row has its ratings in the
+    order of s in any case, so no bit depends on it.  Tasks wait for each other between phases.  After the last phase, a
+    task checks and copies rows that no other task writes any more: its users, and its last items.
     """
-    cdef Py_ssize_t n_tasks = arrivals.shape[0], n_visits = losses.shape[0] // n_tasks**2  # of blocks in a phase
+    cdef Py_ssize_t n_tasks = arrivals.shape[0], n_visits = losses.shape[0] // n_tasks**2  # blocks in a phase
     cdef Py_ssize_t n_user_lanes = user_rows.shape[0] * user_rows.shape[1]
     cdef Py_ssize_t n_item_lanes = item_rows.shape[0] * item_rows.shape[1]
     cdef Py_ssize_t phase, first, items = task ^ (n_tasks - 1)
     cdef SgdModel[floating] model = _model(
-        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean, weighted
+        user_rows, item_rows, user_biases, item_biases, biases, loss, custom_loss, mean, weighted
     )
     cdef const SgdRating[floating]* ratings = <const SgdRating[floating]*>&records[0]
     cdef SgdRates rates
     cdef bint usable
     rates.learning_rate, rates.regularization = learning_rate, regularization
     rates.bias_regularization = bias_regularization
-    cdef floating* kept_users = _first(kept_user_biases)
-    cdef floating* kept_items = _first(kept_item_biases)
+    cdef floating* user_biases_copy = _first(user_biases_out)
+    cdef floating* item_biases_copy = _first(item_biases_out)
     with nogil:
         for phase in range(n_tasks):
-            # Where the task's blocks of this phase begin: in Morton order they are n_visits blocks one after another.
-            first = (_spread_bits(task) | _spread_bits(phase) << 1) * n_visits
+            # The blocks of the task in this phase begin at `first`: in Morton order they are n_visits consecutive
+            # blocks.
+            first = (_interleave_zeros(task) | _interleave_zeros(phase) << 1) * n_visits
             if not train_blocks(model, ratings, &starts[first], n_visits, rates, &losses[first], &failed[0]):
-                leave(&arrivals[0, 0], task)  # the others must not wait for a task that has ended
+                report_end(&arrivals[0, 0], task)  # the others must not wait for a task that has ended
                 with gil:
                     return NO_LOSS
-            tell(&arrivals[0, 0], task, before + phase + 1)
-            # Before the next phase all have left the items' blocks of this one: no two tasks ever write to one row.
+            report_phase(&arrivals[0, 0], task, before + phase + 1)
+            # Before the next phase, all tasks have finished the blocks of items of this phase: no two tasks ever write
+            # to one row.
             if phase + 1 < n_tasks:
                 wait_for_all(&arrivals[0, 0], n_tasks, before + phase + 1)
-        # The task's own users, and the items of its last phase: shares that no other task writes to any more.
-        usable = _copy_share(model.user_rows, &kept_user_rows[0, 0], n_user_lanes, limit, task, n_tasks)
-        usable &= _copy_share(model.item_rows, &kept_item_rows[0, 0], n_item_lanes, limit, items, n_tasks)
-        usable &= _copy_share(model.user_biases, kept_users, user_biases.shape[0], limit, task, n_tasks)
-        usable &= _copy_share(model.item_biases, kept_items, item_biases.shape[0], limit, items, n_tasks)
+        # The users of the task, and the items of its last phase, are parts that no other task writes to any more.
+        usable = _copy_share(model.user_rows, &user_rows_out[0, 0], n_user_lanes, limit, task, n_tasks)
+        usable &= _copy_share(model.item_rows, &item_rows_out[0, 0], n_item_lanes, limit, items, n_tasks)
+        usable &= _copy_share(model.user_biases, user_biases_copy, user_biases.shape[0], limit, task, n_tasks)
+        usable &= _copy_share(model.item_biases, item_biases_copy, item_biases.shape[0], limit, items, n_tasks)
     return USABLE if usable else UNUSABLE
 
 
@@ -192,7 +194,7 @@ def sum_losses(
     floating[::1] item_biases,            # IN  (n_item_rows,), or (0,)
     int biases,
     int loss,
-    uintptr_t own_loss,
+    uintptr_t custom_loss,
     double mean,
     double[::1] losses,                   # OUT (n_chunks,) weighted sums over equal runs of ratings
     Py_ssize_t task,
@@ -203,19 +205,19 @@ def sum_losses(
     cdef Py_ssize_t n_chunks = losses.shape[0], n_ratings = records.shape[0] // sizeof(SgdRating[floating])
     cdef Py_ssize_t chunk = task, first
     cdef SgdModel[floating] model = _model(
-        user_rows, item_rows, user_biases, item_biases, biases, loss, own_loss, mean, True
+        user_rows, item_rows, user_biases, item_biases, biases, loss, custom_loss, mean, True
     )
     cdef const SgdRating[floating]* ratings = <const SgdRating[floating]*>&records[0]
-    cdef double found[2]
+    cdef double result[2]
     with nogil:
-        # Chunks are named by `losses` alone, so a sum of them does not depend on the number of tasks.
+        # Chunks depend on `losses` alone, so their sum does not depend on the number of tasks.
         while chunk < n_chunks:
             first = chunk * n_ratings // n_chunks
-            if not measure_ratings(model, ratings + first, (chunk + 1) * n_ratings // n_chunks - first, found):
-                failed[0], failed[1] = found[0], found[1]
+            if not measure_ratings(model, ratings + first, (chunk + 1) * n_ratings // n_chunks - first, result):
+                failed[0], failed[1] = result[0], result[1]
                 with gil:
                     return NO_LOSS
-            losses[chunk] = found[0]
+            losses[chunk] = result[0]
             chunk += n_tasks
     return USABLE
 

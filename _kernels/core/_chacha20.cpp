@@ -1,7 +1,7 @@
 // See _chacha20.h; compiled once for each level.
 //
-// Four blocks at once took about 6 ns a 64-bit word, most of it in taking single lanes apart. This file therefore
-// transposes four words of four blocks in registers, and uses wider vectors.  A round is a chain of dependent
+// Four blocks at a time took about 6 ns a 64-bit word, mostly for extracting single lanes. This file therefore
+// transposes four words of four blocks in registers, and uses wider vectors. A round is a chain of dependent
 // operations, so two vectors of blocks side by side take little longer than one.
 #include "_kernels/core/_chacha20.h"
 
@@ -14,7 +14,7 @@ enum { LANES = VECTOR_BYTES / 4 };
 
 static inline U32 spread(uint32_t w) { return U32{} + w; }
 
-// By whole bytes, a level without a rotation needs one or two instructions instead of three.
+// A level without a rotation rotates by whole bytes in one or two instructions instead of three.
 template <int N>
 static inline U32 rotate(U32 x) {
 #if defined(__AVX512F__)
@@ -32,10 +32,10 @@ static inline U32 rotate(U32 x) {
     return (x << N) | (x >> (32 - N));
 }
 
-// The same quarter round of N vectors of blocks.
+// Runs the same quarter round for N vectors of blocks.
 template <int N>
 static inline void quarter_round(U32 (*x)[16], int a, int b, int c, int d) {
-    // RFC 8439, section 2.1, each line for all vectors before the next
+    // RFC 8439, section 2.1: each line is computed for all vectors before the next.
     for (int k = 0; k < N; ++k) x[k][a] += x[k][b], x[k][d] = rotate<16>(x[k][d] ^ x[k][a]);
     for (int k = 0; k < N; ++k) x[k][c] += x[k][d], x[k][b] = rotate<12>(x[k][b] ^ x[k][c]);
     for (int k = 0; k < N; ++k) x[k][a] += x[k][b], x[k][d] = rotate<8>(x[k][d] ^ x[k][a]);
@@ -44,7 +44,7 @@ static inline void quarter_round(U32 (*x)[16], int a, int b, int c, int d) {
 
 template <int N>
 static inline void twenty_rounds(U32 (*x)[16]) {
-    // Ten times a round of columns and a round of diagonals (section 2.3).
+    // Runs a round of columns and a round of diagonals ten times (section 2.3).
     for (int round = 0; round < 10; ++round) {
         quarter_round<N>(x, 0, 4, 8, 12);
         quarter_round<N>(x, 1, 5, 9, 13);
@@ -57,10 +57,10 @@ static inline void twenty_rounds(U32 (*x)[16]) {
     }
 }
 
-// Block b of a vector of blocks is lane b of all x; writes its words to out + 16 b.
+// Block b of a vector of blocks is lane b of all x; its words are written to out + 16 b.
 static inline void transpose(const U32* x, uint32_t* out) {
     for (int i = 0; i < 16; i += 4) {
-        // Within each quarter of 128 bits: four words of four blocks become four blocks of four words.
+        // Within each 128 bits, four words of four blocks become four blocks of four words.
         const U32 ab_low = interleave_low(x[i], x[i + 1]), ab_high = interleave_high(x[i], x[i + 1]);
         const U32 cd_low = interleave_low(x[i + 2], x[i + 3]), cd_high = interleave_high(x[i + 2], x[i + 3]);
         const U32 rows[4] = {interleave_low_pairs(ab_low, cd_low), interleave_high_pairs(ab_low, cd_low),
@@ -71,14 +71,14 @@ static inline void transpose(const U32* x, uint32_t* out) {
     }
 }
 
-// The blocks of N vectors of names; `state` holds the words that all share.
+// Computes the blocks of N vectors of names; `state` has the words that all share.
 template <int N>
 static inline void keystream(const uint32_t* state, const U32* counters, const U32* low, const U32* high,
                              uint32_t* out) {
     U32 x[N][16];
     for (int k = 0; k < N; ++k) {
         for (int i = 0; i < 16; ++i) x[k][i] = spread(state[i]);
-        x[k][12] = counters[k], x[k][14] = low[k], x[k][15] = high[k];  // counter, and the nonce's user
+        x[k][12] = counters[k], x[k][14] = low[k], x[k][15] = high[k];  // the counter, and the user in the nonce
     }
     twenty_rounds<N>(x);
     for (int k = 0; k < N; ++k) {
@@ -94,7 +94,7 @@ int chacha20_batch(const uint32_t* state, uint32_t* out) {
     for (int k = 0; k < 2; ++k)
         // Each lane has the next counter.
         for (int lane = 0; lane < LANES; ++lane) counters[k][lane] = state[12] + LANES * k + lane;
-    if (state[12] == 0) {  // many streams are short: they begin with half a batch
+    if (state[12] == 0) {  // many streams are short: the first batch is half a batch
         keystream<1>(state, counters, low, high, out);
         return LANES;
     }
@@ -102,13 +102,13 @@ int chacha20_batch(const uint32_t* state, uint32_t* out) {
     return 2 * LANES;
 }
 
-// Names of the blocks from (user, counter) on, lane by lane.
+// Writes the names of the blocks from (user, counter) on, lane by lane.
 static inline void name_blocks(const uint64_t* users, ptrdiff_t user, uint32_t counter, ptrdiff_t blocks_per_user,
                                int n, U32* counters, U32* low, U32* high) {
     uint32_t names[3][2 * LANES] = {};
     for (int lane = 0; lane < n; ++lane) {
         names[0][lane] = counter;
-        // users[user] is the user that the block belongs to: lanes beyond n are not named, and stay 0.
+        // users[user] is the user of the block; lanes after n have no name, and stay 0.
         names[1][lane] = (uint32_t)users[user];
         names[2][lane] = (uint32_t)(users[user] >> 32);
         const bool last = ++counter == (uint64_t)blocks_per_user;
@@ -120,15 +120,15 @@ static inline void name_blocks(const uint64_t* users, ptrdiff_t user, uint32_t c
     __builtin_memcpy(high, names[2], sizeof names[2]);
 }
 
-// The same where they are of one user or two, in vectors: lane by lane it makes an eighth of the time of a batch.
+// Writes the names of blocks of one or two users in vectors: lane by lane, this is an eighth of the time of a batch.
 static inline void name_blocks_of_two(const uint64_t* users, uint32_t counter, uint32_t blocks_per_user, bool has_next,
                                       U32* counters, U32* low, U32* high) {
     const uint64_t first = users[0], second = users[has_next];
     U32 lane;
     for (int i = 0; i < LANES; ++i) lane[i] = i;
     for (int k = 0; k < 2; ++k, lane += (uint32_t)LANES) {
-        const U32 is_second = (U32)(lane >= blocks_per_user - counter);  // beyond the first user's last block
-        counters[k] = lane + counter - (is_second & blocks_per_user);  // and there the counter starts again at 0
+        const U32 is_second = (U32)(lane >= blocks_per_user - counter);  // after the last block of the first user
+        counters[k] = lane + counter - (is_second & blocks_per_user);  // there the counter restarts at 0
         low[k] = ~is_second & (uint32_t)first | is_second & (uint32_t)second;
         high[k] = ~is_second & (uint32_t)(first >> 32) | is_second & (uint32_t)(second >> 32);
     }
@@ -138,7 +138,7 @@ void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t fir
                      ptrdiff_t blocks_per_user, uint32_t* out) {
     enum { BATCH = 2 * LANES };
     for (; n > 0; first += BATCH, n -= BATCH, out += 16 * BATCH) {
-        // Block `first` of all users set end to end is block `counter` of `user`.
+        // Block `first` of the concatenated blocks of all users is block `counter` of `user`.
         const ptrdiff_t user = first / blocks_per_user, counter = first % blocks_per_user;
         U32 counters[2], low[2], high[2];
         if (n >= BATCH && counter + BATCH <= 2 * blocks_per_user)
@@ -147,7 +147,7 @@ void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t fir
         else
             name_blocks(users, user, (uint32_t)counter, blocks_per_user, n < BATCH ? (int)n : BATCH, counters, low,
                         high);
-        // A short last batch is computed whole, and only the requested part is copied.
+        // A short last batch is computed completely, and only the requested part is copied.
         if (n >= BATCH) {
             keystream<2>(state, counters, low, high, out);
         } else {

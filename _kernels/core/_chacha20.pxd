@@ -2,8 +2,8 @@
 
 A stream is named by (subkey, round, user): the subkey is the 256-bit ChaCha20 key of one purpose, and the 96-bit
 nonce is (round, user low, user high).  The 32-bit block counter runs within the stream, from 0, so a name gives the
-same bits on any thread, shard or machine.  Its words are of 64 bits, low halves first.  How many blocks are computed
-together never changes the stream.
+same bits on any thread, shard or machine.  Its words have 64 bits, low halves first.  The number of blocks in a batch
+never changes the stream.
 
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """
@@ -77,31 +77,31 @@ cdef inline void stream_read(Stream* s, uint64_t* words, Py_ssize_t n) noexcept 
 
 
 cdef inline uint64_t stream_below(Stream* s, uint64_t bound) noexcept nogil:
-    """Return an integer in [0, bound): the high half of word x bound, off uniform by less than bound * 2^-64."""
+    """Return an integer in [0, bound): the high half of word x bound, uniform up to a bias below bound * 2^-64."""
     return mulhi64(stream_next(s), bound)
 
 
 cdef inline double stream_uniform(Stream* s) noexcept nogil:
     """Return a double in (0, 1): 52 bits, at the middles of their cells (exact, so neither end is reached)."""
-    # Below 2^52, so that adding 1/2 is exact, times 2^-52.
+    # The integer is below 2^52, so that adding 1/2 and multiplying by 2^-52 are exact.
     return (<double>(stream_next(s) >> 12) + 0.5) * 2.220446049250313e-16
 
 
 cdef struct Streams:
-    # The first words of the streams of consecutive users: no lane of a batch is idle, however short the streams.
+    # The first words of the streams of consecutive users: no lane of a batch is idle, even if streams are short.
     uint32_t state[16]
     const uint64_t* users
     Py_ssize_t blocks_per_user
     Py_ssize_t n_blocks      # of all users
     Py_ssize_t drawn         # of these
-    Py_ssize_t kept          # drawn and not yet read, at the end of the buffer's used part
+    Py_ssize_t n_unread      # drawn and not yet read, at the end of the buffer's used part
     Py_ssize_t end           # blocks in the buffer
     uint64_t* buffer         # 8 words a block, one user and the largest batch
 
 
 cdef inline bint streams_allocate(Streams* s, Py_ssize_t n_words) noexcept nogil:
     """Allocate buffers for users of `n_words` words; False if there is no memory."""
-    # Words rounded up to whole blocks of 8.
+    # Words are rounded up to whole blocks of 8.
     s.blocks_per_user = (n_words + 7) // 8
     s.buffer = <uint64_t*>malloc_lines(64 * (s.blocks_per_user + LARGEST_BATCH))
     return s.buffer != NULL
@@ -115,22 +115,22 @@ cdef inline void streams_open(
     s.state = stream.state
     s.users = users
     s.n_blocks = n_users * s.blocks_per_user
-    s.drawn = s.kept = s.end = 0
+    s.drawn = s.n_unread = s.end = 0
 
 
 cdef inline const uint64_t* streams_next(Streams* s) noexcept nogil:
     """Return the words of the next user, valid until the next call."""
-    cdef Py_ssize_t wanted
-    # Unread words move to the front; behind them is capacity for one user's blocks and a batch.
-    if s.kept < s.blocks_per_user:
-        memmove(s.buffer, s.buffer + 8 * (s.end - s.kept), 64 * s.kept)
-        wanted = s.blocks_per_user - s.kept
-        # Whole batches, but no block beyond the last user's.
-        wanted = min((wanted + LARGEST_BATCH - 1) // LARGEST_BATCH * LARGEST_BATCH, s.n_blocks - s.drawn)
-        chacha20_blocks(s.state, s.users, s.drawn, wanted, s.blocks_per_user, <uint32_t*>(s.buffer + 8 * s.kept))
-        s.drawn += wanted
-        s.kept += wanted
-        s.end = s.kept
-    s.kept -= s.blocks_per_user
-    # The user's blocks_per_user blocks, before those that are kept.
-    return s.buffer + 8 * (s.end - s.kept - s.blocks_per_user)
+    cdef Py_ssize_t n_new
+    # Unread words move to the front; the capacity after them is one user and a batch.
+    if s.n_unread < s.blocks_per_user:
+        memmove(s.buffer, s.buffer + 8 * (s.end - s.n_unread), 64 * s.n_unread)
+        n_new = s.blocks_per_user - s.n_unread
+        # Batches are whole, but end with the last block of the last user.
+        n_new = min((n_new + LARGEST_BATCH - 1) // LARGEST_BATCH * LARGEST_BATCH, s.n_blocks - s.drawn)
+        chacha20_blocks(s.state, s.users, s.drawn, n_new, s.blocks_per_user, <uint32_t*>(s.buffer + 8 * s.n_unread))
+        s.drawn += n_new
+        s.n_unread += n_new
+        s.end = s.n_unread
+    s.n_unread -= s.blocks_per_user
+    # These are the blocks_per_user blocks of the user, before the unread ones.
+    return s.buffer + 8 * (s.end - s.n_unread - s.blocks_per_user)

@@ -1,6 +1,7 @@
 // Vectors of any element and lane count, and the shuffles that turn rows into columns.
 //
-// Only for files that setup.py compiles once for each level (see _levels.h); everything is static and inlined.
+// Only files that setup.py compiles for each level may include this file (see _levels.h); everything is static and
+// inlined.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include "_kernels/core/_vector.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than the level's never cross a call: all is inlined
+#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors never cross a call, because all functions are inlined
 #endif
 
 #define FASTFEDREC_INLINE static inline __attribute__((always_inline))
@@ -41,17 +42,17 @@ FASTFEDREC_INLINE void store(T* to, const V& x) {
 
 template <class V, class T>
 FASTFEDREC_INLINE V spread(T x) {
-    return x - V{};  // a plus would not do: 0 + -0 is 0, so it could not be left out
+    return x - V{};  // an addition of 0 is not possible: 0 + -0 is 0, so compilers could not remove it
 }
 
-// a b + c; a vector wider than the level's is left to the compiler to split.
+// Returns a b + c; the compiler splits a vector that is wider than the vectors of the level.
 template <class V>
 FASTFEDREC_INLINE V multiply_add(const V& a, const V& b, const V& c) {
     if constexpr (sizeof(V) > VECTOR_BYTES) return a * b + c;
     else return fused(a, b, c);
 }
 
-// Lanes a0 b0 a1 b1 ... of the first (low) or second halves of a and b.
+// Return lanes a0 b0 a1 b1 ... of the first (low) or second halves of a and b.
 template <class V>
 FASTFEDREC_INLINE V interleave_low(const V& a, const V& b) {
     constexpr int n = sizeof(V) / sizeof(a[0]);
@@ -70,7 +71,7 @@ FASTFEDREC_INLINE V interleave_high(const V& a, const V& b) {
     else return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
-// Replaces the N vectors of N lanes by their transpose.
+// Transposes N vectors of N lanes.
 template <int N, class V>
 FASTFEDREC_INLINE void transpose(V* x) {
 #pragma GCC unroll 4
@@ -86,7 +87,7 @@ FASTFEDREC_INLINE void transpose(V* x) {
     }
 }
 
-// The sums of the lanes of each of N vectors of N lanes; overwrites x.
+// Returns the sums of the lanes of each of N vectors of N lanes; overwrites x.
 template <int N, class V>
 FASTFEDREC_INLINE V lane_sums(V* x) {
 #pragma GCC unroll 4
@@ -96,7 +97,7 @@ FASTFEDREC_INLINE V lane_sums(V* x) {
     return x[0];
 }
 
-// The same of 8 vectors of 8 or 16 floats, with shuffles that stay within 128 bits as long as they can.
+// Returns the sums for 8 vectors of 8 or 16 floats, with shuffles that stay within 128 bits as long as they can.
 typedef Vector<float, 4>::Type F4;
 typedef Vector<float, 8>::Type F8;
 typedef Vector<float, 16>::Type F16;
@@ -133,7 +134,7 @@ inline __attribute__((always_inline)) F8 lane_sums<8, F8>(F8* x) {
     return eight_sums(x);
 }
 
-// The sums of the lanes of each of R vectors, of R lanes or more; may overwrite x.
+// Returns the sums of the lanes of each of R vectors, of R lanes or more; may overwrite x.
 template <int R, class V>
 FASTFEDREC_INLINE auto row_sums(V* x) {
     constexpr int n = sizeof(V) / sizeof(x[0][0]);

@@ -6,6 +6,6 @@ cdef extern from "_kernels/core/_levels.h" namespace "fastfedrec":
 def use_level(
     int level,   # from 0 to `hardware.best_level()`
 ):
-    """Run the vector code of this level from now on."""
+    """Use the vector code of this level in later calls."""
     global _current_level
     _current_level = level

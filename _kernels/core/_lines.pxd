@@ -11,6 +11,6 @@ cdef enum:
 
 
 cdef inline void* malloc_lines(size_t n_bytes) noexcept nogil:
-    """Allocate at least `n_bytes`, to be freed like memory of `malloc`; NULL if there is none."""
-    # Whole lines, as `aligned_alloc` requires, and one more, so that 0 bytes give a valid pointer.
+    """Allocate at least `n_bytes`, to be freed like memory of `malloc`; return NULL if there is no memory."""
+    # The size is whole lines, as `aligned_alloc` requires, plus one line, so that 0 bytes give a valid pointer.
     return aligned_alloc(CACHE_LINE, (n_bytes // CACHE_LINE + 1) * CACHE_LINE)

@@ -7,16 +7,16 @@ namespace fastfedrec {
 
 typedef unsigned __int128 uint128;
 
-// The largest w with w * w <= x.
+// Returns the largest w with w * w <= x.
 inline uint64_t floor_sqrt(uint128 x) {
-    // sqrt of a double is off by rounding only: a step or two, by exact products.
+    // The square root of a double has a rounding error, which a step or two by exact products correct.
     uint64_t w = (uint64_t)std::sqrt((double)x);
     while ((uint128)w * w > x) --w;
     while ((uint128)(w + 1) * (w + 1) <= x) ++w;
     return w;
 }
 
-// floor(unit / sqrt(n)): n entries of it have a norm of at most `unit`.
+// Returns floor(unit / sqrt(n)): n such entries have a norm of at most `unit`.
 inline int64_t share_of_unit(uint64_t unit, uint64_t n) { return (int64_t)floor_sqrt((uint128)unit * unit / n); }
 
 }  // namespace fastfedrec

@@ -1,7 +1,7 @@
 """Uniform subsets without replacement (Bentley and Floyd, Communications of the ACM 30(9), 1987), in a bitmap.
 
-The bitmap answers "drawn already?" at once and, read from its first word to its last, gives the subset in ascending
-order without a sort; the price is population / 64 words to read, 0.1 us at 4,000 items.
+The bitmap records which ranks are drawn and, read from its first word to its last, gives the subset in ascending order
+without a sort; this costs the reading of population / 64 words, 0.1 us at 4,000 items.
 """
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
@@ -30,29 +30,29 @@ cdef inline Py_ssize_t bitmap_words(Py_ssize_t population) noexcept nogil:
 
 cdef inline void mark_next(uint64_t word, uint64_t last, uint64_t* marked) noexcept nogil:
     """Take one step of the algorithm: mark a rank from 0 .. last, by a random word."""
-    # The high half of word (last + 1) is at most `last`: no mark beyond the bitmap.
+    # The high half of word (last + 1) is at most `last`: no mark is after the bitmap.
     cdef uint64_t rank = mulhi64(word, last + 1)
-    # Drawn already: take `last`, which no step before could draw.
+    # If the rank is already drawn, take `last`, which no earlier step could draw.
     if (marked[rank >> 6] >> (rank & 63)) & 1:
         rank = last
     marked[rank >> 6] |= <uint64_t>1 << (rank & 63)
 
 
 cdef inline void mark_all(uint64_t population, uint64_t* marked) noexcept nogil:
-    """Mark the ranks 0 .. population - 1, which takes no draw."""
-    # Whole words of 64 ranks, then the rest; ranks beyond stay 0.
+    """Mark the ranks 0 .. population - 1, which needs no draw."""
+    # Mark whole words of 64 ranks, then the remaining ranks; ranks from population on stay 0.
     memset(marked, 0xFF, population >> 6 << 3)
     if population & 63:
         marked[population >> 6] = (<uint64_t>1 << (population & 63)) - 1
 
 
 cdef inline void mark_subset(Stream* stream, uint64_t population, uint64_t size, uint64_t* marked) noexcept nogil:
-    """Mark `size` of the ranks 0 .. population - 1 in a bitmap that is all 0; to mark them all takes no draw."""
+    """Mark `size` of the ranks 0 .. population - 1 in a bitmap that is all 0; marking all needs no draw."""
     cdef uint64_t last
     if size == population:
         mark_all(population, marked)
     else:
-        # Floyd: ranks from 0 to `last` for last = population - size, ..., population - 1.
+        # Floyd's algorithm draws ranks from 0 to `last` for last = population - size, ..., population - 1.
         for last in range(population - size, population):
             mark_next(stream_next(stream), last, marked)
 
@@ -61,7 +61,7 @@ cdef inline uint64_t unbiased_below(Stream* stream, uint64_t bound) noexcept nog
     """Return an exactly uniform integer in [0, bound): the high half of word x bound, redrawn where the low half is one
     of the 2^64 mod bound smallest (Lemire, "Fast random integer generation in an interval", 2019)."""
     cdef uint64_t word = stream_next(stream), surplus
-    # 2^64 mod bound is below `bound`: only where the low half is below that, the division is worth its time.
+    # 2^64 mod bound is below `bound`: the division is needed only if the low half is below `bound`.
     if word * bound < bound:
         surplus = (<uint64_t>0 - bound) % bound  # 2^64 mod bound
         while word * bound < surplus:
@@ -75,7 +75,7 @@ cdef inline void mark_unbiased_subset(
     """Do the same exactly uniformly: for guarantees, where a bias of population * 2^-64 a draw would count."""
     cdef uint64_t last, rank
     for last in range(population - size, population):
-        # As mark_next, with an unbiased rank.
+        # Take the step of mark_next with an unbiased rank.
         rank = unbiased_below(stream, last + 1)
         if (marked[rank >> 6] >> (rank & 63)) & 1:
             rank = last

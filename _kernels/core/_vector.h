@@ -1,6 +1,7 @@
 // The vectors of one level, in the compilers' portable form, and the few operations that have no operator.
 //
-// Only for files that setup.py compiles once for each level (see _levels.h); everything is static or a macro.
+// Only files that setup.py compiles for each level may include this file (see _levels.h); everything is static or a
+// macro.
 #pragma once
 #include <cstdint>
 
@@ -42,7 +43,7 @@ static inline U32 interleave_low_pairs(U32 a, U32 b) { return __builtin_shufflev
 static inline U32 interleave_high_pairs(U32 a, U32 b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); }
 #endif
 
-// The lanes of even and of odd number of two vectors set end to end, and the products of the lanes' low 32 bits.
+// The even and the odd lanes of two concatenated vectors, and the products of the low 32 bits of lanes.
 #if defined(__AVX512F__)
 static inline U64 even_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14); }
 static inline U64 odd_lanes(U64 a, U64 b) { return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15); }
@@ -61,7 +62,7 @@ static inline U64 product_of_low_halves(U64 a, U64 b) { return (a & 0xffffffff) 
 #endif
 #endif
 
-// a b + c, rounded once where the level has such an instruction (setup.py forbids the compiler to contract on its own).
+// Returns a b + c, rounded once if the level has such an instruction (setup.py forbids contraction by the compiler).
 template <class Vector>
 static inline Vector fused(Vector a, Vector b, Vector c) {
 #if defined(__FMA__)
@@ -91,7 +92,7 @@ static inline double fused(double a, double b, double c) {
 #endif
 }
 
-// Products of bytes without sign and bytes with, and the sum of each two, which must fit into 16 bits.
+// Returns products of unsigned and signed bytes, with the sum of each two, which must fit into 16 bits.
 #if defined(__AVX512BW__)
 static inline U32 byte_pairs(U32 a, U32 b) { return (U32)_mm512_maddubs_epi16((__m512i)a, (__m512i)b); }
 static inline U32 interleave_low_bytes(U32 a, U32 b) { return (U32)_mm512_unpacklo_epi8((__m512i)a, (__m512i)b); }
@@ -102,7 +103,7 @@ static inline U32 interleave_low_bytes(U32 a, U32 b) { return (U32)_mm256_unpack
 static inline U32 interleave_high_bytes(U32 a, U32 b) { return (U32)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
 #endif
 
-// Bit i: whether lane i of a is greater than b.
+// Returns in bit i whether lane i of a is greater than b.
 static inline uint64_t greater(F32 a, float b) {
 #if defined(__AVX512F__)
     return _mm512_cmp_ps_mask((__m512)a, _mm512_set1_ps(b), _CMP_GT_OQ);

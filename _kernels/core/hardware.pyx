@@ -47,8 +47,8 @@ def max_threads():
 def call_in_threads(work, int n_threads):
     """Call work(0), ..., work(n_threads - 1), Python functions, each in an OpenMP thread.
 
-    Python's own threads would be others, and share the processors with OpenMP's, which wait for their next loop by
-    looking for it for some milliseconds.  Where OpenMP gives fewer threads, some calls come after others.
+    Threads of Python would share the processors with the threads of OpenMP, which poll for their next loop for some
+    milliseconds.  If OpenMP gives fewer threads, some calls run after others.
     """
     cdef int thread
     for thread in prange(n_threads, nogil=True, schedule="static", chunksize=1, num_threads=n_threads):

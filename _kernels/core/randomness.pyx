@@ -12,13 +12,13 @@ include "_kernels/core/_level.pxi"
 
 cdef struct Parts:        # of words to be sorted
     int n_bits            # first bits of a word, which name its part
-    int place_bits        # last bits of a sort key: its position; the bits before are the word's next
+    int position_bits        # last bits of a sort key: its position; the bits before are the word's next
 
 cdef enum:
     PART = 8192           # words of a long stream that one thread writes at once: whole blocks
     BITS_PER_PART = 12    # of buckets that words are dealt to at once: they and a copy stay in a cache
-    MOST_PART_BITS = 11   # more streams at once are slow to write
-    FEW = 16              # words: the largest bucket for insertion sort
+    MAX_PART_BITS = 11    # more streams at once are slow to write
+    MAX_INSERTION = 16    # words: the largest bucket for insertion sort
     PAGE = 512            # words of the smallest page of a system
 
 
@@ -47,10 +47,10 @@ def stream_words(
 ):
     """Write the first words of the stream (subkey, round, user), one row a user."""
     cdef Py_ssize_t n_streams = users.shape[0], n_words = out.shape[1], i
-    cdef Py_ssize_t together = LARGEST_BATCH // ((n_words + 7) // 8)   # streams in one batch
+    cdef Py_ssize_t batch_size = LARGEST_BATCH // ((n_words + 7) // 8)   # streams in one batch
     cdef Py_ssize_t n_parts = (n_words + PART - 1) // PART, first
-    if together == 0:
-        # A part begins with a block (PART is a multiple of 8), so any thread can write it; no two write to one place.
+    if batch_size == 0:
+        # A part begins with a block (PART is a multiple of 8), so any thread can write it; parts do not overlap.
         for i in prange(n_streams * n_parts, nogil=True, schedule="static", num_threads=n_threads):
             first = i % n_parts * PART
             _long_stream(
@@ -58,11 +58,11 @@ def stream_words(
                 min(PART, n_words - first),
             )
         return
-    # LARGEST_BATCH blocks at a time, each of one thread: rows of `out` of their own.
-    for i in prange((n_streams + together - 1) // together, nogil=True, schedule="static", num_threads=n_threads):
+    # A batch has at most LARGEST_BATCH blocks, and belongs to one thread: its rows of `out` are separate.
+    for i in prange((n_streams + batch_size - 1) // batch_size, nogil=True, schedule="static", num_threads=n_threads):
         _short_streams(
-            &subkey[0], round_number, &users[i * together], min(together, n_streams - i * together),
-            &out[i * together, 0], n_words,
+            &subkey[0], round_number, &users[i * batch_size], min(batch_size, n_streams - i * batch_size),
+            &out[i * batch_size, 0], n_words,
         )
 
 
@@ -111,16 +111,17 @@ cdef void _short_streams(
         memcpy(out + u * n_words, stream.buffer + 8 * blocks_per_user * u, 8 * n_words)
 
 
-def sort_places(
-    const uint64_t[::1] words,   # IN  (n,), uniform: others take n log n, and are fewer than 2**32
+def argsort(
+    const uint64_t[::1] words,   # IN  (n,), uniform (other words take n log n), n < 2**32
     int64_t[::1] out,            # OUT (n,)
     int n_threads,
 ):
     """Write the positions of the words in ascending order; equal words keep their order.
 
-    Words are dealt to parts by their first bits, and in a part sorted by as many of the next as leave room for a place.
+    Words are distributed to parts by their first bits, and sorted in a part by all next bits that leave space for a
+    position.
     """
-    cdef Py_ssize_t n = words.shape[0], k, start = 0, most = 0, n_buckets
+    cdef Py_ssize_t n = words.shape[0], k, start = 0, max_size = 0, n_buckets
     if n == 0:
         return
     cdef uint64_t* packed = <uint64_t*>&out[0]
@@ -129,32 +130,32 @@ def sort_places(
     cdef vector[uint32_t] buckets
     cdef Parts parts
     cdef int t
-    parts.n_bits = min(max(_bucket_bits(n) - BITS_PER_PART, 0), MOST_PART_BITS)
-    parts.place_bits = 0
-    # As many last bits as a place needs: place < n.
-    while n - 1 >> parts.place_bits:
-        parts.place_bits += 1
+    parts.n_bits = min(max(_bucket_bits(n) - BITS_PER_PART, 0), MAX_PART_BITS)
+    parts.position_bits = 0
+    # A position has this number of last bits: position < n.
+    while n - 1 >> parts.position_bits:
+        parts.position_bits += 1
     cdef Py_ssize_t n_parts = <Py_ssize_t>1 << parts.n_bits
-    ends.resize(n_threads * n_parts)       # where each thread's words of each part end
+    ends.resize(n_threads * n_parts)       # end of the words of each thread in each part
     with nogil:
-        # Each thread counts its own run of words in its own row of `ends`.
+        # Each thread counts a separate range of words in a separate row of `ends`.
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
             _count_parts(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts])
-            _touch(packed, n * t // n_threads, n * (t + 1) // n_threads)
+            _touch_pages(packed, n * t // n_threads, n * (t + 1) // n_threads)
         for k in range(n_parts):
-            most = max(most, _take_starts(&ends[k], n_parts, n_threads, &start))
-        # A thread's words of a part go to disjoint positions: its row of `ends` holds where they begin.
+            max_size = max(max_size, _take_starts(&ends[k], n_parts, n_threads, &start))
+        # The words of a thread in a part have separate positions: its row of `ends` has the first ones.
         for t in prange(n_threads, schedule="static", num_threads=n_threads):  # each start moves on to its end
-            _deal(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts], packed)
-        n_buckets = <Py_ssize_t>1 << _bucket_bits(most)
-        scratch.resize(n_threads * most)
+            _scatter(&words[0], n * t // n_threads, n * (t + 1) // n_threads, parts, &ends[t * n_parts], packed)
+        n_buckets = <Py_ssize_t>1 << _bucket_bits(max_size)
+        scratch.resize(n_threads * max_size)
         buckets.resize(n_threads * n_buckets)
-        # Each part is one thread's: its range of `packed`, and that thread's scratch.
+        # Each part belongs to one thread, with its range of `packed` and the scratch of the thread.
         for k in prange(n_parts, schedule="dynamic", num_threads=n_threads):
             start = ends[(n_threads - 1) * n_parts + k - 1] if k else 0
             _sort_part(
                 packed + start, ends[(n_threads - 1) * n_parts + k] - start, &words[0], parts,
-                &scratch[threadid() * most], &buckets[threadid() * n_buckets],
+                &scratch[threadid() * max_size], &buckets[threadid() * n_buckets],
             )
 
 
@@ -178,8 +179,8 @@ cdef void _count_parts(
         counts[_first_bits(words[k], parts.n_bits)] += 1
 
 
-cdef void _touch(uint64_t* memory, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
-    """Touch new memory first: the system gives it a page at a time, and threads that scatter would wait for it."""
+cdef void _touch_pages(uint64_t* memory, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    """Touch pages of new memory: the system provides them one at a time, and threads that scatter would wait for it."""
     cdef Py_ssize_t k
     for k in range((end - begin + PAGE - 1) // PAGE):
         memory[begin + k * PAGE] = 0
@@ -196,24 +197,24 @@ cdef Py_ssize_t _take_starts(int64_t* counts, Py_ssize_t stride, int n_threads, 
     return start[0] - first
 
 
-cdef void _deal(
+cdef void _scatter(
     const uint64_t* words, Py_ssize_t begin, Py_ssize_t end, Parts parts, int64_t* starts, uint64_t* packed
 ) noexcept nogil:
     cdef Py_ssize_t k
     cdef int64_t* to
     for k in range(begin, end):
         to = &starts[_first_bits(words[k], parts.n_bits)]
-        # The part's bits are dropped, and the last bits make room for the place.
-        packed[to[0]] = (words[k] << parts.n_bits) >> parts.place_bits << parts.place_bits | <uint64_t>k
+        # The bits of the part are removed, and the last bits are replaced by the position.
+        packed[to[0]] = (words[k] << parts.n_bits) >> parts.position_bits << parts.position_bits | <uint64_t>k
         to[0] += 1
 
 
 cdef void _sort_part(
     uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts, uint64_t* scratch, uint32_t* starts
 ) noexcept nogil:
-    """Put the places of one part where its packed words are."""
+    """Sort one part, and replace its packed words by their positions."""
     cdef int n_bits = _bucket_bits(n), any_tied = 0
-    cdef uint32_t count, most = 0, start = 0
+    cdef uint32_t count, max_size = 0, start = 0
     cdef uint32_t* to
     cdef Py_ssize_t k
     if n == 0:
@@ -225,49 +226,49 @@ cdef void _sort_part(
         count = starts[k]
         starts[k] = start
         start += count
-        most = max(most, count)
+        max_size = max(max_size, count)
     for k in range(n):  # each start moves on to its end
         to = &starts[packed[k] >> (64 - n_bits)]
         scratch[to[0]] = packed[k]
         to[0] += 1
-    if most > FEW:      # never, if words are uniform
+    if max_size > MAX_INSERTION:      # this does not happen for uniform words
         sort(scratch, scratch + n)
     _insert(scratch, n)
-    # Neighbours that differ in the place alone: their words are not yet compared.
+    # Neighbours may differ in the position only: their words are not yet compared.
     for k in range(1, n):
-        any_tied |= (scratch[k - 1] ^ scratch[k]) >> parts.place_bits == 0
+        any_tied |= (scratch[k - 1] ^ scratch[k]) >> parts.position_bits == 0
     if any_tied:
         _sort_tied(scratch, n, words, parts)
     for k in range(n):
-        packed[k] = scratch[k] & ((<uint64_t>1 << parts.place_bits) - 1)  # the place alone
+        packed[k] = scratch[k] & ((<uint64_t>1 << parts.position_bits) - 1)  # the position alone
 
 
 cdef inline void _insert(uint64_t* packed, Py_ssize_t n) noexcept nogil:
     """Sort by insertion: within a bucket, because buckets are in order."""
     cdef Py_ssize_t k, to
-    cdef uint64_t own, larger = packed[0]
-    for k in range(1, n):  # neighbours, which without a branch costs less than to mispredict the half of them
-        own = packed[k]
-        packed[k - 1] = own if own < larger else larger
-        larger = larger if own < larger else own
+    cdef uint64_t key, larger = packed[0]
+    for k in range(1, n):  # a branch would be mispredicted for half of the neighbours
+        key = packed[k]
+        packed[k - 1] = key if key < larger else larger
+        larger = larger if key < larger else key
     packed[n - 1] = larger
     for k in range(1, n):
         if packed[k - 1] > packed[k]:
-            own, to = packed[k], k
-            while to > 0 and packed[to - 1] > own:
+            key, to = packed[k], k
+            while to > 0 and packed[to - 1] > key:
                 packed[to] = packed[to - 1]
                 to -= 1
-            packed[to] = own
+            packed[to] = key
 
 
 cdef void _sort_tied(uint64_t* packed, Py_ssize_t n, const uint64_t* words, Parts parts) noexcept nogil:
-    """Sort by whole words where the bits beside a position are equal."""
-    cdef uint64_t mask = (<uint64_t>1 << parts.place_bits) - 1
+    """Sort by whole words where all bits before a position are equal."""
+    cdef uint64_t mask = (<uint64_t>1 << parts.position_bits) - 1
     cdef vector[pair[uint64_t, uint64_t]] tied
     cdef Py_ssize_t begin = 0, end, k
     while begin < n:
         end = begin + 1
-        while end < n and (packed[begin] ^ packed[end]) >> parts.place_bits == 0:
+        while end < n and (packed[begin] ^ packed[end]) >> parts.position_bits == 0:
             end += 1
         if end > begin + 1:
             tied.resize(end - begin)

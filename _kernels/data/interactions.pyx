@@ -1,6 +1,6 @@
 """Rows of dense integer ids, the order of user-item pairs by two counting sorts, and the check of compressed rows.
 
-Each thread takes a range of the pairs; no output depends on their number.  Inputs are trusted, except in
+Each thread takes a range of the pairs; no output depends on the number of threads.  Inputs are trusted, except in
 `find_fault`, which decides whether arrays can be compressed rows.
 """
 from cython.parallel cimport prange
@@ -10,12 +10,12 @@ from libcpp.vector cimport vector
 
 cdef extern from *:
     """
-    // Threads may mark one place at once; looking first leaves its line in every cache.
-    static inline void fastfedrec_mark(uint8_t* place) {
-        if (!__atomic_load_n(place, __ATOMIC_RELAXED)) __atomic_store_n(place, 1, __ATOMIC_RELAXED);
+    // Threads may set a mark at the same time; a read before the write leaves its line in every cache.
+    static inline void fastfedrec_mark(uint8_t* mark) {
+        if (!__atomic_load_n(mark, __ATOMIC_RELAXED)) __atomic_store_n(mark, 1, __ATOMIC_RELAXED);
     }
     """
-    void mark "fastfedrec_mark"(uint8_t* place) noexcept nogil
+    void mark "fastfedrec_mark"(uint8_t* mark) noexcept nogil
 
 ctypedef fused Id:
     int32_t
@@ -39,11 +39,11 @@ ctypedef fused Value:
     float
     double
 
-# Faults of `find_fault`, returned with the row or the entry of the fault.
+# These are the faults of `find_fault`, which returns them with the row or the entry.
 cpdef enum:
-    SOUND = 0
+    NO_FAULT = 0
     START = 1                 # the first row does not start at 0
-    FALL = 2                  # row: it ends before it starts
+    DECREASE = 2              # row: it ends before it starts
     END = 3                   # the last row does not end with the entries
     COLUMN = 4                # entry: its column is below 0, or not below the number of columns
     ORDER = 5                 # entry: its column is not above the one before it in its row
@@ -75,7 +75,7 @@ cdef void mark_range(const Id* ids, Py_ssize_t begin, Py_ssize_t end, uint8_t* p
 
 def look_up_ids(
     const Id[::1] ids,        # IN  (n,), from 0 to n_ids - 1
-    const Row[::1] rows,      # IN  (n_ids,), or the bits of anything of this width
+    const Row[::1] rows,      # IN  (n_ids,), or the bits of other types of this width
     Row[::1] out,             # OUT (n,)
     int n_threads,
 ):
@@ -84,7 +84,7 @@ def look_up_ids(
     cdef int t
     if n == 0:
         return
-    # Threads have ranges of `out` of their own.
+    # Threads have separate ranges of `out`.
     for t in prange(n_threads, nogil=True, schedule="static", num_threads=n_threads):
         look_up_range(&ids[0], n * t // n_threads, n * (t + 1) // n_threads, &rows[0], &out[0])
 
@@ -100,24 +100,24 @@ cdef void look_up_range(
 cdef bint is_sorted(const UserRow* user, const int32_t* item, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
     """Return whether no pair of the range is below the one before it.
 
-    Looks at whole blocks, for a loop that may end at any pair compares one at a time.
+    The function compares whole blocks, because a loop that may end at any pair compares one pair at a time.
     """
     cdef Py_ssize_t k, start = max(begin, 1)
-    cdef int falls
+    cdef int decreases
     while start < end:
-        falls = 0
+        decreases = 0
         for k in range(start, min(start + BLOCK, end)):
-            # Also against the last pair of the range before
-            falls |= (user[k] < user[k - 1]) | ((user[k] == user[k - 1]) & (item[k] < item[k - 1]))
-        if falls:
+            # The first pair is compared with the last pair before the range.
+            decreases |= (user[k] < user[k - 1]) | ((user[k] == user[k - 1]) & (item[k] < item[k - 1]))
+        if decreases:
             return False
         start += BLOCK
     return True
 
 
 cdef void find_starts(const UserRow* user, Py_ssize_t begin, Py_ssize_t end, int64_t* indptr) noexcept nogil:
-    """Find where users' pairs begin in a sorted range: a count would wait for itself at each pair of a user."""
-    # A row's start is written by one range: the one with the first pair of this row or of a later one.
+    """Find the first pair of each user in a sorted range: a count would wait for its last addition at each pair."""
+    # One range writes the start of a row: the range with the first pair of this row or of a later row.
     cdef Py_ssize_t k, row = user[begin - 1] + 1 if begin else 0
     for k in range(begin, end):
         while row <= user[k]:
@@ -142,7 +142,7 @@ cdef void take_starts(int64_t* counts, Py_ssize_t n_rows, int n_threads) noexcep
     cdef Py_ssize_t row
     cdef int64_t start = 0, count
     cdef int t
-    # Row by row, and within a row thread by thread: so the order is stable, for every number of threads.
+    # Starts ascend by row, and within a row by thread, so the order is stable for every number of threads.
     for row in range(n_rows):
         for t in range(n_threads):
             count = counts[t * n_rows + row]
@@ -150,21 +150,21 @@ cdef void take_starts(int64_t* counts, Py_ssize_t n_rows, int n_threads) noexcep
             start += count
 
 
-cdef void deal_to_items(
+cdef void scatter_to_items(
     const UserRow* user, const int32_t* item, Py_ssize_t begin, Py_ssize_t end, int64_t* starts, Position* by_item
 ) noexcept nogil:
-    """Deal pairs to items with their users, which would be slow to read again by position."""
+    """Distribute pairs to items with their users, because reading users by position would be slow."""
     cdef Py_ssize_t k
     cdef int64_t to
     for k in range(begin, end):
-        # Places of a thread and item are its own: no two threads write to one.
+        # The positions of a thread and an item are separate: no two threads write to one.
         to = starts[item[k]]
         by_item[2 * to] = <Position>user[k]
         by_item[2 * to + 1] = <Position>k
         starts[item[k]] = to + 1
 
 
-cdef void deal_to_users(
+cdef void scatter_to_users(
     const Position* by_item, Py_ssize_t begin, Py_ssize_t end, int64_t* starts, Position* order
 ) noexcept nogil:
     cdef Py_ssize_t k
@@ -185,27 +185,28 @@ def sort_pairs(
     """Compute the stable order by user, then item, and where each user's pairs begin; False if they are in order."""
     cdef Py_ssize_t n = user_rows.shape[0], n_users = indptr.shape[0] - 1, k
     cdef vector[int64_t] starts
-    cdef int falls = 0, t
+    cdef int decreases = 0, t
     if n == 0:
         return False
     with nogil:
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
-            falls += not is_sorted(&user_rows[0], &item_rows[0], n * t // n_threads, n * (t + 1) // n_threads)
-        if not falls:
+            decreases += not is_sorted(&user_rows[0], &item_rows[0], n * t // n_threads, n * (t + 1) // n_threads)
+        if not decreases:
             for t in prange(n_threads, schedule="static", num_threads=n_threads):
                 find_starts(&user_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &indptr[0])
-            # Users behind the last pair have none.
+            # Users after the last pair have none.
             for k in range(<Py_ssize_t>user_rows[n - 1] + 1, n_users + 1):
                 indptr[k] = n
             with gil:
                 return False
         starts.resize(n_threads * max(n_users, n_items))
-        # A counting sort by item, then by user: the second is stable, so a user's pairs stay in order of items.
+        # The first counting sort is by item, and the second by user; the second is stable, so the pairs of a user stay
+        # in order of items.
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
             count_items(&item_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_items])
         take_starts(starts.data(), n_items, n_threads)
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
-            deal_to_items(
+            scatter_to_items(
                 &user_rows[0], &item_rows[0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_items],
                 &by_item[0, 0],
             )
@@ -217,22 +218,22 @@ def sort_pairs(
             indptr[k] = starts[k]
         indptr[n_users] = n
         for t in prange(n_threads, schedule="static", num_threads=n_threads):
-            deal_to_users(
+            scatter_to_users(
                 &by_item[0, 0], n * t // n_threads, n * (t + 1) // n_threads, &starts[t * n_users], &order[0]
             )
     return True
 
 
-cdef Py_ssize_t find_fall(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
+cdef Py_ssize_t find_decrease(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
     """Return the first row that ends before it starts, or `n_rows`."""
     cdef Py_ssize_t row, start = 0, stop
-    cdef int falls
+    cdef int decreases
     while start < n_rows:
         stop = min(start + BLOCK, n_rows)
-        falls = 0
+        decreases = 0
         for row in range(start, stop):
-            falls |= indptr[row + 1] < indptr[row]
-        if falls:
+            decreases |= indptr[row + 1] < indptr[row]
+        if decreases:
             while indptr[start + 1] >= indptr[start]:
                 start += 1
             return start
@@ -241,45 +242,45 @@ cdef Py_ssize_t find_fall(const int64_t* indptr, Py_ssize_t n_rows) noexcept nog
 
 
 cdef inline bint is_value(Value value) noexcept nogil:
-    return value - value == 0    # of NaN and infinities the difference is NaN
+    return value - value == 0    # the difference is NaN for NaN and infinities
 
 
 cdef int find_fault_in(
     const int64_t* indptr, Py_ssize_t n_rows, const int32_t* item, const Value* values, uint32_t n_items,
-    bint rising, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t* where
+    bint rising, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t* fault_position
 ) noexcept nogil:
-    """Find the first fault of a range of entries, of rows that rise from 0 to their number.
+    """Find the first fault of a range of entries, of rows with starts that rise from 0 to the number of entries.
 
-    Entries that do not rise are counted without regard to rows, and so are rows that start with one: where the two
-    differ, one is within a row.
+    The function counts all entries that do not rise, and the rows that start with such an entry: if the two differ, an
+    entry within a row does not rise.
     """
-    cdef Py_ssize_t row = upper_bound(indptr, indptr + n_rows, begin - 1) - indptr    # the first not begun before
+    cdef Py_ssize_t row = upper_bound(indptr, indptr + n_rows, begin - 1) - indptr  # first row from `begin` on
     cdef Py_ssize_t k, stop, start, first
-    cdef int outside, falls, unfit
+    cdef int out_of_range, decreases, not_finite
     start = begin
     while start < end:
         stop, first = min(start + BLOCK, end), row
-        outside, falls, unfit = 0, 0, 0
+        out_of_range, decreases, not_finite = 0, 0, 0
         for k in range(start, stop):
-            outside |= <uint32_t>item[k] >= n_items  # a negative one is at least 2^31 without its sign
+            out_of_range |= <uint32_t>item[k] >= n_items  # a negative number is at least 2^31 as unsigned
         for k in range(max(start, 1), stop if rising else 0):
-            falls += item[k] <= item[k - 1]
+            decreases += item[k] <= item[k - 1]
         if values:
             for k in range(start, stop):
-                unfit |= not is_value(values[k])
+                not_finite |= not is_value(values[k])
         while row < n_rows and indptr[row] < stop:
             if rising and indptr[row] < indptr[row + 1] and indptr[row] > 0:
-                falls -= item[indptr[row]] <= item[indptr[row] - 1]
+                decreases -= item[indptr[row]] <= item[indptr[row] - 1]
             row += 1
-        if outside | falls | unfit:
-            return name_fault(indptr, n_rows, first, item, values, n_items, rising, start, where)
+        if out_of_range | decreases | not_finite:
+            return classify_fault(indptr, n_rows, first, item, values, n_items, rising, start, fault_position)
         start = stop
-    return SOUND
+    return NO_FAULT
 
 
-cdef int name_fault(
+cdef int classify_fault(
     const int64_t* indptr, Py_ssize_t n_rows, Py_ssize_t row, const int32_t* item, const Value* values,
-    uint32_t n_items, bint rising, Py_ssize_t k, Py_ssize_t* where
+    uint32_t n_items, bint rising, Py_ssize_t k, Py_ssize_t* fault_position
 ) noexcept nogil:
     """Return the first fault from an entry on, if any; `row` is the first that does not begin before it."""
     cdef bint begins
@@ -287,8 +288,8 @@ cdef int name_fault(
         begins = False
         while row < n_rows and indptr[row] <= k:
             begins, row = True, row + 1
-        # One of the three is found before the block ends: `find_fault_in` has counted it.
-        where[0] = k
+        # One of the three faults is found before the block ends, because `find_fault_in` has counted it.
+        fault_position[0] = k
         if <uint32_t>item[k] >= n_items:
             return COLUMN
         if rising and not begins and k > 0 and item[k] <= item[k - 1]:
@@ -299,43 +300,43 @@ cdef int name_fault(
 
 
 def find_fault(
-    const int64_t[::1] indptr,    # IN  (n_rows + 1,), anything
-    const int32_t[::1] indices,   # IN  (n,), anything
-    const Value[::1] values,      # IN  (n,), anything, or (0,) where all are 1
+    const int64_t[::1] indptr,    # IN  (n_rows + 1,), any content
+    const int32_t[::1] indices,   # IN  (n,), any content
+    const Value[::1] values,      # IN  (n,), any content, or (0,) if all are 1
     Py_ssize_t n_items,           # below 2**31
     bint rising,                  # whether columns must rise within a row
     int n_threads,
 ):
     """Find the first fault that makes compressed rows unfit for a kernel, and the row or entry where it is.
 
-    Reads no memory outside the arrays, for any content.
+    The function reads no memory outside the arrays, for any content.
     """
     cdef Py_ssize_t n = indices.shape[0], n_rows = indptr.shape[0] - 1, row
     cdef vector[int] kinds
-    cdef vector[Py_ssize_t] where
+    cdef vector[Py_ssize_t] fault_position
     cdef const Value* first_value = NULL
     cdef int t
     if indptr[0] != 0:
         return START, 0
     with nogil:
-        row = find_fall(&indptr[0], n_rows)
+        row = find_decrease(&indptr[0], n_rows)
     if row < n_rows:
-        return FALL, row
+        return DECREASE, row
     if indptr[n_rows] != n:
         return END, n_rows
     if n == 0:
-        return SOUND, 0
+        return NO_FAULT, 0
     if values.shape[0]:
         first_value = &values[0]
     kinds.resize(n_threads)
-    where.resize(n_threads)
+    fault_position.resize(n_threads)
     for t in prange(n_threads, nogil=True, schedule="static", num_threads=n_threads):
         kinds[t] = find_fault_in(
             &indptr[0], n_rows, &indices[0], first_value, <uint32_t>n_items, rising,
-            n * t // n_threads, n * (t + 1) // n_threads, &where[t]
+            n * t // n_threads, n * (t + 1) // n_threads, &fault_position[t]
         )
-    # Ranges in their order: the first fault of all, for every number of threads.
+    # Ranges are visited in their order: the result is the first fault for every number of threads.
     for t in range(n_threads):
-        if kinds[t] != SOUND:
-            return kinds[t], where[t]
-    return SOUND, 0
+        if kinds[t] != NO_FAULT:
+            return kinds[t], fault_position[t]
+    return NO_FAULT, 0

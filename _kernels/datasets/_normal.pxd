@@ -1,6 +1,6 @@
 """Normal draws by the inverse distribution function (Wichura, AS 241, 1988, accurate to about 1e-16).
 
-For simulated data only, never for privacy.  The same polynomials, in the same order, as Python's
+The draws are for simulated data only, never for privacy.  Polynomials and their order are equal to those of Python's
 `statistics.NormalDist.inv_cdf`, which the tests use as the independent twin.
 """
 from libc.math cimport fabs, log, sqrt

@@ -1,4 +1,4 @@
-"""One look at lines of text before they are parsed: how many there are, and whether a parser may read them otherwise.
+"""A scan of text before it is parsed: the number of lines, and whether a parser may read numbers differently.
 
 Text is trusted to end in a line feed.
 """
@@ -6,18 +6,18 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 cdef enum:
-    BLOCK = 240               # letters, counted in a byte: whole vectors of them
+    BLOCK = 240               # letters of a block: counts fit into a byte, and vectors are whole
 
 
-cdef struct Seen:
+cdef struct Counts:
     int64_t lines
     int64_t separators
-    uint8_t letters           # all, by "or"
+    uint8_t letters           # all letters, combined by "or"
     uint8_t lone_return
-    uint8_t doubtful
+    uint8_t ambiguous
 
 
-cdef inline uint8_t is_doubtful(uint8_t before, uint8_t letter, uint8_t after, uint8_t separator) noexcept nogil:
+cdef inline uint8_t is_ambiguous(uint8_t before, uint8_t letter, uint8_t after, uint8_t separator) noexcept nogil:
     """Return whether Python would write a number differently: with a plus, after a blank, as -0 or zero-padded."""
     return (
         (letter == c"+")
@@ -29,12 +29,12 @@ cdef inline uint8_t is_doubtful(uint8_t before, uint8_t letter, uint8_t after, u
     )
 
 
-cdef void look_at(
-    const uint8_t* text, Py_ssize_t begin, Py_ssize_t end, uint8_t separator, Seen* seen
+cdef void scan_block(
+    const uint8_t* text, Py_ssize_t begin, Py_ssize_t end, uint8_t separator, Counts* counts
 ) noexcept nogil:
-    """Count into `seen` over letters that have others on both sides."""
+    """Update `counts` for a range of letters with neighbours on both sides."""
     cdef Py_ssize_t k, stop
-    cdef uint8_t lines, separators, letters = 0, lone_return = 0, doubtful = 0
+    cdef uint8_t lines, separators, letters = 0, lone_return = 0, ambiguous = 0
     while begin < end:
         stop, lines, separators = min(begin + BLOCK, end), 0, 0
         for k in range(begin, stop):
@@ -42,32 +42,32 @@ cdef void look_at(
             separators += text[k] == separator
             letters |= text[k]
             lone_return |= (text[k] == c"\r") & (text[k + 1] != c"\n")
-            doubtful |= is_doubtful(text[k - 1], text[k], text[k + 1], separator)
-        seen.lines += lines
-        seen.separators += separators
+            ambiguous |= is_ambiguous(text[k - 1], text[k], text[k + 1], separator)
+        counts.lines += lines
+        counts.separators += separators
         begin = stop
-    seen.letters |= letters
-    seen.lone_return |= lone_return
-    seen.doubtful |= doubtful
+    counts.letters |= letters
+    counts.lone_return |= lone_return
+    counts.ambiguous |= ambiguous
 
 
-def survey(
+def scan(
     const uint8_t[::1] text,  # IN  (n,), with a line feed at the end
     uint8_t separator,
 ):
-    """Count line feeds and separators; return whether all is ASCII, and flag a lone return or a doubtful number."""
+    """Count line feeds and separators; return whether all is ASCII, and flag a lone return or an ambiguous number."""
     cdef Py_ssize_t n = text.shape[0]
-    cdef Seen seen = Seen(0, 0, 0, 0, 0)
+    cdef Counts counts = Counts(0, 0, 0, 0, 0)
     cdef uint8_t[3] begin
     if n == 0:
         return 0, 0, True, False, False
     with nogil:
         begin[0], begin[1], begin[2] = c"\n", text[0], text[1] if n > 1 else c"\n"
-        look_at(begin, 1, 2, separator, &seen)
-        look_at(&text[0], 1, n - 1, separator, &seen)
+        scan_block(begin, 1, 2, separator, &counts)
+        scan_block(&text[0], 1, n - 1, separator, &counts)
         if n > 1:
-            seen.lines += 1   # the last letter
-    return seen.lines, seen.separators, seen.letters < 128, bool(seen.lone_return), bool(seen.doubtful)
+            counts.lines += 1   # the last letter
+    return counts.lines, counts.separators, counts.letters < 128, bool(counts.lone_return), bool(counts.ambiguous)
 
 
 cdef inline Py_ssize_t blank_at(const uint8_t* text, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
@@ -92,7 +92,7 @@ cdef inline Py_ssize_t blank_at(const uint8_t* text, Py_ssize_t k, Py_ssize_t n)
     return 0
 
 
-cdef inline bint stands_at(
+cdef inline bint is_separator_at(
     const uint8_t* text, Py_ssize_t k, Py_ssize_t n, const uint8_t* separator, Py_ssize_t length
 ) noexcept nogil:
     return text[k] == separator[0] and k + length <= n and (
@@ -126,19 +126,19 @@ cdef Py_ssize_t copy_stripped(
 ) noexcept nogil:
     """Copy all but the blanks around fields, and return the number of bytes.
 
-    Blanks are held back until a letter of the same field follows them.  Between fields that a space separates, a run of
+    Blanks are copied when a letter of the same field follows them.  Between fields that a space separates, a run of
     blanks with a space or a tab counts as one.  Blanks at the end of the text may be within a field, and are copied.
     """
     cdef Py_ssize_t k = 0, written = 0, stop, width, taken
     cdef bint in_runs = length == 1 and separator[0] == c" "
-    cdef bint at_start = True, has_plain
+    cdef bint at_start = True, has_ascii_blank
     while k < n:
-        stop, has_plain = k, False           # the run of blanks from here
-        while stop < n and (in_runs or not stands_at(text, stop, n, separator, length)):
+        stop, has_ascii_blank = k, False           # the run of blanks from here
+        while stop < n and (in_runs or not is_separator_at(text, stop, n, separator, length)):
             width = blank_at(text, stop, n)
             if width == 0:
                 break
-            has_plain |= width == 1
+            has_ascii_blank |= width == 1
             stop += width
         if stop == n:
             memcpy(out + written, text + k, n - k)
@@ -147,7 +147,7 @@ cdef Py_ssize_t copy_stripped(
             taken = 1 + (text[stop] == c"\r")
             memcpy(out + written, text + stop, taken)
             written, k, at_start = written + taken, stop + taken, True
-        elif not in_runs and stands_at(text, stop, n, separator, length):
+        elif not in_runs and is_separator_at(text, stop, n, separator, length):
             memcpy(out + written, text + stop, length)
             written, k, at_start = written + length, stop + length, True
         elif at_start:                       # blanks before a field
@@ -158,7 +158,7 @@ cdef Py_ssize_t copy_stripped(
                 taken = 1
                 out[written] = text[k]
             written, k = written + taken, k + taken
-        elif in_runs and has_plain:          # between two fields
+        elif in_runs and has_ascii_blank:          # between two fields
             out[written] = c" "
             written, k, at_start = written + 1, stop, True
         else:                                # within a field
@@ -175,7 +175,7 @@ def strip_blanks(
     bint quotes,                   # IN  whether fields may be in quotes
     uint8_t[::1] out,              # OUT (n,)
 ):
-    """Copy a text without the blanks around unquoted fields; returns the length."""
+    """Copy a text without the blanks around unquoted fields; return the length."""
     cdef Py_ssize_t n = text.shape[0], written
     if n == 0:
         return 0

@@ -1,15 +1,15 @@
 """Interactions of generated users: a topic mixture of Plackett-Luce (docs/explanation/datasets/generator.md).
 
 User u has a length n_u and shares pi_uk of K topics; topic k is a distribution phi_k over items, held as an alias
-table.  Drawing a topic, then an item, and rejecting repeats until n_u items are found is Plackett-Luce with the weights
+table.  Drawing a topic, then an item, and rejecting repeats until n_u items are drawn is Plackett-Luce with the weights
 
     w_ui = sum_k pi_uk phi_k(i),
 
-and so is an exponential race over the items not yet seen (memorylessness), which ends a search that takes too long.
-Every user reads streams of its own, one a purpose, named by its global id, so the bits depend on no other input.
+and so is an exponential race over the unseen items (memorylessness), which replaces a search that takes too long.
+Every user reads a separate stream for each purpose, named by its global id, so the bits depend on no other input.
 
-A cell of an alias table is one word: the high half is the chance, in 2^-32, of the cell's own item; the low half is
-the item otherwise.  Inputs are trusted.
+A cell of an alias table is one word: the high half is the probability of the item of the cell, in 2^-32, and the low
+half is the other item.  Inputs are trusted.
 """
 from cython.parallel cimport parallel, prange, threadid
 from libc.math cimport exp, log, pow
@@ -53,7 +53,7 @@ cdef struct Scratch:          # one a thread
     int32_t* order            # (n_items,), draw number of each seen item
     double* weights           # (n_items,)
     Arrival* arrivals         # (n_items,)
-    uint64_t* cumulative      # (n_topics,), topic shares added up, in 2^-32
+    uint64_t* cumulative      # (n_topics,), cumulative topic shares, in 2^-32
     double* shares            # (n_topics,)
     double* taste             # (n_dims,)
 
@@ -84,7 +84,7 @@ cdef void _alias_row(uint64_t* weight, uint64_t* alias, int32_t* stack, Py_ssize
         else:
             n_large += 1
             stack[n_items - n_large] = <int32_t>i
-    # A small item is filled up from a large one; weights add up to n_items 2^32, so a small one leaves a large one.
+    # A large item fills up a small one; weights add up to n_items 2^32, so there is a large item for each small one.
     while n_small:
         n_small -= 1
         small = stack[n_small]
@@ -96,7 +96,7 @@ cdef void _alias_row(uint64_t* weight, uint64_t* alias, int32_t* stack, Py_ssize
             stack[n_small] = large
             n_small += 1
     for i in range(n_items - n_large, n_items):
-        alias[stack[i]] = <uint64_t>stack[i]  # exactly full: either side of the coin gives the item itself
+        alias[stack[i]] = <uint64_t>stack[i]  # exactly full: both outcomes give the item of the cell
 
 
 def expected_shares(
@@ -108,10 +108,11 @@ def expected_shares(
     double[:, ::1] weights,        # scratch (n_threads, n_items)
     int n_threads,
 ):
-    """Sum over users of 1 - exp(-t_u w_ui), the chance to hold item i, with t_u such that n_u items are expected."""
+    """Sum over users of 1 - exp(-t_u w_ui), the probability of item i, with t_u such that n_u items are expected."""
     cdef Py_ssize_t n_blocks = out.shape[0], n_users = shares.shape[0], n_items = topics.shape[1], b, u
     with nogil, parallel(num_threads=n_threads):
-        # Each block of users has its own row of `out`, and each thread its own weights: no sum depends on the threads.
+        # Each block of users has a separate row of `out`, and each thread separate weights: no sum depends on the
+        # threads.
         for b in prange(n_blocks, schedule="dynamic", chunksize=1):
             for u in range(b * n_users // n_blocks, (b + 1) * n_users // n_blocks):
                 times[u] = _add_expected(
@@ -137,7 +138,7 @@ cdef double _add_expected(
                 continue  # most topics of a user with few of them
             for i in range(start, stop):
                 w[i] += share * topics[k * n_items + i]
-    for _step in range(MAX_SOLVER_STEPS):  # Newton on a concave function: from below it never passes the root
+    for _step in range(MAX_SOLVER_STEPS):  # Newton's method from below never passes the root of a concave function
         missing = length - <double>n_items
         slope = 0.0
         for i in range(n_items):
@@ -145,7 +146,7 @@ cdef double _add_expected(
             missing += survival
             slope += w[i] * survival
         if missing >= slope * 1e300:
-            break  # no longer time would do: at least as many items are wanted as have a weight
+            break  # no time suffices: at least as many items are needed as have a weight
         t += missing / slope
         if t <= 0.0:
             t = length
@@ -184,7 +185,7 @@ cdef int64_t _one_length(
     cdef Py_ssize_t low = 0, high = n, middle
     stream_open(&stream, subkey, 0, user)
     coin = <uint32_t>(stream_next(&stream) >> 32)
-    # Binary search: the first j with thresholds[j] > coin.
+    # The binary search finds the first j with thresholds[j] > coin.
     while low < high:
         middle = (low + high) // 2
         if thresholds[middle] <= coin:
@@ -198,7 +199,7 @@ def draw_users(
     const int64_t[::1] indptr,             # IN  (n_users + 1,)
     const double[:, ::1] anchors,          # IN  (n_topics, n_dims)
     const uint64_t[:, ::1] alias,          # IN  (n_topics, n_items)
-    const float[::1] item_effects,         # IN  (n_items,), here and below (0,) where no ratings are wanted
+    const float[::1] item_effects,         # IN  (n_items,), here and below (0,) without ratings
     const float[:, ::1] item_tastes,       # IN  (n_items, N_TASTES)
     const float[:, ::1] item_topics,       # IN  (n_items, n_topics), phi
     const float[::1] log_mean_weights,     # IN  (n_items,), log of the users' mean of w_ui
@@ -246,7 +247,7 @@ def draw_users(
         scratch = _new_scratch(&tables)
         if scratch == NULL:
             failed[thread] = 1
-        # A user is one thread's: its ranges of the outputs, and scratch of the thread's own.
+        # A user belongs to one thread: its ranges of the outputs, and the scratch of the thread.
         for u in prange(n_users, schedule="dynamic", chunksize=32):
             if scratch != NULL:
                 _draw_user(
@@ -296,16 +297,16 @@ cdef void _draw_user(
     int32_t* items, int64_t* times, float* ratings,
 ) noexcept nogil:
     cdef Stream stream
-    cdef int64_t found, draw
+    cdef int64_t n_drawn, draw
     cdef Py_ssize_t k
     cdef uint64_t coin, cell, word, n_items = <uint64_t>tables.n_items
     cdef int32_t item
     stream_open(&stream, subkeys, 0, user)
     _topic_shares(tables, s, &stream, length)
     stream_open(&stream, subkeys + 8, 0, user)
-    found = 0
+    n_drawn = 0
     draw = 0
-    while found < length and draw < tables.budget * length + 64:
+    while n_drawn < length and draw < tables.budget * length + 64:
         draw += 1
         coin = stream_next(&stream) >> 32
         k = _first_above(s.cumulative, tables.n_topics, coin)
@@ -316,11 +317,11 @@ cdef void _draw_user(
         item = <int32_t>cell if coin < word >> 32 else <int32_t>(word & <uint64_t>0xFFFFFFFF)
         if not s.seen[item >> 6] >> (item & 63) & 1:
             s.seen[item >> 6] |= <uint64_t>1 << (item & 63)
-            s.order[item] = <int32_t>found
-            found += 1
-    if found < length:
+            s.order[item] = <int32_t>n_drawn
+            n_drawn += 1
+    if n_drawn < length:
         stream_open(&stream, subkeys + 16, 0, user)
-        _race(tables, s, &stream, found, length)
+        _race(tables, s, &stream, n_drawn, length)
     _write_items(s, n_items, items, times)
     if ratings != NULL:
         stream_open(&stream, subkeys + 24, 0, user)
@@ -347,7 +348,7 @@ cdef void _topic_shares(const Tables* tables, Scratch* s, Stream* stream, int64_
     cdef uint64_t before = 0
     for j in range(tables.n_dims):
         taste[j] = stream_normal(stream)
-    # Items that many users hold are in the first dimension's positive half: short rows tend to them.
+    # Popular items are in the positive half of the first dimension: short rows tend to contain them.
     taste[0] -= tables.tilt * log(<double>length / tables.median)
     for k in range(tables.n_topics):
         logit = tables.topic_noise * stream_normal(stream)
@@ -369,32 +370,32 @@ cdef void _topic_shares(const Tables* tables, Scratch* s, Stream* stream, int64_
         before = s.cumulative[k]
 
 
-cdef void _race(const Tables* tables, Scratch* s, Stream* stream, int64_t found, int64_t length) noexcept nogil:
+cdef void _race(const Tables* tables, Scratch* s, Stream* stream, int64_t n_drawn, int64_t length) noexcept nogil:
     """Draw the next items of a Plackett-Luce order: unseen items by ascending Exponential(w_ui) arrival times."""
     cdef Py_ssize_t k, i, n = 0, n_items = tables.n_items
     cdef uint64_t word
-    cdef double own
+    cdef double probability
     memset(s.weights, 0, n_items * sizeof(double))
     for k in range(tables.n_topics):
         if s.shares[k] == 0.0:
             continue
         for i in range(n_items):
             word = tables.alias[k * n_items + i]
-            own = <double>(word >> 32)
-            s.weights[i] += s.shares[k] * own
-            s.weights[word & <uint64_t>0xFFFFFFFF] += s.shares[k] * (TWO_32 - own)
+            probability = <double>(word >> 32)
+            s.weights[i] += s.shares[k] * probability
+            s.weights[word & <uint64_t>0xFFFFFFFF] += s.shares[k] * (TWO_32 - probability)
     for i in range(n_items):
         if not s.seen[i >> 6] >> (i & 63) & 1:
-            # A uniform is in (0, 1), so its logarithm is finite.
+            # A uniform number is in (0, 1), so its logarithm is finite.
             s.arrivals[n].first = -log(stream_uniform(stream)) / s.weights[i]
             s.arrivals[n].second = <int32_t>i
             n += 1
-    # length - found <= n: a length is at most n_items, and `found` of these are seen.
-    partial_sort(s.arrivals, s.arrivals + (length - found), s.arrivals + n)
-    for i in range(length - found):
+    # length - found <= n: a length is at most n_items, and `n_drawn` of these are seen.
+    partial_sort(s.arrivals, s.arrivals + (length - n_drawn), s.arrivals + n)
+    for i in range(length - n_drawn):
         k = s.arrivals[i].second
         s.seen[k >> 6] |= <uint64_t>1 << (k & 63)
-        s.order[k] = <int32_t>(found + i)
+        s.order[k] = <int32_t>(n_drawn + i)
 
 
 cdef void _write_items(Scratch* s, Py_ssize_t n_items, int32_t* items, int64_t* times) noexcept nogil:

@@ -12,11 +12,11 @@ include "_kernels/core/_level.pxi"
 def choose_interactions(
     const int64_t[::1] indptr,     # IN  (n_users + 1,)
     const uint64_t[::1] users,     # IN  (n_users,), global user ids
-    const int64_t[::1] counts,     # IN  (n_users,), how many to choose of each row
+    const int64_t[::1] counts,     # IN  (n_users,), number of interactions to choose in each row
     const uint32_t[::1] subkey,    # IN  (8,)
     uint8_t[::1] out,              # OUT (n_interactions,), 1 where chosen
     int64_t[::1] failed,           # OUT (n_threads,), 1 where a thread had no memory
-    Py_ssize_t longest,            # most interactions of a user
+    Py_ssize_t longest,            # maximum number of interactions of a user
     int n_threads,
 ):
     """Choose uniformly without replacement within each row, from the stream (subkey, 0, user)."""
@@ -26,7 +26,7 @@ def choose_interactions(
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(longest) + 1, sizeof(uint64_t))
         stream = <Stream*>malloc(sizeof(Stream))
-        # A user is one thread's: its range of `out`; `marked` is the thread's, all 0 between users.
+        # A user belongs to one thread, with its range of `out`; `marked` belongs to the thread, and is 0 between users.
         for u in prange(n_users, schedule="dynamic", chunksize=64):
             if marked == NULL or stream == NULL:
                 failed[threadid()] = 1

@@ -26,19 +26,19 @@ inline F64 term(F64 x, int order) { return order == 1 ? without_sign(x) : x * x;
 
 template <int ORDER, class Real>
 double add_up(const Real* row, ptrdiff_t n, double scale) {
-    // CHAINS sums, term i on chain i % CHAINS at every level, so that the bits are the same.
+    // There are CHAINS sums, with term i on chain i % CHAINS at every level, so that the bits are the same.
     F64 chains[VECTORS] = {};
     ptrdiff_t i = 0;
     for (; i + CHAINS <= n; i += CHAINS)
         for (int k = 0; k < VECTORS; ++k) chains[k] += term(load(row + i + k * LANES) * scale, ORDER);
     double sums[CHAINS];
     __builtin_memcpy(sums, chains, sizeof sums);
-    // The terms that are left go on the first chains.
+    // The remaining terms are added to the first chains.
     for (int k = 0; i < n; ++i, ++k) {
         const double x = row[i] * scale;
         sums[k] += ORDER == 1 ? __builtin_fabs(x) : x * x;
     }
-    // The chains are added by halves, in a fixed order.
+    // Chains are added by halves, in a fixed order.
     for (int width = CHAINS / 2; width; width /= 2)
         for (int k = 0; k < width; ++k) sums[k] += sums[k + width];
     return sums[0];
@@ -55,7 +55,7 @@ template <class Real>
 void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, Real* out) {
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        // (x scale) factor, each product rounded once in double.
+        // Computes (x scale) factor, with each product rounded once in double.
         *(typename Loaded<Real>::Vector*)(out + i) =
             __builtin_convertvector((F64)cut(load(row + i) * scale * factor, Real()), typename Loaded<Real>::Vector);
     for (; i < n; ++i) out[i] = (Real)((F64)cut(row[i] * scale * factor - F64{}, Real()))[0];

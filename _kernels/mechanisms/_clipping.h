@@ -1,4 +1,4 @@
-// Vector code of `clipping`: the norm of a row, and the row times a number, cut toward zero.
+// Vector code of `clipping`: the norm of a row, and the row times a number, truncated toward zero.
 #pragma once
 #include <cstddef>
 
@@ -13,15 +13,16 @@ FASTFEDREC_EACH_LEVEL(
     void shrink(const double* row, ptrdiff_t n, double scale, double factor, double* out);
 )
 
-// The sum of |x scale| (order 1) or of its square (order 2), in as many chains of additions at every level, so that all
-// give the same bits; of the additions to each term, a chain's and the chains', fewer than n are rounded.
+// Returns the sum of |x scale| (order 1) or of its square (order 2), in the same number of chains of additions at every
+// level, so that all levels give the same bits. Each term is in fewer than n rounded additions, of its chain and of the
+// chains.
 template <class Real>
 static inline double norm_sum(const Real* row, ptrdiff_t n, double scale, int order) {
     return FASTFEDREC_CALL(norm_sum, row, n, scale, order);
 }
 
-// out = row * scale * factor, each product rounded in double precision and then cut toward zero to Real; numbers below
-// Real's normal range becomes 0.  `out` may be `row`.
+// Writes out = row * scale * factor, with each product rounded in double precision and then truncated toward zero to
+// Real; numbers below the normal range of Real become 0. `out` may be `row`.
 template <class Real>
 static inline void shrink(const Real* row, ptrdiff_t n, double scale, double factor, Real* out) {
     FASTFEDREC_CALL(shrink, row, n, scale, factor, out);

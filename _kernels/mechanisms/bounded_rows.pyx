@@ -14,12 +14,12 @@ include "_kernels/core/_level.pxi"
 def keep_entries(
     const int64_t[::1] indptr,     # IN  (n_users + 1,)
     const uint64_t[::1] users,     # IN  (n_users,), global user ids
-    uint8_t[::1] kept,             # OUT (n_interactions,), zeros
+    uint8_t[::1] is_kept,          # OUT (n_interactions,), zeros
     const uint32_t[::1] subkey,    # IN  (8,)
     uint32_t round_number,
     int64_t max_entries,
 ):
-    """Mark a uniform random subset of at most `max_entries` of each user's interactions, from the user's own stream."""
+    """Mark a uniform random subset of at most `max_entries` interactions of each user, from the stream of the user."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, j, n, longest = 0
     cdef Stream stream
     cdef uint64_t* marked
@@ -33,14 +33,14 @@ def keep_entries(
             n = indptr[u + 1] - indptr[u]
             if n <= max_entries:
                 for j in range(n):
-                    kept[indptr[u] + j] = 1
+                    is_kept[indptr[u] + j] = 1
                 continue
             stream_open(&stream, &subkey[0], round_number, users[u])
             memset(marked, 0, bitmap_words(n) * sizeof(uint64_t))
-            # n is at most the longest user's, and `marked` has that capacity.
+            # n is at most the number of interactions of the longest user, the capacity of `marked`.
             mark_subset(&stream, n, max_entries, marked)
             for j in range(n):
-                kept[indptr[u] + j] = (marked[j >> 6] >> (j & 63)) & 1
+                is_kept[indptr[u] + j] = (marked[j >> 6] >> (j & 63)) & 1
         free(marked)
 
 
@@ -56,13 +56,13 @@ def project(
     """Compute x times the directions, shrunk into the ball."""
     cdef Py_ssize_t n_users = out.shape[0], p = out.shape[1], u, j, f
     cdef double norm
-    # Each user's row of `out` is one thread's.
+    # Each row of `out` belongs to one user and one thread.
     for u in prange(
         n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads, use_threads_if=n_threads > 1
     ):
         for j in range(indptr[u], indptr[u + 1]):
             for f in range(p):
-                out[u, f] += values[j] * directions[indices[j], f]  # x V, entries in their order
+                out[u, f] += values[j] * directions[indices[j], f]  # x V, with entries in their order
         norm = 0.0
         for f in range(p):
             norm = norm + out[u, f] * out[u, f]

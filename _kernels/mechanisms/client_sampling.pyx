@@ -16,7 +16,7 @@ cdef extern from *:
 
 cdef enum:
     BLOCK = 65536             # clients a stream; part of the stream's definition
-    WORDS = BLOCK // 64       # of their marks
+    WORDS = BLOCK // 64       # words of their marks
 
 
 def mark_poisson(
@@ -31,7 +31,7 @@ def mark_poisson(
     cdef Py_ssize_t n_blocks = (n_clients + BLOCK - 1) // BLOCK, b
     if n_clients == 0:
         return
-    # A block is whole words of `marked`, so no two threads write to one word; its stream is its own.
+    # A block is whole words of `marked`, so no two threads write to one word; each block has a separate stream.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _mark_block(
             <uint8_t*>&marked[b * BLOCK // 64], min(<Py_ssize_t>BLOCK, n_clients - b * BLOCK), &subkey[0], threshold,
@@ -60,7 +60,7 @@ def mark_fixed_size(
     uint64_t size,
     uint32_t round_number,
 ):
-    """Mark a uniform subset, from the stream (subkey, round, 0) (Floyd; see `_subset.pxd`), without any bias."""
+    """Mark a uniform subset without bias, from the stream (subkey, round, 0) (Floyd's algorithm; see `_subset.pxd`)."""
     cdef Stream stream
     stream_open(&stream, &subkey[0], round_number, 0)
     with nogil:
@@ -81,7 +81,7 @@ def list_marked(
         _list_block(&marked[0], n_words, 0, &out[0])
         return
     with nogil:
-        # Each block counts, then writes from where the blocks before it end: ranges of `out` that do not overlap.
+        # Each block counts, then writes from the end of the previous blocks: ranges of `out` do not overlap.
         for b in prange(n_blocks, schedule="static", num_threads=n_threads):
             starts[b + 1] = _count_block(&marked[b * WORDS], min(<Py_ssize_t>WORDS, n_words - b * WORDS))
         for b in range(n_blocks):
@@ -93,21 +93,21 @@ def list_marked(
 
 
 cdef Py_ssize_t _count_block(const uint64_t* marked, Py_ssize_t n_words) noexcept nogil:
-    cdef Py_ssize_t i, found = 0
+    cdef Py_ssize_t i, count = 0
     for i in range(n_words):
-        found += count_bits(marked[i])
-    return found
+        count += count_bits(marked[i])
+    return count
 
 
 cdef void _list_block(const uint64_t* marked, Py_ssize_t n_words, int64_t first, int64_t* out) noexcept nogil:
     cdef uint64_t word
-    cdef Py_ssize_t i, found = 0
+    cdef Py_ssize_t i, count = 0
     for i in range(n_words):
         word = marked[i]
-        # One bit a turn, the lowest first.
+        # Bits are taken one at a time, the lowest first.
         while word:
-            out[found] = first + 64 * i + lowest_bit(word)
-            found += 1
+            out[count] = first + 64 * i + lowest_bit(word)
+            count += 1
             word &= word - 1
 
 

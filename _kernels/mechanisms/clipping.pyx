@@ -1,8 +1,8 @@
 """Rows scaled into an l2 or l1 ball, exactly (docs/explanation/mechanisms/clipping.md).  Inputs are trusted.
 
-A row with a norm that might, rounding included, exceed the bound is multiplied by bound / norm, less (n + 4) units in
-the last place of a double.  The n additions of the norm, its root, the division and the product are together wrong by
-less than that, and the product is cut toward zero to the output's type, so the exact norm of the output never
+A row with a norm that may exceed the bound, including rounding, is multiplied by bound / norm minus (n + 4) units in
+the last place of a double.  The total error of the n additions of the norm, its root, the division and the product is
+less than that.  The product is truncated toward zero to the type of the output, so the exact norm of the output never
 exceeds the bound.  A row with an entry that is not finite becomes zeros and is marked.
 """
 from cython.parallel cimport prange
@@ -21,24 +21,25 @@ ctypedef fused Real:
     double
 
 cdef enum:
-    MAX_EXPONENT = 1000       # of the power of two that a row is scaled by, so that both it and its inverse are normal
+    MAX_EXPONENT = 1000       # of the power of two that scales a row: both it and its inverse are normal
 
 cdef double ULP = 2.220446049250313e-16
 
 
 cdef bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound, int order) noexcept nogil:
-    """Write one clipped row; False if it was not finite."""
+    """Write one clipped row; return False if it was not finite."""
     cdef double scale = 1.0, total = norm_sum(row, n, 1.0, order), norm, largest = 0.0
     cdef double slack = <double>(n + 4) * ULP
     cdef Py_ssize_t i
     cdef int exponent
     if not (1e-200 < total < 1e200):
-        # Zeros, a sum that may have lost digits to overflow or underflow, or not finite: by powers of two, exactly.
+        # If the sum is 0, not finite, or may have lost digits by overflow or underflow, the row is scaled by a power of
+        # two, exactly.
         for i in range(n):
             if not isfinite(row[i]):
                 memset(out, 0, n * sizeof(Real))
                 return False
-            # Finite, so `max` meets no NaN.
+            # The row is finite, so `max` has no NaN.
             largest = max(largest, fabs(<double>row[i]))
         # largest = m 2^exponent with m from 1/2 to 1: within the bounds of the exponent, so is largest * scale.
         frexp(largest, &exponent)
@@ -50,7 +51,7 @@ cdef bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound, int o
         if out != row:
             memcpy(out, row, n * sizeof(Real))
     else:
-        # norm > 0, since bound * scale >= 0: no division by 0.
+        # norm > 0, because bound * scale >= 0: there is no division by 0.
         shrink(row, n, scale, bound / norm * (1.0 - slack), out)
     return True
 
@@ -67,7 +68,7 @@ def clip_rows(
     cdef Py_ssize_t n_rows = rows.shape[0], n = rows.shape[1], r
     if n == 0:
         return
-    # Rows are independent: each thread writes its own rows of `out` and `rejected`.
+    # Rows are independent: each thread writes separate rows of `out` and `rejected`.
     for r in prange(n_rows, nogil=True, schedule="static", num_threads=n_threads):
         rejected[r] = not clip_row(&rows[r, 0], &out[r, 0], n, bound, order)
 
@@ -83,7 +84,7 @@ def clip_ragged(
     """Clip rows of different lengths in place to the norm `bound`; an infinite one rejects without clipping."""
     cdef Py_ssize_t r
     cdef Real* row
-    # Rows do not overlap: each thread writes its own.
+    # Rows do not overlap, and each belongs to one thread.
     for r in prange(rejected.shape[0], nogil=True, schedule="static", num_threads=n_threads):
         rejected[r] = 0
         if starts[r] < starts[r + 1]:

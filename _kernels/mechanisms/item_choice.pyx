@@ -22,19 +22,20 @@ def contributed_counts(
     For every outcome of the draws, a user adds at most `max_items`: the guarantee depends on that.
     """
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, j
-    cdef int64_t wanted
+    cdef int64_t n_needed
     cdef Stream stream
     with nogil:
         for u in range(n_users):
-            wanted = max_items
-            if indptr[u + 1] - indptr[u] > wanted:
+            n_needed = max_items
+            if indptr[u + 1] - indptr[u] > n_needed:
                 stream_open(&stream, &subkey[0], 0, users[u])
-            # Algorithm S: item j is taken with probability wanted / left, up to the bias of stream_below.
+            # Algorithm S takes item j with probability n_needed / (number of remaining items), up to the bias of
+            # stream_below.
             for j in range(indptr[u], indptr[u + 1]):
-                if wanted == 0:
+                if n_needed == 0:
                     break
-                # Where at most the wanted number of items remain, all are taken without a draw.
-                if indptr[u + 1] - j > wanted and <int64_t>stream_below(&stream, indptr[u + 1] - j) >= wanted:
+                # If at most n_needed items remain, all are taken without a draw.
+                if indptr[u + 1] - j > n_needed and <int64_t>stream_below(&stream, indptr[u + 1] - j) >= n_needed:
                     continue
                 counts[indices[j]] += 1  # Interactions checks that indices are below n_items
-                wanted -= 1
+                n_needed -= 1

@@ -79,7 +79,7 @@ class State:
         # two rows then includes both biases.
         in_rows = biases and n_factors + 2 <= width
         beside = biases and not in_rows
-        self.layout = _kernel.BIASES_IN_ROWS if in_rows else _kernel.BIASES_BESIDE if beside else _kernel.NO_BIASES
+        self.layout = _kernel.BIASES_IN_ROWS if in_rows else _kernel.SEPARATE_BIASES if beside else _kernel.NO_BIASES
         n_bytes = (n_user_rows + n_item_rows) * (width + beside) * dtype.itemsize
         memory = np.zeros(n_bytes + _kernel.LINE_BYTES, dtype=np.uint8)
         first = -memory.ctypes.data % _kernel.LINE_BYTES
@@ -131,7 +131,7 @@ class Training:
         self.state = self.new_state()
         self._weighted = weights.size > 0
         self._compiled_loss = None if isinstance(loss, str) else loss
-        self._loss = (_kernel.LOSSES[loss], 0) if isinstance(loss, str) else (_kernel.OWN_LOSS, loss.address)
+        self._loss = (_kernel.LOSSES[loss], 0) if isinstance(loss, str) else (_kernel.CUSTOM_LOSS, loss.address)
         self._failed = np.zeros((self.n_tasks, 2))  # (prediction, rating) at which a custom loss raised an error
 
     def _arrange(
@@ -164,10 +164,10 @@ class Training:
         self._starts = np.append(slots[0], np.uint64(len(users)))
         records = np.empty(len(users), dtype=_blocks.record_type(ratings.dtype))
         rows = self.user_row, self.item_row
-        self._run(lambda task: _blocks.place_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
+        self._run(lambda task: _blocks.scatter_ratings(*pairs, ratings, weights, *rows, *blocks, slots, records, task))
         self._run(lambda task: _blocks.shuffle_blocks(words, self._starts, records, task, self.n_tasks))
         self._block_losses = np.zeros(n_blocks**2)
-        self._arrivals = np.zeros((self.n_tasks, _kernel.COUNTERS_A_LINE), dtype=np.int64)
+        self._arrivals = np.zeros((self.n_tasks, _kernel.COUNTERS_PER_LINE), dtype=np.int64)
         self.data = Ratings.of(records, ratings, weights)
         return user_length, item_length
 

@@ -207,7 +207,7 @@ def held_out_rank_counts_factors(
     See Also
     --------
     held_out_ranks_factors : The mean of the possible ranks.
-    fastfedrec.compute.places.rank_counts_factors : Ranks among all items that a user has not seen.
+    fastfedrec.compute.ranks.rank_counts_factors : Ranks among all items that a user has not seen.
 
     Notes
     -----
@@ -247,7 +247,7 @@ def held_out_rank_counts_factors(
     above, same = (np.empty(len(held_out_rows), dtype=np.int64) for _ in range(2))
     n_threads = resolve_n_threads(n_threads)
     wrong = np.zeros(n_threads, dtype=np.int64)
-    _kernel.held_out_places_factors(
+    _kernel.held_out_rank_counts_factors(
         user_factors, item_factors, indptr, held_out_items[order], np.ascontiguousarray(items), counts, above, same,
         wrong, n_threads,
     )  # fmt: skip
@@ -417,9 +417,9 @@ def recommend_factors(
     best = np.empty((n_users, n), dtype=user_factors.dtype)
     is_open = np.ones(n_users, dtype=np.int8)  # 1 for a user without a result so far
     if _pays_to_screen(n_users, n_items, user_factors.shape[1], user_factors.itemsize, n):
-        gave_up = np.zeros(n_threads, dtype=np.int64)
+        has_stopped = np.zeros(n_threads, dtype=np.int64)
         _kernel.recommend_screened(
-            user_factors, item_factors, indptr, indices, items, best, is_open, gave_up, n_threads
+            user_factors, item_factors, indptr, indices, items, best, is_open, has_stopped, n_threads
         )
     rows, failed = np.flatnonzero(is_open), np.full(n_threads, n_users, dtype=np.int64)
     # The kernel without screening computes the users that screening left out or gave up.

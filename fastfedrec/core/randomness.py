@@ -273,7 +273,7 @@ class Key:
         words = self.words(purpose, round=round, user=user, size=size, n_threads=n_threads)
         order = np.empty(len(words), dtype=np.int64)
         n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), min_rows=_MIN_WORDS_PER_THREAD)
-        _kernel.sort_places(words, order, n_threads)
+        _kernel.argsort(words, order, n_threads)
         return order
 
     def claim(self, what: str) -> None:

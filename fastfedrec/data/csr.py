@@ -57,7 +57,7 @@ def check_csr(
     """Raise unless CSR rows are valid input of a kernel; `rising` requires increasing columns within each row."""
     # Kernels do not check bounds, so every CSR from outside of the package passes this check.
     kind, position = _find_fault(indptr, indices, values, n_columns, rising)
-    if kind != _kernel.SOUND:
+    if kind != _kernel.NO_FAULT:
         raise ValueError(_describe_fault(kind, position, indptr, indices, values, n_columns, name))
 
 
@@ -66,9 +66,9 @@ def are_in_order(
 ) -> bool:
     """Return False if the first fault of CSR rows is their order, and raise for any other fault."""
     kind, position = _find_fault(indptr, indices, values, n_columns, True)
-    if kind not in (_kernel.SOUND, _kernel.ORDER):
+    if kind not in (_kernel.NO_FAULT, _kernel.ORDER):
         raise ValueError(_describe_fault(kind, position, indptr, indices, values, n_columns, name))
-    return kind == _kernel.SOUND
+    return kind == _kernel.NO_FAULT
 
 
 def _find_fault(
@@ -82,7 +82,7 @@ def _describe_fault(kind, position, indptr, indices, values, n_columns, name):
     """Return the error message for a fault that the kernel found."""
     if kind == _kernel.START:
         return f"{name('indptr')} must start at 0, got {indptr[0]}; pass the start of each row"
-    if kind == _kernel.FALL:
+    if kind == _kernel.DECREASE:
         ends = f"{indptr[position]} and then {indptr[position + 1]} at row {position}"
         return f"{name('indptr')} must not decrease, got {ends}; pass the start of each row"
     if kind == _kernel.END:
@@ -129,7 +129,7 @@ def check_indptr(name: str, indptr: Any, n_rows: int | None = None) -> np.ndarra
         raise ValueError(f"{name} must have {length}, got {len(indptr)}")
     no_indices = np.empty(0, dtype=np.int32)
     kind, position = _kernel.find_fault(indptr, no_indices, _NO_VALUES, 0, False, 1)
-    if kind in (_kernel.START, _kernel.FALL):
+    if kind in (_kernel.START, _kernel.DECREASE):
         raise ValueError(_describe_fault(kind, position, indptr, no_indices, None, 0, lambda _: name))
     return indptr
 

@@ -68,16 +68,16 @@ def parse_lines(
     pl = importlib.import_module("polars")
     if text.startswith(BYTE_ORDER_MARK.encode()):  # in concatenated files; polars would remove it
         return None
-    survey = _kernel.survey(text, ord(separator))
-    if not quoted and (survey[-1] or not survey[2] or separator == b" "):  # blanks around fields are possible
+    scan = _kernel.scan(text, ord(separator))
+    if not quoted and (scan[-1] or not scan[2] or separator == b" "):  # blanks around fields are possible
         stripped = strip_blanks(text, separator, quotes=False)
-        survey = _kernel.survey(stripped, ord(separator)) if stripped is not text else survey
+        scan = _kernel.scan(stripped, ord(separator)) if stripped is not text else scan
         text = stripped
-    n_lines, n_separators, is_ascii, has_lone_return, is_doubtful = survey
+    n_lines, n_separators, is_ascii, has_lone_return, is_ambiguous = scan
     if has_lone_return or not (is_ascii or _is_utf8(text)):  # polars removes a single carriage return from numbers
         return None
     # Only plain lines let polars parse ids as integers, because it would also accept "007" or quoted numbers.
-    is_plain = not quoted and is_ascii and not is_doubtful
+    is_plain = not quoted and is_ascii and not is_ambiguous
     types = {Kind.WHOLE: pl.Int64, Kind.DECIMAL: pl.Float64} | ({Kind.ID: pl.Int64} if is_plain else {})
     schema = {f"column_{n}": types.get(field.kind, pl.String) for n, field in enumerate(fields, start=1)}
     read_positions = [position for position, field in enumerate(fields) if field.kind is not Kind.SKIP]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import RoundTraffic
-from fastfedrec.compute.places import rank_counts_factors
+from fastfedrec.compute.ranks import rank_counts_factors
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread

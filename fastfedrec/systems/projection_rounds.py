@@ -37,7 +37,7 @@ UNIT = 2**40  # L2 bound of one user's contribution, in every round
 SCALE = 2**11  # units of a user's row and of the mean; it affects accuracy only
 FINEST = 2**13  # largest absolute entry of an encoder
 MAX_USERS = 2**22  # keeps sums far from the ends of int64
-MAX_COLUMNS = _kernel.MOST_COLUMNS
+MAX_COLUMNS = _kernel.MAX_COLUMNS
 #: Remedies if the sums do not fit into memory.
 FEWER_COLUMNS = "lower n_columns, or fit a shorter public list of items, or a private choice (choose_items)"
 _SIGNS = "dp_subspace.signs"
@@ -140,7 +140,7 @@ class ProjectionSum(SubspaceSum):
         mean = state.mean.astype(np.int64)
         encoder = state.encoder if len(state.encoder) else public_signs(n_items, n_columns)
         squares = np.empty(n_items, dtype=np.int64)
-        no_user = _kernel.Nobody(mean, encoder, squares)
+        no_user = _kernel.EmptyRow(mean, encoder, squares)
         sums, item_weights = (np.zeros((n_items, n), dtype=np.uint64) for n in (n_columns, 2))
         totals, starts = np.zeros(n_columns + 1, dtype=np.uint64), np.empty(n_items + 2, dtype=np.int64)
         # A block's pairs are sorted by item, so that each thread adds to rows of its own.

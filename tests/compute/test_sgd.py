@@ -85,9 +85,9 @@ def one_rating(loss, prediction, rating, rate=0.0, end=kernel.USABLE):
     arrays[2][0] = prediction
     backup = [np.empty_like(x) for x in arrays]
     records = np.array([(0, 0, rating, 1)], dtype=blocks.record_type(np.float64)).view(np.uint8)
-    model = *arrays, kernel.BIASES_BESIDE, kernel.LOSSES[loss], 0, 0.0
+    model = *arrays, kernel.SEPARATE_BIASES, kernel.LOSSES[loss], 0, 0.0
     losses, failed = np.empty(1), np.zeros(2)
-    arrivals = np.zeros((1, kernel.COUNTERS_A_LINE), dtype=np.int64)
+    arrivals = np.zeros((1, kernel.COUNTERS_PER_LINE), dtype=np.int64)
     starts = np.array([0, 1], dtype=np.uint64)
     rates = rate, 0.0, 0.0
     assert kernel.run_epoch(records, starts, *model, True, losses, *rates, *backup, 1e9, arrivals, 0, 0, failed) == end
@@ -173,7 +173,7 @@ def visits(n_tasks, n_blocks, waits):
     arrays = [in_lines(np.zeros(shape)) for shape in ((n_rows, 8), (n_rows, 8), n_rows, n_rows)]
     backup = [np.empty_like(x) for x in arrays]
     losses, failed = np.empty(n_blocks**2), np.zeros((n_tasks, 2))
-    arrivals = np.zeros((n_tasks, kernel.COUNTERS_A_LINE), dtype=np.int64)
+    arrivals = np.zeros((n_tasks, kernel.COUNTERS_PER_LINE), dtype=np.int64)
     met, of_others, deadline = [], n_blocks**2 - n_blocks**2 // n_tasks, time.monotonic() + HANG
 
     def record(prediction, rating, out):
@@ -185,7 +185,7 @@ def visits(n_tasks, n_blocks, waits):
         out[0] = out[1] = out[2] = 0.0
 
     called = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_double))(record)
-    model = *arrays, kernel.BIASES_BESIDE, kernel.OWN_LOSS, ctypes.cast(called, ctypes.c_void_p).value, 0.0
+    model = *arrays, kernel.SEPARATE_BIASES, kernel.CUSTOM_LOSS, ctypes.cast(called, ctypes.c_void_p).value, 0.0
 
     def run(task):
         arguments = *backup, 1e9, arrivals, 0 if waits else -1000, task, failed[task]

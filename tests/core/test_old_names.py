@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import fastfedrec.compute.ranks  # noqa: F401 (a module is an attribute of its package only after its import)
+
 CHANGES = (Path(__file__).parents[2] / "CHANGELOG.md").read_text().split("\n## ")[1]
 
 # Former names of functions, classes, constants, attributes and methods, below `fastfedrec`, and the new ones.
@@ -26,8 +28,7 @@ NAMES = {
     "evaluation.metrics.names.OF_RATINGS": "RATING_METRICS",
     "systems.fedrec.attacks.AttackResult.told": "accuracy",
     "engines.shuffling.shuffler.Shuffler.wants": "expects",
-    "compute.places.places": "rank_counts",
-    "compute.places.places_factors": "rank_counts_factors",
+    "compute.places": "ranks",
 }
 # Functions, with the former and the new name of a parameter.
 PARAMETERS = {

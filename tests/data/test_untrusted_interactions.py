@@ -55,7 +55,7 @@ def test_one_wrong_entry_is_seen_wherever_it_is(at, n_threads, row_length):
     indices = (np.arange(10_000) % row_length).astype(np.int32)
     indptr = np.append(np.arange(0, 10_000, row_length), 10_000)
     values, sparse = np.ones(10_000), np.empty(0, dtype=np.float32)
-    assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["sound"], 0)
+    assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["no_fault"], 0)
     for wrong in (row_length, -1, 2**31 - 1, -(2**31)):
         spoiled = indices.copy()
         spoiled[at] = wrong
@@ -64,13 +64,13 @@ def test_one_wrong_entry_is_seen_wherever_it_is(at, n_threads, row_length):
         spoiled = indices.copy()
         spoiled[at] = spoiled[at - 1]
         assert _kernel.find_fault(indptr, spoiled, values, row_length, True, n_threads) == (KINDS["order"], at)
-        assert _kernel.find_fault(indptr, spoiled, values, row_length, False, n_threads) == (KINDS["sound"], 0)
+        assert _kernel.find_fault(indptr, spoiled, values, row_length, False, n_threads) == (KINDS["no_fault"], 0)
     for wrong in (np.nan, np.inf, -np.inf):
         values[at] = wrong
         assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["value"], at)
     for fine in (-0.0, -1.0, -np.finfo(float).max, np.finfo(float).max, 5e-324):
         values[at] = fine
-        assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["sound"], 0)
+        assert _kernel.find_fault(indptr, indices, values, row_length, True, n_threads) == (KINDS["no_fault"], 0)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_accepted_interactions_are_well_formed(rows):
         global_user_ids=np.arange(len(indptr) - 1), user_features=None, item_features=None,
     )  # fmt: skip
     fields["user_ids"] = np.arange(len(indptr) - 1)
-    if naive.find_fault(indptr.tolist(), indices.tolist(), values, n_items)[0] == "sound":
+    if naive.find_fault(indptr.tolist(), indices.tolist(), values, n_items)[0] == "no_fault":
         assert_well_formed(Interactions(**fields))
     else:
         with pytest.raises(ValueError, match=r"must (start|not decrease|end|be in|increase|be finite)"):
@@ -107,15 +107,15 @@ def test_scipy_gets_no_indices_outside_a_matrix(rows, kind):
     if kind == "coo":
         matrix = scipy.sparse.coo_matrix((9, n_items))
         matrix.row, matrix.col, matrix.data = np.arange(len(indices)) % 9, indices, values
-        fault = "sound" if ((indices >= 0) & (indices < n_items)).all() else "column"
+        fault = "no_fault" if ((indices >= 0) & (indices < n_items)).all() else "column"
     else:
         matrix = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix}[kind](shape)
         matrix.indptr, matrix.indices, matrix.data = indptr, indices, values
         if fault == "end" and 0 <= indptr[-1] < len(indices):
             return  # room behind the last row, which SciPy allows
-    if fault == "sound" and (np.isfinite(values) & (values >= 0)).all():
+    if fault == "no_fault" and (np.isfinite(values) & (values >= 0)).all():
         assert_well_formed(Interactions.from_scipy(matrix))
-    elif fault != "sound":
+    elif fault != "no_fault":
         with pytest.raises(ValueError, match=r"matrix\.(indptr|indices|row|col) must"):
             Interactions.from_scipy(matrix)
 

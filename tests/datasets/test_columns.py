@@ -236,8 +236,8 @@ def test_invalid_dates_are_refused(field):
     assert fits(field, Kind.ISO) == "refused"
 
 
-def survey(text, separator):
-    """Return the kernel's survey of lines, computed in Python."""
+def scan(text, separator):
+    """Return the kernel's scan of lines, computed in Python."""
     between = re.escape(separator.decode())
     # Doubtful fields have a sign +, -0, leading zeros, or blanks.
     doubtful = rb"[+]|-0|(?:\A|[\n" + between.encode() + rb"])0[0-9]|" + (rb" " if separator == b"\t" else rb"[ \t]")
@@ -254,7 +254,7 @@ def survey(text, separator):
 @example([b"0"], b",", 0)
 def test_a_look_at_lines_equals_pythons(parts, separator, n_before):
     text = b"1" * n_before + b"".join(parts) + b"\n"
-    assert _text.survey(text, ord(separator)) == survey(text, separator)
+    assert _text.scan(text, ord(separator)) == scan(text, separator)
 
 
 def stripped(line, separator):
@@ -456,7 +456,7 @@ def test_a_doubtful_line_keeps_its_position_among_parts_of_blocks(monkeypatch):
 def test_without_the_look_at_how_numbers_are_written_two_ids_become_one(monkeypatch):
     text = "7,1\n007,2\n"
     assert "line 2" in outcome(text, Kind.ID, Kind.ID)
-    monkeypatch.setattr(_polars, "_kernel", SimpleNamespace(survey=lambda *text: (*_text.survey(*text)[:-1], False)))
+    monkeypatch.setattr(_polars, "_kernel", SimpleNamespace(scan=lambda *text: (*_text.scan(*text)[:-1], False)))
     assert outcome(text, Kind.ID, Kind.ID) == [[7, 7], [1, 2]]
 
 

@@ -23,14 +23,14 @@ SUBSPACE = [
     ),
     on("ProjectionSum._sums", TWIN)(
         "subspace-norm-of-another-row", "the norm is computed before the row is centred",
-        "no_user = _kernel.Nobody(mean, encoder, squares)",
-        "no_user = _kernel.Nobody(np.zeros_like(mean), encoder, squares)",
+        "no_user = _kernel.EmptyRow(mean, encoder, squares)",
+        "no_user = _kernel.EmptyRow(np.zeros_like(mean), encoder, squares)",
     ),
     on("ProjectionSum._sums", TWIN, NORM)(
         "subspace-norm-by-another-encoder", "the norm is computed for an encoder other than the integer encoder",
-        "no_user = _kernel.Nobody(mean, encoder, squares)",
+        "no_user = _kernel.EmptyRow(mean, encoder, squares)",
         """
-        no_user = _kernel.Nobody(mean, encoder, squares)
+        no_user = _kernel.EmptyRow(mean, encoder, squares)
         squares //= 2
         """,
     ),

@@ -293,8 +293,8 @@ FUNCTIONS = {
     "compute.ranking.held_out_ranks": call(
         held_out_scores=np.ones(2), other_scores=np.ones((2, 3)), counts=np.array([3, 3]),
     ),
-    "compute.places.rank_counts": call(scores=np.ones((2, 5)), held_out=([0, 1, 2], [3, 4])),
-    "compute.places.rank_counts_factors": call(
+    "compute.ranks.rank_counts": call(scores=np.ones((2, 5)), held_out=([0, 1, 2], [3, 4])),
+    "compute.ranks.rank_counts_factors": call(
         user_factors=np.ones((2, 3)), item_factors=np.ones((5, 3)), held_out=([0, 1, 2], [3, 4])
     ),
     "compute.ranking.recommend_factors": call(user_factors=np.ones((2, 3)), item_factors=np.ones((5, 3)), n=2),

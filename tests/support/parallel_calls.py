@@ -36,7 +36,7 @@ from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
-from fastfedrec.compute.places import rank_counts
+from fastfedrec.compute.ranks import rank_counts
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core import threads
 from fastfedrec.data.features import Features
@@ -169,7 +169,7 @@ CALLS = {
         values().reshape(-1, 2) / 9, CANDIDATES, 3, radius=1.0, n_swaps=2, epsilon=1.0, key=KEY, n_threads=n
     ),
     "core.randomness": lambda n: KEY.words_by_user("test", np.arange(N, dtype=np.uint64), size=2, n_threads=n),
-    "compute.places": lambda n: rank_counts(
+    "compute.ranks": lambda n: rank_counts(
         np.sin(np.arange(N)).reshape(200, 100), (np.arange(201), np.arange(200) % 100), n_threads=n
     )[0],
     "compute.ranking": lambda n: ranking.top_k(np.sin(np.arange(N)).reshape(200, 100), 3, n_threads=n)[0],

@@ -5,7 +5,8 @@ import scipy.sparse
 
 from fastfedrec._kernels.data import interactions as _kernel
 
-KINDS = {name: getattr(_kernel, name.upper()) for name in ("sound", "start", "fall", "end", "column", "order", "value")}
+NAMES = ("no_fault", "start", "decrease", "end", "column", "order", "value")
+KINDS = {name: getattr(_kernel, name.upper()) for name in NAMES}
 
 
 def sound(**changes):

@@ -13,7 +13,7 @@ from numba.extending import overload
 _DEGREE = {
     np.float32: 7,
     np.float64: 13,
-}  # of Taylor's series on |r| <= log(2) / 2, which then is off by less than an ulp
+}  # of the Taylor series on |r| <= log(2) / 2, with an error below an ulp
 _MANTISSA = {np.float32: 23, np.float64: 52}
 _INTEGER = {np.float32: np.int32, np.float64: np.int64}
 _BOUND = {np.float32: 87.0, np.float64: 708.0}  # neither e^x nor e^-x overflows or becomes denormal
@@ -23,7 +23,7 @@ _LOG2_LOW = -2.12194440054690583e-4
 
 
 def expm1(x):
-    """Return exp(x) - 1, x clipped where it would overflow; this body runs without a compiler."""
+    """Return exp(x) - 1, with x clipped to avoid an overflow; this body runs without a compiler."""
     bound = type(x)(_BOUND[type(x)])
     return np.expm1(bound if x > bound else -bound if x < -bound else x)
 
@@ -31,24 +31,24 @@ def expm1(x):
 def _compile(real):
     integer, mantissa, bound = _INTEGER[real], _MANTISSA[real], real(_BOUND[real])
     zero, one, per_log2, high, low = real(0), real(1), real(1 / math.log(2)), real(_LOG2_HIGH), real(_LOG2_LOW)
-    # Added to a small number, it leaves the nearest integer in the lowest bits; NaN stays NaN on all ways.
+    # A small number plus `magic` has the nearest integer in its lowest bits; NaN stays NaN in all branches.
     magic = real(1.5 * 2.0**mantissa)
     bits, bias, shift = integer(magic.view(integer)), integer(127 if real is np.float32 else 1023), integer(mantissa)
     series = tuple(real(1 / math.factorial(k)) for k in range(_DEGREE[real], 0, -1))
 
-    # No reassociation: adding and taking away the magic number would cancel.
+    # Reassociation is not allowed: the addition and the subtraction of the magic number would cancel.
     @njit(fastmath={"contract"}, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
     def compiled(x):
         y = bound if x > bound else -bound if x < -bound else x
         shifted = y * per_log2 + magic
         k = shifted - magic
         r = y - k * high - k * low
-        rest = zero  # e^r - 1
+        series_sum = zero  # e^r - 1
         for c in series:
-            rest = (rest + c) * r
+            series_sum = (series_sum + c) * r
         power = integer(integer(integer(real(shifted).view(integer)) - bits) + bias)
         scale = real(integer(power << shift).view(real))  # 2^k
-        return scale * rest + (scale - one)
+        return scale * series_sum + (scale - one)
 
     return compiled
 

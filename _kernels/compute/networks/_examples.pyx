@@ -1,4 +1,4 @@
-"""Training examples of the clients of a network: items, and the embeddings they touch.  Inputs are trusted."""
+"""Training examples of the clients of a network: items, and the embeddings that they use.  Inputs are trusted."""
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
@@ -18,7 +18,7 @@ def draw_examples(
     int64_t[::1] contexts,                     # OUT (starts[-1],) zeros where there are none
     Py_ssize_t n_items,
 ):
-    """Draw events, then unvisited items, distinct and in random order: the first draws of a shuffle of them all."""
+    """Draw events, then unvisited items without replacement, by the first steps of a shuffle of all unvisited items."""
     cdef int32_t* unvisited = <int32_t*>malloc(max(n_items, 1) * sizeof(int32_t))
     cdef Py_ssize_t client, user, at, first, n_positives, n_negatives, n, seen, item, k, other
     cdef uint64_t half
@@ -27,13 +27,13 @@ def draw_examples(
     with nogil:
         for client in range(users.shape[0]):
             user, at = users[client], starts[client]
-            # Positives first: the user's events.
+            # Positives come first: they are the events of the user.
             first, n_positives = event_starts[user], event_starts[user + 1] - event_starts[user]
             for k in range(n_positives):
                 items[at + k], labels[at + k] = events[first + k], 1
             n_negatives = word_starts[client + 1] - word_starts[client]
             n, seen = 0, visited_starts[user]
-            # Both ascend, so one walk leaves the items that are not visited.
+            # Both sequences ascend, so one walk finds the items that are not visited.
             for item in range(n_items if n_negatives else 0):
                 if seen < visited_starts[user + 1] and visited[seen] == item:
                     seen += 1
@@ -41,26 +41,26 @@ def draw_examples(
                     unvisited[n] = <int32_t>item
                     n += 1
             for k in range(n_negatives):
-                # Draw k of a shuffle: from places k to n - 1. Negatives are at most n, so k < n.
+                # Step k of a shuffle draws from k to n - 1. Negatives are at most n, so k < n.
                 half = words[word_starts[client] + k] >> 32
                 other = k + <Py_ssize_t>(half * <uint64_t>(n - k) >> 32)
                 items[at + n_positives + k], labels[at + n_positives + k] = unvisited[other], 0
                 unvisited[other] = unvisited[k]
             if event_contexts.shape[0]:
                 for k in range(n_positives + n_negatives):
-                    # No negatives without positives, so no division by 0
+                    # There are no negatives without positives, so there is no division by 0.
                     contexts[at + k] = event_contexts[first + k % n_positives]
     free(unvisited)
 
 
-cdef inline Py_ssize_t _touch(
+cdef inline Py_ssize_t _mark_rows(
     const int64_t[::1] starts, const int32_t[::1] rows, int64_t entry, Py_ssize_t n_fields, int64_t* seen, int64_t mark
 ) noexcept nogil:
-    # Marks the rows of an entry; how many had no mark yet.
-    cdef Py_ssize_t n_new = 0, place
-    for place in range(starts[entry * n_fields], starts[(entry + 1) * n_fields]):
-        n_new += seen[rows[place]] != mark
-        seen[rows[place]] = mark
+    # Marks the rows of an entry, and returns how many had no mark.
+    cdef Py_ssize_t n_new = 0, position
+    for position in range(starts[entry * n_fields], starts[(entry + 1) * n_fields]):
+        n_new += seen[rows[position]] != mark
+        seen[rows[position]] = mark
     return n_new
 
 
@@ -82,22 +82,22 @@ def touched_rows(
     Py_ssize_t n_item_fields,
     Py_ssize_t n_embeddings,
 ):
-    """List the embeddings that the examples of each client use: their numbers in a first call, the rows in a second."""
+    """List the embeddings that the examples of each client use: a first call counts them, a second writes the rows."""
     cdef int64_t* seen = <int64_t*>calloc(max(n_embeddings, 1), sizeof(int64_t))  # 1 + the last client that uses a row
     cdef Py_ssize_t client, n_touched, k, row, at
     cdef int64_t mark
     if seen == NULL:
         raise MemoryError
     with nogil:
-        # Row by row the last client that used it: `seen` needs no clearing between clients.
+        # `seen` has the last client that used each row, so it needs no clearing between clients.
         for client in range(users.shape[0]):
             mark, n_touched = client + 1, 0
             if starts[client] < starts[client + 1]:
-                n_touched += _touch(user_starts, user_rows, users[client], n_user_fields, seen, mark)
+                n_touched += _mark_rows(user_starts, user_rows, users[client], n_user_fields, seen, mark)
             for k in range(starts[client], starts[client + 1]):
-                n_touched += _touch(item_starts, item_rows, items[k], n_item_fields, seen, mark)
+                n_touched += _mark_rows(item_starts, item_rows, items[k], n_item_fields, seen, mark)
                 if n_context_fields:
-                    n_touched += _touch(context_starts, context_rows, contexts[k], n_context_fields, seen, mark)
+                    n_touched += _mark_rows(context_starts, context_rows, contexts[k], n_context_fields, seen, mark)
             if out.shape[0]:
                 at = row_starts[client]
                 for row in range(n_embeddings):

@@ -1,16 +1,16 @@
-// Dense layers in register tiles, for vector code of networks; see _lanes.h for where this may be included.
+// Dense layers in register tiles, for vector code of networks; see _lanes.h for where this file may be included.
 //
-// A batch has one example a column, `stride` columns with the first ones in use, whole vectors of them.  Then
-// forward and backward products both spread single weights over vectors of examples and read W as it is, so no transposed
-// copy of W is kept; the transposed array, for the step of W, is the much smaller dy.  Rows, and columns of W, are
-// multiples of 16, so tiles have no remainder.
+// A batch has one example a column, and `stride` columns, of which the first ones are used, in whole vectors. Forward
+// and backward products both broadcast single weights to vectors of examples and read W as stored, so no transposed
+// copy of W is needed; only the much smaller dy is transposed, for the step of W. Rows, and columns of W, are multiples
+// of 16, so tiles have no remainder.
 #pragma once
 #include "_kernels/core/_lanes.h"
 
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-enum { TILE_ROWS = VECTOR_BYTES == 64 ? 8 : 4 };  // with two vectors a row they fill the registers
+enum { TILE_ROWS = VECTOR_BYTES == 64 ? 8 : 4 };  // with two vectors a row the tile fills the registers
 
 template <class T>
 using NativeVector = typename Vector<T, Native<T>::LANES>::Type;
@@ -27,7 +27,7 @@ FASTFEDREC_INLINE void copy_numbers(const T* from, ptrdiff_t n, T* to) {
 
 // ---- products ------------------------------------------------------------------------------------------------------
 
-// The left factor of a product: the rows of `a`, or its columns.
+// The left factor of a product has the rows of `a`, or its columns.
 enum Side { ROWS_OF, COLUMNS_OF };
 
 template <class T, int NV, Side SIDE, bool FRESH>
@@ -58,11 +58,11 @@ FASTFEDREC_INLINE void multiply_tile(const T* a, ptrdiff_t a_stride, const T* b,
         for (int v = 0; v < NV; ++v) store(c + i * c_stride + v * lanes, sums[i][v]);
 }
 
-// c[i, j] += sum over k < n of a[i, k] b[k, j], or of a[k, i] b[k, j]; FRESH writes the sum instead.
+// Adds sum_k a[i, k] b[k, j] over k < n to c[i, j], or the same with a[k, i]; with FRESH it writes the sum instead.
 template <Side SIDE, bool FRESH, class T>
 static void multiply(const T* a, ptrdiff_t a_stride, const T* b, ptrdiff_t b_stride, ptrdiff_t n, T* c,
                      ptrdiff_t c_stride, ptrdiff_t n_rows, ptrdiff_t n_columns) {
-    // n_rows is a multiple of 16, so of TILE_ROWS; n_columns is whole vectors: no tile goes beyond c.
+    // n_rows is a multiple of 16, so of TILE_ROWS, and n_columns is whole vectors: no tile extends beyond c.
     constexpr int lanes = Native<T>::LANES;
     for (ptrdiff_t i = 0; i < n_rows; i += TILE_ROWS) {
         const T* left = a + (SIDE == ROWS_OF ? i * a_stride : i);
@@ -74,7 +74,7 @@ static void multiply(const T* a, ptrdiff_t a_stride, const T* b, ptrdiff_t b_str
     }
 }
 
-// c[j, i] = a[i, j] for the first rows and columns of a, whole vectors of both.
+// Writes c[j, i] = a[i, j] for the first rows and columns of a, whole vectors of both.
 template <class T>
 static void transpose_block(const T* a, ptrdiff_t a_stride, ptrdiff_t n_rows, ptrdiff_t n_columns, T* c,
                             ptrdiff_t c_stride) {
@@ -92,7 +92,7 @@ static void transpose_block(const T* a, ptrdiff_t a_stride, ptrdiff_t n_rows, pt
 
 // ---- layers --------------------------------------------------------------------------------------------------------
 
-// y = relu(W'x + b) of some rows of W, which is row-major.
+// A layer y = relu(W'x + b), where W is row-major and may be some rows of a matrix.
 template <class T>
 struct Layer {
     T* weights;  // (n_in, n_out)
@@ -100,7 +100,7 @@ struct Layer {
     ptrdiff_t n_in, n_out;
 };
 
-// Where x is above 0, or NaN, x; elsewhere 0.
+// Keeps x above 0 and NaN, and sets other numbers to 0.
 template <class T>
 FASTFEDREC_INLINE void rectify(T* x, ptrdiff_t n) {
     typedef NativeVector<T> V;
@@ -120,8 +120,8 @@ static void forward(const Layer<T>& layer, const T* x, T* y, ptrdiff_t stride, p
     for (ptrdiff_t o = 0; o < layer.n_out; ++o) rectify(y + o * stride, n_columns);
 }
 
-// From dy, which is cut off like y: dx = W dy; then in `to`, which may be the layer itself, W += x dy', bias += the sum of
-// dy, which is left in `sums`.
+// Sets dy to 0 where y is 0; computes dx = W dy; then adds x dy' to W of `to`, which may be the layer itself, and the
+// sum of dy, which remains in `sums`, to its bias.
 template <class T>
 static void backward(const Layer<T>& layer, const Layer<T>& to, const T* x, const T* y, T* dx, T* dy, T* by_example,
                      T* sums, ptrdiff_t stride, ptrdiff_t n) {
@@ -134,12 +134,12 @@ static void backward(const Layer<T>& layer, const Layer<T>& to, const T* x, cons
             const V step = load<V>(dy + o * stride + j);
             store(dy + o * stride + j, load<V>(y + o * stride + j) > 0 ? step : V{});
         }
-    // dx = W dy, by the weights before the step.
+    // dx = W dy uses the weights before the step.
     multiply<ROWS_OF, true>(layer.weights, n_out, dy, stride, n_out, dx, stride, layer.n_in, n_columns);
     transpose_block(dy, stride, n_out, n_columns, by_example, n_out);
     // W += x dy' over the n examples.
     multiply<ROWS_OF, false>(x, stride, by_example, n_out, n, to.weights, n_out, layer.n_in, n_out);
-    // Bias by bias the sum over examples in their order.
+    // Each bias gets the sum over examples in their order.
     for (ptrdiff_t o = 0; o < n_out; o += lanes) {
         V sum = V{};
         for (ptrdiff_t j = 0; j < n; ++j) sum += load<V>(by_example + j * n_out + o);
@@ -148,13 +148,13 @@ static void backward(const Layer<T>& layer, const Layer<T>& to, const T* x, cons
     }
 }
 
-// y = W'x + b of a single example.
+// Computes y = W'x + b for a single example.
 template <class T>
 static void forward_one(const Layer<T>& layer, const T* x, T* y) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     for (ptrdiff_t o = 0; o < layer.n_out; o += lanes) {
-        // Inputs are a multiple of 16, so an even number.
+        // The number of inputs is a multiple of 16, so even.
         V even = load<V>(layer.bias + o), odd = V{};
         for (ptrdiff_t i = 0; i < layer.n_in; i += 2) {
             const T* w = layer.weights + i * layer.n_out + o;
@@ -165,7 +165,7 @@ static void forward_one(const Layer<T>& layer, const T* x, T* y) {
     }
 }
 
-// Back through it: dx = W dy, then W += x dy' in `to`, which may be the layer itself.
+// Computes dx = W dy, then adds x dy' to W of `to`, which may be the layer itself.
 template <class T>
 static void backward_one(const Layer<T>& layer, const Layer<T>& to, const T* x, T* dx, const T* dy) {
     typedef NativeVector<T> V;
@@ -177,7 +177,7 @@ static void backward_one(const Layer<T>& layer, const Layer<T>& to, const T* x, 
         for (int k = 0; k < lanes; ++k, w += layer.n_out, to_w += layer.n_out) {
             V sum = V{};
             for (ptrdiff_t o = 0; o < layer.n_out; o += lanes) {
-                // Each weight is read for dx before it is written: dx = W dy with the old W, then W + x dy'.
+                // Each weight is read for dx before it is written: dx = W dy uses the old W.
                 const V step = load<V>(dy + o);
                 sum = multiply_add(load<V>(w + o), step, sum);
                 store(to_w + o, multiply_add(spread<V>(x[i + k]), step, load<V>(to_w + o)));

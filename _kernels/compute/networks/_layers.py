@@ -1,12 +1,11 @@
 """Dense layers for the Numba kernels of the recurrent unit, on a tile of vector registers.
 
-The number of vectors in a tile, and of lanes in a vector, are tuples of as many entries, so that they are part of the
-compiled type: LLVM keeps the tile in registers, and a cache on disk cannot mix widths up.  Inputs are trusted; no code
-here looks at bounds.
+The numbers of vectors in a tile, and of lanes in a vector, are the lengths of tuples, so that they are part of the
+compiled type: LLVM keeps the tile in registers, and a cache on disk cannot confuse widths.  Inputs are trusted; no code
+here checks bounds.
 
-A batch has one example a column.  Then forward and backward products both broadcast single weights against vectors of
-examples and read W as it is, so no transposed copy of W is kept; the transposed array, for the step of W, is the
-much smaller dy.
+A batch has one example a column.  Forward and backward products both broadcast single weights to vectors of examples
+and read W as stored, so no transposed copy of W is needed; only the much smaller dy is transposed, for the step of W.
 """
 
 import numpy as np
@@ -15,15 +14,15 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-# NaN must survive to be seen.
+# NaN must remain, so that it is detected: `nnan` is absent.
 FAST = ("contract", "reassoc", "nsz", "arcp")
 
-# For functions that only compiled code calls: no entry from Python and no cache of its own, which halves compilation.
+# Only compiled code calls these functions: no entry from Python and no cache halve the time of compilation.
 compile_part = njit(fastmath=set(FAST), error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def compile_kernel(function, cache=True):
-    """Compile for this host; without a cache on disk where no folder for it can be written."""
+    """Compile for this host, without a cache on disk if no folder for it is writable."""
     options = {"fastmath": set(FAST), "error_model": "numpy", "nogil": True}
     try:
         return njit(function, cache=cache, **options)
@@ -49,7 +48,7 @@ def transpose_tile(a, a_at, a_row, c, c_at, c_row, lanes):
 
 
 def take_next(counter):
-    """Return the number in `counter`, and leave one more for the next thread."""
+    """Return the number in `counter`, and increment it for the next thread."""
     counter[0] += 1
     return counter[0] - 1
 
@@ -59,13 +58,13 @@ def _pointer(context, builder, array, value, index):
 
 
 def _vector_at(builder, pointer, row, k, vector):
-    # The address of vector k of the row that begins `row` entries after `pointer`.
+    # Returns the address of vector k of the row that begins `row` entries after `pointer`.
     entry = builder.gep(pointer, [builder.add(row, row.type(k * vector.count))])
     return builder.bitcast(entry, vector.as_pointer())
 
 
 def _interleave(builder, low, high, n, upper):
-    # Entries 0, n, 1, n + 1, ... of two vectors of n, or from the middle on.
+    # Returns entries 0, n, 1, n + 1, ... of two vectors of n, or those from the middle on.
     first = n // 2 * upper
     mask = [entry for k in range(first, first + n // 2) for entry in (k, n + k)]
     return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(ir.IntType(32), n), mask))
@@ -74,20 +73,20 @@ def _interleave(builder, low, high, n, upper):
 @intrinsic
 def _tile(typing_context, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, n, rows, vectors, lanes):
     def codegen(context, builder, signature, args):
-        builder.function.attributes.add("noinline")  # one copy of the function around it, and of the tile, is enough
+        builder.function.attributes.add("noinline")  # one copy of the enclosing function and of the tile suffices
         vector = ir.VectorType(context.get_value_type(a.dtype), lanes.count)
         align = vector.element.get_abi_size(context.target_data)
         pointer_a, pointer_b, pointer_c = (
             _pointer(context, builder, array, args[k], args[k + 1]) for array, k in ((a, 0), (b, 4), (c, 7))
         )
-        places = [
+        targets = [
             [
                 _vector_at(builder, pointer_c, builder.mul(args[9], args[9].type(i)), v, vector)
                 for v in range(vectors.count)
             ]
             for i in range(rows.count)
         ]
-        sums = [[cgutils.alloca_once_value(builder, builder.load(p, align=align)) for p in row] for row in places]
+        sums = [[cgutils.alloca_once_value(builder, builder.load(p, align=align)) for p in row] for row in targets]
         offsets = [builder.mul(args[2], args[2].type(i)) for i in range(rows.count)]
         undefined = ir.Constant(vector, ir.Undefined)
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
@@ -105,9 +104,9 @@ def _tile(typing_context, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_ro
                 for total, factor in zip(row, factors, strict=True):
                     product = builder.fmul(weights, factor, flags=FAST)
                     builder.store(builder.fadd(builder.load(total), product, flags=FAST), total)
-        for row, totals in zip(places, sums, strict=True):
-            for place, total in zip(row, totals, strict=True):
-                builder.store(builder.load(total), place, align=align)
+        for row, totals in zip(targets, sums, strict=True):
+            for pointer, total in zip(row, totals, strict=True):
+                builder.store(builder.load(total), pointer, align=align)
         return context.get_dummy_value()
 
     size = types.intp
@@ -118,7 +117,7 @@ def _tile(typing_context, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_ro
 @intrinsic
 def _transpose_tile(typing_context, a, a_at, a_row, c, c_at, c_row, lanes):
     def codegen(context, builder, signature, args):
-        builder.function.attributes.add("noinline")  # one copy of the function around it, and of the tile, is enough
+        builder.function.attributes.add("noinline")  # one copy of the enclosing function and of the tile suffices
         vector = ir.VectorType(context.get_value_type(a.dtype), lanes.count)
         align = vector.element.get_abi_size(context.target_data)
         n = lanes.count
@@ -131,8 +130,8 @@ def _transpose_tile(typing_context, a, a_at, a_row, c, c_at, c_row, lanes):
             pairs = zip(rows[: n // 2], rows[n // 2 :], strict=True)
             rows = [_interleave(builder, low, high, n, upper) for low, high in pairs for upper in (0, 1)]
         for j, column in enumerate(rows):
-            place = _vector_at(builder, target, builder.mul(args[5], args[5].type(j)), 0, vector)
-            builder.store(column, place, align=align)
+            pointer = _vector_at(builder, target, builder.mul(args[5], args[5].type(j)), 0, vector)
+            builder.store(column, pointer, align=align)
         return context.get_dummy_value()
 
     size = types.intp
@@ -142,8 +141,8 @@ def _transpose_tile(typing_context, a, a_at, a_row, c, c_at, c_row, lanes):
 @intrinsic
 def _take_next(typing_context, counter):
     def codegen(context, builder, signature, args):
-        place = context.make_array(counter)(context, builder, args[0]).data
-        return builder.atomic_rmw("add", place, place.type.pointee(1), "monotonic")
+        pointer = context.make_array(counter)(context, builder, args[0]).data
+        return builder.atomic_rmw("add", pointer, pointer.type.pointee(1), "monotonic")
 
     return types.int64(counter), codegen
 

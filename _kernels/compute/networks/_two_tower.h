@@ -8,8 +8,8 @@
 namespace fastfedrec {
 
 struct NetworkLayer {
-    int64_t n_in, n_out, weights, bias;  // numbers of inputs and outputs; where weights and bias begin
-    int64_t inputs;                      // inputs of all layers before
+    int64_t n_in, n_out, weights, bias;  // numbers of inputs and outputs; indices of the first weight and bias
+    int64_t inputs;                      // number of inputs of all previous layers
 };
 
 // Embedding rows of each field of each entry: rows of field f of entry e start at starts[e * n_fields + f].
@@ -67,8 +67,9 @@ static inline ptrdiff_t network_n_dense(const Network& network) {
     return network.layers[network.n_layers - 1].bias + 1;
 }
 
-// Size of the scratch of `network_step` in numbers; a multiple of NETWORK_COLUMNS, as all its parts are.
-static inline ptrdiff_t network_room(const Network& network) {
+// Returns the size of the scratch of `network_step` in numbers; it is a multiple of NETWORK_COLUMNS, like all its
+// parts.
+static inline ptrdiff_t network_scratch_size(const Network& network) {
     const NetworkLayer& last = network.layers[network.n_layers - 1];
     ptrdiff_t widest = network.n_columns;
     for (ptrdiff_t k = 0; k + 1 < network.n_layers; ++k) {
@@ -82,9 +83,9 @@ static inline ptrdiff_t network_room(const Network& network) {
 
 #define FASTFEDREC_DECLARE_TYPE(T) \
     void network_step(const Network& network, T* weights, T* embeddings, const int32_t* slots, int64_t user, \
-                      const int64_t* batch, ptrdiff_t n, T* room); \
+                      const int64_t* batch, ptrdiff_t n, T* scratch); \
     void network_train(const Network& network, const NetworkClients<T>& clients, ptrdiff_t client, T* memory, \
-                       int32_t* slots, int64_t* turn); \
+                       int32_t* slots, int64_t* example_order); \
     void network_score(const Network& network, const NetworkQueries<T>& queries, ptrdiff_t first, ptrdiff_t last, \
                        T* memory); \
     void network_add_double(const T* update, const int32_t* rows, ptrdiff_t n_rows, ptrdiff_t n_dense, \
@@ -92,40 +93,44 @@ static inline ptrdiff_t network_room(const Network& network) {
 FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE_TYPE(float) FASTFEDREC_DECLARE_TYPE(double))
 #undef FASTFEDREC_DECLARE_TYPE
 
-// One step on n examples of a client; `slots` holds the position of each row of the table among its embeddings.
+// Takes one step on n examples of a client; `slots` has the position of each row of the table in its embeddings.
 template <class T>
 static inline void network_step(const Network& network, T* weights, T* embeddings, const int32_t* slots, int64_t user,
-                                const int64_t* batch, ptrdiff_t n, T* room) {
-    FASTFEDREC_CALL(network_step, network, weights, embeddings, slots, user, batch, n, room);
+                                const int64_t* batch, ptrdiff_t n, T* scratch) {
+    FASTFEDREC_CALL(network_step, network, weights, embeddings, slots, user, batch, n, scratch);
 }
 
-// Size of the scratch of `network_train` in numbers, at a cache line, where a client touches at most `most_rows` rows.
-static inline ptrdiff_t network_train_room(const Network& network, ptrdiff_t most_rows) {
-    return network_room(network) + network_n_dense(network) + NETWORK_COLUMNS + most_rows * network.layers[0].n_out;
+// Returns the size of the scratch of `network_train` in numbers, at a cache line, for clients with at most `max_rows`
+// rows.
+static inline ptrdiff_t network_train_scratch_size(const Network& network, ptrdiff_t max_rows) {
+    return network_scratch_size(network) + network_n_dense(network) + NETWORK_COLUMNS +
+           max_rows * network.layers[0].n_out;
 }
 
-// All steps of one client, and its update; `slots` has a number for each row of the table, `turn` one for each example.
+// Takes all steps of one client, and writes its update. `slots` has a number for each row of the table, and
+// `example_order` one for each example.
 template <class T>
 static inline void network_train(const Network& network, const NetworkClients<T>& clients, ptrdiff_t client, T* memory,
-                                 int32_t* slots, int64_t* turn) {
-    FASTFEDREC_CALL(network_train, network, clients, client, memory, slots, turn);
+                                 int32_t* slots, int64_t* example_order) {
+    FASTFEDREC_CALL(network_train, network, clients, client, memory, slots, example_order);
 }
 
-// Size of the scratch of `network_score` in numbers, at a cache line; `network.n_columns` is NETWORK_BLOCK.
-static inline ptrdiff_t network_score_room(const Network& network, ptrdiff_t n_parameters, ptrdiff_t n_items) {
+// Returns the size of the scratch of `network_score` in numbers, at a cache line; `network.n_columns` is NETWORK_BLOCK.
+static inline ptrdiff_t network_score_scratch_size(const Network& network, ptrdiff_t n_parameters, ptrdiff_t n_items) {
     const ptrdiff_t n_blocks = (n_items + NETWORK_BLOCK - 1) / NETWORK_BLOCK;
-    return network_room(network) + n_parameters + 2 * NETWORK_COLUMNS +
+    return network_scratch_size(network) + n_parameters + 2 * NETWORK_COLUMNS +
            n_blocks * NETWORK_BLOCK * network.layers[2].n_out;
 }
 
-// Logits of all items for the queries order[first:last]; the items' part is computed once a client.
+// Computes logits of all items for the queries order[first:last]; the part of the items is computed once for each
+// client.
 template <class T>
 static inline void network_score(const Network& network, const NetworkQueries<T>& queries, ptrdiff_t first,
                                  ptrdiff_t last, T* memory) {
     FASTFEDREC_CALL(network_score, network, queries, first, last, memory);
 }
 
-// Adds a client's update in double.
+// Adds the update of a client in double.
 template <class T>
 static inline void network_add_double(const T* update, const int32_t* rows, ptrdiff_t n_rows, ptrdiff_t n_dense,
                                       ptrdiff_t width, double* out) {

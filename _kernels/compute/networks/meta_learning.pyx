@@ -1,13 +1,14 @@
 """Messages of clients that learn initial parameters, by a gradient through their steps (two-tower.md).
 
 A client takes steps of SGD on its support examples, theta' = theta - rate g(theta), and sends minus the gradient of its
-query loss.  In the second order that is taken by where it started from: the vector goes back through every step,
+query loss.  The second order takes the gradient by the initial theta: the vector goes back through every step,
 
-    v = v' - H (rate v')        and, for rates of its own, d rates -= g v'
+    v = v' - H (rate v')        and, for separate rates,    d rates -= g v'
 
-where H v, the Hessian of a batch's loss times a vector, is one more pass forward and back (Pearlmutter 1994).  Of the
-parameters after each step every sqrt(n_steps)-th is kept, and a segment is run again from there when its turn comes:
-memory is the parameters of a client 2 sqrt(n_steps) times, and the graph of one batch.  Inputs are trusted.
+where H v, the product of the Hessian of the loss of a batch and a vector, is another forward and backward pass
+(Pearlmutter 1994).  Parameters are stored after every sqrt(n_steps)-th step, and each segment is run again from there
+when the backward pass reaches it.  Memory is the parameters of a client 2 sqrt(n_steps) times, and the graph of one
+batch.  Inputs are trusted.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange
@@ -38,12 +39,12 @@ cdef extern from "_kernels/compute/networks/_meta_learning.h" namespace "fastfed
         Py_ssize_t batch_size
         Py_ssize_t order
 
-    Py_ssize_t network_meta_room[T](
+    Py_ssize_t network_meta_scratch_size[T](
         const Network& network, const MetaClients[T]& clients, Py_ssize_t client,
     ) noexcept
     void network_meta[T](
         const Network& network, const MetaClients[T]& clients, Py_ssize_t client, T* memory, int32_t* slots,
-        int64_t* turns,
+        int64_t* example_orders,
     ) noexcept
 
 cdef enum:
@@ -51,7 +52,7 @@ cdef enum:
 
 
 def train_clients(
-    uintptr_t address,                         # of `two_tower.Examples`
+    uintptr_t address,                         # address of `two_tower.Examples`
     const floating[::1] parameters,            # IN  (n_parameters,) dense, rates of dense; embeddings, rates of these
     const int64_t[::1] users,                  # IN  (n_clients,) rows of the user table
     const int64_t[::1] starts,                 # IN  (n_clients + 1,) where the examples of each client begin
@@ -60,14 +61,14 @@ def train_clients(
     const int64_t[::1] word_starts,            # IN  (n_clients + 1,)
     const int64_t[::1] row_starts,             # IN  (n_clients + 1,) where the touched rows of each client begin
     const int32_t[::1] touched,                # IN  (n_touched,)
-    const int64_t[::1] order,                  # IN  (n_clients,) in which clients are taken
+    const int64_t[::1] order,                  # IN  (n_clients,) order of the clients
     const int64_t[::1] out_starts,             # IN  (n_clients + 1,)
     floating[::1] out,                         # OUT (out_starts[-1],) dense, of rates; touched rows, of their rates
     Py_ssize_t n_dense,
     Py_ssize_t n_embeddings,
     Py_ssize_t width,
     bint has_rates,
-    Py_ssize_t what,                           # `MetaOrder`
+    Py_ssize_t meta_order,                     # `MetaOrder`
     Py_ssize_t n_epochs,
     Py_ssize_t batch_size,
     int n_threads,
@@ -75,11 +76,11 @@ def train_clients(
     """Compute each client's message, or its new parameters."""
     cdef const Network* network = <const Network*>address
     cdef MetaClients[floating] clients
-    cdef Py_ssize_t n_clients = order.shape[0], n_numbers = 0, n_turns = 1, k
+    cdef Py_ssize_t n_clients = order.shape[0], n_numbers = 0, n_ordered = 1, k
     cdef void* allocated = NULL
     cdef floating* memory = NULL
     cdef int32_t* slots = NULL
-    cdef int64_t* turns = NULL
+    cdef int64_t* example_orders = NULL
     cdef int failed = 0
     if n_clients == 0:
         return
@@ -98,23 +99,23 @@ def train_clients(
     clients.out = &out[0]
     clients.n_epochs = n_epochs
     clients.batch_size = batch_size
-    clients.order = what
+    clients.order = meta_order
     for k in range(n_clients):
-        n_numbers = max(n_numbers, network_meta_room(network[0], clients, k))
-        n_turns = max(n_turns, n_epochs * n_support[k] + starts[k + 1] - starts[k] - n_support[k])
+        n_numbers = max(n_numbers, network_meta_scratch_size(network[0], clients, k))
+        n_ordered = max(n_ordered, n_epochs * n_support[k] + starts[k + 1] - starts[k] - n_support[k])
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         allocated = calloc(n_numbers * sizeof(floating) + ALIGNMENT, 1)
         memory = <floating*>((<uintptr_t>allocated + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
         slots = <int32_t*>malloc(max(n_embeddings, 1) * sizeof(int32_t))
-        turns = <int64_t*>malloc(n_turns * sizeof(int64_t))
-        # A client is one thread's: it reads shared parameters, and writes its own range of `out`.
+        example_orders = <int64_t*>malloc(n_ordered * sizeof(int64_t))
+        # A client belongs to one thread: it reads shared parameters, and writes a separate range of `out`.
         for k in prange(n_clients, schedule="dynamic", chunksize=1):
-            if allocated == NULL or slots == NULL or turns == NULL:
+            if allocated == NULL or slots == NULL or example_orders == NULL:
                 failed |= 1
             else:
-                network_meta(network[0], clients, order[k], memory, slots, turns)
+                network_meta(network[0], clients, order[k], memory, slots, example_orders)
         free(allocated)
         free(slots)
-        free(turns)
+        free(example_orders)
     if failed:
         raise MemoryError

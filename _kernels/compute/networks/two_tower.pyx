@@ -1,18 +1,17 @@
 """Client updates and scores of the two-tower network (two-tower.md).  Inputs are trusted.
 
-A layer is ``y = relu(W'x + b)``, the loss of a batch its mean binary cross-entropy on logits z, so that
+A layer is ``y = relu(W'x + b)``, and the loss of a batch is its mean binary cross-entropy on logits z, so that
 
     dz = (sigmoid(z) - label) / n        dW = x dy'        dx = W dy        (dy = 0 where y = 0)
 
-Each client takes steps of SGD on a copy of its own: the dense weights and the embeddings it touches.  The gradient of
-the logits is scaled by minus the learning rate where it arises, so every product of the backward pass is already the
-step, and is added to the weights in place.  Each client is computed by one thread.
+Each client takes steps of SGD on a copy of the dense weights and of the embeddings that it uses.  The gradient of the
+logits is multiplied by minus the learning rate when it is computed, so every product of the backward pass is already
+the step, and is added to the weights in place.  Each client belongs to one thread.
 
-All products go through the tile of vector registers in `_layers.h`.  Without contexts a client's user is the same in
-all its examples: then the users' tower is run once a step, and its addition to the first hidden layer is part of its
-bias.
+All products use the tile of vector registers in `_layers.h`.  Without contexts, a client has the same user in all its
+examples: the users' tower then runs once a step, and its addition to the first hidden layer is part of its bias.
 
-In C++, not in Numba, where the same arithmetic took 17 s to compile at the first call of an environment.
+The code is C++, because Numba took 17 s to compile the same arithmetic at the first call of an environment.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange
@@ -72,16 +71,16 @@ cdef extern from "_kernels/compute/networks/_two_tower.h" namespace "fastfedrec"
 
     const Py_ssize_t NETWORK_COLUMNS
     const Py_ssize_t NETWORK_BLOCK
-    Py_ssize_t network_room(const Network& network) noexcept
-    Py_ssize_t network_train_room(const Network& network, Py_ssize_t most_rows) noexcept
-    Py_ssize_t network_score_room(const Network& network, Py_ssize_t n_parameters, Py_ssize_t n_items) noexcept
+    Py_ssize_t network_scratch_size(const Network& network) noexcept
+    Py_ssize_t network_train_scratch_size(const Network& network, Py_ssize_t max_rows) noexcept
+    Py_ssize_t network_score_scratch_size(const Network& network, Py_ssize_t n_parameters, Py_ssize_t n_items) noexcept
     void network_step[T](
         const Network& network, T* weights, T* embeddings, const int32_t* slots, int64_t user, const int64_t* batch,
-        Py_ssize_t n, T* room,
+        Py_ssize_t n, T* scratch,
     ) noexcept
     void network_train[T](
         const Network& network, const NetworkClients[T]& clients, Py_ssize_t client, T* memory, int32_t* slots,
-        int64_t* turn,
+        int64_t* example_order,
     ) noexcept
     void network_score[T](
         const Network& network, const NetworkQueries[T]& queries, Py_ssize_t first, Py_ssize_t last, T* memory,
@@ -145,7 +144,7 @@ cdef inline void* _on_line(void* memory) noexcept nogil:
 cdef class Examples:
     """Inputs of a step that are the same for all clients of a network.
 
-    `address` and `room` are for `step_at`, and for callers of `step_addresses` in other compiled code.
+    `address` and `scratch` are for `step_at`, and for callers of `step_addresses` in other compiled code.
     """
 
     cdef Network network
@@ -170,13 +169,13 @@ cdef class Examples:
 
     @property
     def address(self):
-        """Valid as long as the object lives."""
+        """Return the address of the inputs, which is valid as long as the object exists."""
         return <uintptr_t>&self.network
 
     @property
-    def room(self):
-        """Return the size of a step's scratch in numbers; zeros at first, at a cache line."""
-        return network_room(self.network)
+    def scratch_size(self):
+        """Return the size of the scratch of a step in numbers; it is zeros at first, at a cache line."""
+        return network_scratch_size(self.network)
 
 
 # ---- clients ----------------------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ def train_clients(
     const int64_t[::1] word_starts,            # IN  (n_clients + 1,)
     const int64_t[::1] row_starts,             # IN  (n_clients + 1,) where the touched rows of each client begin
     const int32_t[::1] touched,                # IN  (n_touched,)
-    const int64_t[::1] order,                  # IN  (n_clients,) in which clients are taken
+    const int64_t[::1] order,                  # IN  (n_clients,) order of the clients
     const int64_t[::1] out_starts,             # IN  (n_clients + 1,)
     floating[::1] out,                         # OUT (out_starts[-1],) updates: dense weights, then touched rows
     Py_ssize_t n_embeddings,
@@ -199,15 +198,16 @@ def train_clients(
     Py_ssize_t batch_size,
     int n_threads,
 ):
-    """Train clients by SGD, each on its own."""
+    """Train clients by SGD, each separately."""
     cdef Network network = examples.network
     cdef NetworkClients[floating] clients
-    cdef Py_ssize_t n_clients = order.shape[0], most_rows = _longest(row_starts), n_turn = max(_longest(starts), 1), k
-    cdef Py_ssize_t n_numbers = network_train_room(network, most_rows)
+    cdef Py_ssize_t n_clients = order.shape[0], k
+    cdef Py_ssize_t max_rows = _longest(row_starts), max_examples = max(_longest(starts), 1)
+    cdef Py_ssize_t n_numbers = network_train_scratch_size(network, max_rows)
     cdef void* allocated = NULL
     cdef floating* memory = NULL
     cdef int32_t* slots = NULL
-    cdef int64_t* turn = NULL
+    cdef int64_t* example_order = NULL
     cdef int failed = 0
     if n_clients == 0:
         return
@@ -226,16 +226,16 @@ def train_clients(
         allocated = calloc(n_numbers * sizeof(floating) + ALIGNMENT, 1)
         memory = <floating*>_on_line(allocated)
         slots = <int32_t*>malloc(max(n_embeddings, 1) * sizeof(int32_t))
-        turn = <int64_t*>malloc(n_turn * sizeof(int64_t))
-        # A client is one thread's: it reads shared parameters, and writes its own range of `out`.
+        example_order = <int64_t*>malloc(max_examples * sizeof(int64_t))
+        # A client belongs to one thread: it reads shared parameters, and writes a separate range of `out`.
         for k in prange(n_clients, schedule="dynamic", chunksize=1):
-            if allocated == NULL or slots == NULL or turn == NULL:
+            if allocated == NULL or slots == NULL or example_order == NULL:
                 failed |= 1
             else:
-                network_train(network, clients, order[k], memory, slots, turn)
+                network_train(network, clients, order[k], memory, slots, example_order)
         free(allocated)
         free(slots)
-        free(turn)
+        free(example_order)
     if failed:
         raise MemoryError
 
@@ -253,7 +253,7 @@ def add_updates(
     cdef Py_ssize_t client
     cdef const int32_t* rows = &touched[0] if touched.shape[0] else NULL
     with nogil:
-        # Clients in their order, so the sum has one order.
+        # Clients are added in their order, so the sum has one order.
         for client in range(starts.shape[0] - 1):
             network_add_double(
                 &values[starts[client]], rows + row_starts[client], row_starts[client + 1] - row_starts[client],
@@ -278,7 +278,7 @@ def score_items(
     floating[:, ::1] out,                      # OUT (n_queries, n_items) logits
     int n_threads,
 ):
-    """Compute logits of all items for each query; the items' part is computed once a client and thread."""
+    """Compute logits of all items for each query; the part of the items is computed once for each client and thread."""
     cdef Network network = tables.network
     cdef NetworkQueries[floating] queries
     cdef Py_ssize_t n_queries = out.shape[0], n_numbers, t
@@ -299,8 +299,8 @@ def score_items(
     queries.touched = &touched[0] if touched.shape[0] else NULL
     queries.out = &out[0, 0]
     queries.n_items = out.shape[1]
-    n_numbers = network_score_room(network, queries.n_parameters, queries.n_items)
-    # A run of queries is one thread's: each query has its own row of `out`.
+    n_numbers = network_score_scratch_size(network, queries.n_parameters, queries.n_items)
+    # A range of queries belongs to one thread: each query has a separate row of `out`.
     for t in prange(
         n_threads, nogil=True, schedule="static", chunksize=1, num_threads=n_threads, use_threads_if=n_threads > 1
     ):
@@ -322,16 +322,16 @@ def score_items(
 
 cdef void _step_float(
     const Network* network, float* weights, float* embeddings, const int32_t* slots, int64_t user, const int64_t* batch,
-    Py_ssize_t n, float* room,
+    Py_ssize_t n, float* scratch,
 ) noexcept nogil:
-    network_step(network[0], weights, embeddings, slots, user, batch, n, room)
+    network_step(network[0], weights, embeddings, slots, user, batch, n, scratch)
 
 
 cdef void _step_double(
     const Network* network, double* weights, double* embeddings, const int32_t* slots, int64_t user,
-    const int64_t* batch, Py_ssize_t n, double* room,
+    const int64_t* batch, Py_ssize_t n, double* scratch,
 ) noexcept nogil:
-    network_step(network[0], weights, embeddings, slots, user, batch, n, room)
+    network_step(network[0], weights, embeddings, slots, user, batch, n, scratch)
 
 
 def step_addresses():
@@ -340,16 +340,16 @@ def step_addresses():
 
 
 def step_at(
-    uintptr_t address,                         # of `Examples`
+    uintptr_t address,                         # address of `Examples`
     floating[::1] weights,                     # IN/OUT (n_dense,)
     floating[:, ::1] embeddings,               # IN/OUT (n_rows, width)
     const int32_t[::1] slots,                  # IN (n_embeddings,) position of each row of the table in `embeddings`
     int64_t user,
     const int64_t[::1] batch,                  # IN (n,) examples, at least one
-    floating[::1] room,                        # scratch
+    floating[::1] scratch,                     # scratch
 ):
     """Take one step of SGD on a batch."""
     network_step(
         (<const Network*>address)[0], &weights[0], &embeddings[0, 0], &slots[0], user, &batch[0], batch.shape[0],
-        &room[0],
+        &scratch[0],
     )

@@ -28,7 +28,7 @@ void mark_below(uint64_t threshold, const uint64_t* words, ptrdiff_t n, uint8_t*
     const __m512i bound = _mm512_set1_epi64((int64_t)threshold);
     for (; i + 8 <= n; i += 8) *marks++ = _mm512_cmplt_epu64_mask(_mm512_loadu_si512(words + i), bound);
 #elif defined(__AVX2__)
-    const uint64_t top = (uint64_t)1 << 63;  // flipped, words compare as signed integers do
+    const uint64_t top = (uint64_t)1 << 63;  // with a flipped sign bit, words compare like signed integers
     U64 half[2];
     for (; i + 8 <= n; i += 8) {
         __builtin_memcpy(half, words + i, sizeof half);

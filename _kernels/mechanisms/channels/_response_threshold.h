@@ -1,13 +1,14 @@
-// Binary response of a real t in [-1, 1] by one 64-bit comparison (docs/explanation/mechanisms/channels/binary-response.md).
+// Binary response of a real t in [-1, 1] by a 64-bit comparison
+// (docs/explanation/mechanisms/channels/binary-response.md).
 //
 // P(+) = threshold / 2^64 with threshold = 2^63 + offset, offset = t * span rounded toward 0 and clamped to
 // [-span, span]; `span` is T - 2^63 for the channel's largest threshold T.  For every rounding error of t, the
 // threshold stays in [2^64 - T, T], so epsilon = log(T / (2^64 - T)) holds for this code.  A value that is not finite
 // counts as 0: whether a client answers must not depend on its data.
 //
-// Each operation is exact or rounded once by IEEE rules, so all levels give the same integers.  From AVX2 on they are
-// written for vectors, without a branch: the compiler's code for single values took two to three times as long, and
-// with AVX2, unless forbidden, it had branches that cannot be predicted.
+// Each operation is exact, or rounded once by IEEE rules, so all levels give the same integers. From AVX2 on,
+// operations use vectors without a branch: code for single values took two to three times as long, and with AVX2,
+// compilers would otherwise generate branches that cannot be predicted.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,12 +18,13 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// +1 if the word is below the threshold, else -1.
+// Returns +1 if the word is below the threshold, else -1.
 static inline int response(uint64_t word, uint64_t threshold) {
 #if defined(__AVX2__)
     return word < threshold ? 1 : -1;
 #else
-    // The borrow of word - threshold, by hand: a comparison became a branch that cannot be predicted.
+    // The borrow of word - threshold is computed from bits, because a comparison became a branch that cannot be
+    // predicted.
     return 2 * (int)(((~word & threshold) | (~(word ^ threshold) & (word - threshold))) >> 63) - 1;
 #endif
 }
@@ -32,12 +34,12 @@ static inline int response(uint64_t word, uint64_t threshold) {
 enum { RESPONSES = VECTOR_BYTES / 8 };
 typedef int64_t I64 __attribute__((vector_size(VECTOR_BYTES)));
 
-// Doubles from 0 to below 2^63, rounded toward 0.
+// Converts doubles from 0 to below 2^63 to integers, rounded toward 0.
 static inline I64 truncate(F64 values) {
 #if defined(__AVX512DQ__)
     return (I64)_mm512_cvttpd_epi64((__m512d)values);
 #else
-    // No instruction does it here: the significand is shifted by the exponent, and a shift by 64 or more (or less than
+    // Without such an instruction, the significand is shifted by the exponent, and a shift by 64 or more (or less than
     // 0) gives 0.
     const U64 left = ((U64)values >> 52) - 1075, significand = ((U64)values & 0xfffffffffffff) | 0x10000000000000;
     return (I64)_mm256_sllv_epi64((__m256i)significand, (__m256i)left) |
@@ -45,25 +47,25 @@ static inline I64 truncate(F64 values) {
 #endif
 }
 
-// Thresholds, less 2^63.
+// Returns thresholds minus 2^63.
 static inline I64 response_offsets(F64 t, int64_t span) {
     const F64 size = (F64)((U64)t & 0x7fffffffffffffff);  // |t|
-    // NaN is neither inside nor finite; infinity is not finite: both have offset 0, a fair coin.
-    const I64 inside = (I64)(size < 1.0), finite = (I64)(size <= __DBL_MAX__), sign = (I64)t < 0;
-    // Inside, |t| <= 1 - 2^-53, so the product is below 2^63 even where span rounds up to that as a double.
-    I64 offset = FASTFEDREC_LEVEL::truncate((F64)(inside & (I64)size) * (double)span);
-    // At most span, for every rounding of the double of span.
+    // NaN is neither inside nor finite, and infinity is not finite: both have offset 0, a fair coin.
+    const I64 is_inside = (I64)(size < 1.0), is_finite = (I64)(size <= __DBL_MAX__), sign = (I64)t < 0;
+    // Inside means |t| <= 1 - 2^-53, so the product is below 2^63 even if span rounds up to that as a double.
+    I64 offset = FASTFEDREC_LEVEL::truncate((F64)(is_inside & (I64)size) * (double)span);
+    // The offset is at most span, for every rounding of the double of span.
     offset = offset > span ? I64{} + span : offset;
-    // |t| >= 1 and finite: offset is span.
-    offset |= ~inside & finite & span;
-    // Two's complement: the sign of t.
+    // For finite |t| >= 1 the offset is span.
+    offset |= ~is_inside & is_finite & span;
+    // The offset gets the sign of t, in two's complement.
     return (offset ^ sign) - sign;
 }
 
-// Answers, +1 or -1, to as many values as a vector has.
+// Writes answers, +1 or -1, for the values of a vector.
 template <class Answer>
 static inline void respond_vector(F64 t, U64 words, int64_t span, Answer* answers) {
-    // word < 2^63 + offset, as integers with sign: both less 2^63. -1 or 1.
+    // word < 2^63 + offset is compared as signed integers, both minus 2^63. The result is -1 or 1.
     const I64 offsets = response_offsets(t, span), centred = (I64)(words ^ ((uint64_t)1 << 63));
     const I64 wide = (I64)(centred >= offsets) | 1;
     if constexpr (sizeof(Answer) == 8) {
@@ -72,7 +74,7 @@ static inline void respond_vector(F64 t, U64 words, int64_t span, Answer* answer
 #if defined(__AVX512F__)
         _mm_storel_epi64((__m128i*)answers, _mm512_cvtepi64_epi8((__m512i)wide));
 #else
-        // The bytes of each half, then the lower half's and the upper half's side by side.
+        // The bytes of each half come first; then the lower and the upper half are joined.
         const __m256i bytes = _mm256_shuffle_epi8((__m256i)wide, _mm256_set1_epi16(0x0800));
         const uint32_t four = (uint32_t)_mm_cvtsi128_si32(
             _mm_unpacklo_epi16(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
@@ -95,12 +97,12 @@ static inline F64 load_values(const float* values) {
 #endif
 }
 
-// Answers, +1 or -1, to n values.
+// Writes answers, +1 or -1, for n values.
 template <class Real, class Answer>
 static inline void responses(const Real* values, const uint64_t* words, ptrdiff_t n, int64_t span, Answer* answers) {
     U64 word;
     for (; n >= RESPONSES; n -= RESPONSES, values += RESPONSES, words += RESPONSES, answers += RESPONSES) {
-        // Whole vectors, then the last values beside zeros; answers of the zeros are not copied.
+        // Whole vectors come first, then the last values and zeros; answers for zeros are not copied.
         __builtin_memcpy(&word, words, sizeof word);
         respond_vector(load_values(values), word, span, answers);
     }

@@ -6,7 +6,7 @@ cdef inline int64_t table_output(const uint64_t* row, Py_ssize_t width, int64_t 
     """Return the number of the row's thresholds that are at most the word, and at most `last`."""
     cdef int64_t y = 0
     cdef Py_ssize_t step = (width + 1) >> 1
-    # Binary search in a row of 2^L - 1: y + step - 1 < width at every step.
+    # The binary search is in a row of 2^L - 1 thresholds: y + step - 1 < width at every step.
     while step:
         y += step * <int64_t>(word >= row[y + step - 1])
         step >>= 1

@@ -21,7 +21,7 @@ ctypedef fused Real:
 
 cdef enum:
     BLOCK = 65536             # values a stream; part of the stream's definition
-    CHUNK = 64                # users a thread takes at a time
+    CHUNK = 64                # users that a thread takes at a time
 
 
 cdef inline uint64_t membership_threshold(bint has_item, int64_t span) noexcept nogil:
@@ -51,7 +51,7 @@ def respond_values(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
-    # A block has values, words and answers of its own.
+    # A block has separate values, words and answers.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _respond_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], span, round_number, b)
 
@@ -78,14 +78,14 @@ def respond_memberships(
     int64_t span,
     int n_threads,
 ):
-    """Draw every user's answer for every item: t = +1 where the user has the item, else -1."""
+    """Draw the answer of every user for every item: t = +1 if the user has the item, else -1."""
     cdef Py_ssize_t n_users = out.shape[0], n_items = out.shape[1], u
     cdef const int32_t* items = NULL
     if indices.shape[0]:
         items = &indices[0]
     if n_items == 0:
         return
-    # A user has a stream and a row of `out` of its own.
+    # A user has a separate stream and row of `out`.
     for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
         _respond_row(items + indptr[u], indptr[u + 1] - indptr[u], &out[u, 0], n_items, &subkey[0], span, users[u])
 
@@ -100,9 +100,9 @@ cdef void _respond_row(
     while start < n_items:
         stream_refill(&stream)
         n_words = min(<Py_ssize_t>stream.end, n_items - start)
-        # As if the user had none of these items; then its own once more, for they are few.
+        # Draw answers for a user without these items first; then draw answers for the few items again.
         respond_alike(membership_threshold(False, span), stream.buffer, n_words, out + start)
-        # The user's items are ascending: j goes through them once.
+        # The items of the user ascend: j passes them once.
         while j < n and items[j] < start + n_words:
             out[items[j]] = 1 if stream.buffer[items[j] - start] < membership_threshold(True, span) else -1
             j += 1
@@ -133,7 +133,7 @@ def sample_memberships(
         thread = threadid()
         marks = <uint8_t*>calloc(n_items, 1)
         for chunk in prange(n_chunks, schedule="static"):
-            # Each thread adds to rows of `sums` and `counts` of its own; whole numbers, in any order.
+            # Each thread adds to separate rows of `sums` and `counts`; integers may be added in any order.
             if marks == NULL or not _sample_chunk(
                 &indptr[0], items, &users[0], chunk * CHUNK, min(n_users, (chunk + 1) * CHUNK), n_items,
                 &sums[thread, 0], &counts[thread, 0], marks, &subkey[0], span, n_reports,
@@ -147,7 +147,7 @@ cdef bint _sample_chunk(
     Py_ssize_t n_items, int64_t* sums, int64_t* counts, uint8_t* marks, const uint32_t* subkey, int64_t span,
     Py_ssize_t n_reports,
 ) noexcept nogil:
-    """Add one user's answers; False if there is no memory; `marks` (n_items,) are 0 before and after."""
+    """Add the answers of one user; return False without memory; `marks` (n_items,) are 0 before and after."""
     cdef Streams streams
     cdef const uint64_t* words
     cdef Py_ssize_t u, j, r, item
@@ -161,10 +161,10 @@ cdef bint _sample_chunk(
         for j in range(indptr[u], indptr[u + 1]):
             marks[items[j]] = 1
         for r in range(n_reports):
-            # Uniform in [0, n_items), up to n_items / 2^64; no index beyond the sums.
+            # The item is uniform in [0, n_items), up to n_items / 2^64; no index is after the sums.
             item = <Py_ssize_t>mulhi64(words[2 * r], n_items)
             counts[item] += 1
-            # +1 or -1, with the threshold of t = 1 where the user has the item, else of t = -1.
+            # The answer is +1 or -1, with the threshold of t = 1 if the user has the item, else of t = -1.
             sums[item] += 2 * <int64_t>(words[2 * r + 1] < threshold[marks[item]]) - 1
         for j in range(indptr[u], indptr[u + 1]):
             marks[items[j]] = 0

@@ -1,8 +1,8 @@
 """One report a value from the exact table of a finite channel (finite-channels.md).
 
 Output y is drawn where y of the row's cumulative counts are at most the word, so it has probability counts[x, y] / 2^64
-exactly.  A row is padded with 2^64 - 1 to 2^L - 1 thresholds, and found in L comparisons without a branch; `last`
-holds the last output that is possible, where a word of 2^64 - 1 belongs.  Inputs are trusted.
+exactly.  A row is padded with 2^64 - 1 to 2^L - 1 thresholds, and searched by L comparisons without a branch; `last`
+has the last possible output, which a word of 2^64 - 1 gives.  Inputs are trusted.
 """
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -43,7 +43,7 @@ def sample_rows(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
-    # A block has values, words and outputs of its own.
+    # A block has separate values, words and outputs.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _sample_block(
             &values[0], &thresholds[0, 0], thresholds.shape[1], &last[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK),

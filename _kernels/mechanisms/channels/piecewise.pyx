@@ -29,20 +29,20 @@ cdef struct Plan:
     uint64_t window           # cells
     uint64_t low              # words of every cell
     uint64_t extra            # words more within the window
-    uint64_t half             # of the words left for binary response
-    uint64_t span             # largest offset from half; at most half
+    uint64_t half             # half of the words for binary response
+    uint64_t span             # largest offset from half, at most half
     uint64_t minus            # report of a binary response
     uint64_t plus
 
 
 cdef inline uint64_t _share(double part, uint64_t whole) noexcept nogil:
     """Return part * whole rounded toward 0 and at most `whole`, for a part in [0, 1]."""
-    # <double>whole may be above `whole`: where the product is as large, it is cut off before it is converted.
+    # <double>whole may be above `whole`: a product of that size is replaced before its conversion.
     cdef double product = part * <double>whole
     return whole if product >= <double>whole else min(<uint64_t>product, whole)
 
 
-cdef inline void _place(
+cdef inline void _locate_window(
     double t, const Plan* plan, uint64_t* start, uint64_t* shift, uint64_t* positive
 ) noexcept nogil:
     """Compute where the window begins, and the number of the remaining words that mean `plus`."""
@@ -51,28 +51,28 @@ cdef inline void _place(
     if t - t != 0.0:          # NaN or infinite
         t = 0.0
     t = min(max(t, -1.0), 1.0)
-    # From 0 to free_cells; so is `start`, and start + window <= n_cells.
+    # The product is from 0 to free_cells, and so is `start`; start + window <= n_cells.
     cells = 0.5 * (t + 1.0) * <double>free_cells
     start[0] = min(<uint64_t>cells, free_cells)
     shift[0] = 0 if start[0] == free_cells else _share(cells - <double>start[0], plan.extra)
-    # half - span to half + span, so never below 0 or beyond the words that are left.
+    # half + offset is from half - span to half + span, so within the remaining words.
     positive[0] = plan.half + _share(t, plan.span) if t >= 0.0 else plan.half - _share(-t, plan.span)
 
 
 cdef inline uint16_t _report(double t, uint64_t word, const Plan* plan) noexcept nogil:
     cdef uint64_t start, shift, positive, cell
-    cdef uint64_t common = plan.n_cells * plan.low, favoured = plan.window * plan.extra
-    if word < common:
+    cdef uint64_t base_words = plan.n_cells * plan.low, window_words = plan.window * plan.extra
+    if word < base_words:
         # word < n_cells low, so low > 0 and the cell is below n_cells.
         return <uint16_t>(word // plan.low)
-    word -= common
-    _place(t, plan, &start, &shift, &positive)
-    if word < favoured:
+    word -= base_words
+    _locate_window(t, plan, &start, &shift, &positive)
+    if word < window_words:
         # word < window extra, so extra > 0 and cell < window.
         cell = word // plan.extra
         # start + (word + shift) // extra: the window begins `shift` words into its first cell.
         return <uint16_t>(start + cell + (word - cell * plan.extra >= plan.extra - shift))
-    return <uint16_t>(plan.plus if word - favoured < positive else plan.minus)
+    return <uint16_t>(plan.plus if word - window_words < positive else plan.minus)
 
 
 cdef Plan _plan(const uint64_t[::1] numbers) noexcept:
@@ -91,7 +91,7 @@ def placements(
     cdef Plan plan = _plan(numbers)
     cdef Py_ssize_t i
     for i in range(values.shape[0]):
-        _place(values[i], &plan, &out[i, 0], &out[i, 1], &out[i, 2])
+        _locate_window(values[i], &plan, &out[i, 0], &out[i, 1], &out[i, 2])
 
 
 def report_words(
@@ -120,7 +120,7 @@ def report_values(
     cdef Plan plan = _plan(numbers)
     if n == 0:
         return
-    # A block has values, words and reports of its own.
+    # A block has separate values, words and reports.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &plan, &subkey[0], round_number, b)
 

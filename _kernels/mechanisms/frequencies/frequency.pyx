@@ -1,8 +1,8 @@
 """Reports of the frequency oracles GRR and OUE (grr.md and oue.md).  Inputs are trusted.
 
-GRR: the first `extra` words report the value itself, every value also gets `low` of the other words, so the own value
-has low + extra of 2^64 words and each other one low.  OUE: one word a bit. 2^63 words set the own bit and `low` any
-other.
+GRR: the first `extra` words report the true value, and each value gets `low` of the other words.  The true value thus
+has low + extra of 2^64 words, and every other value has low.  OUE reads one word for each bit: 2^63 words set the bit
+of the true value, and `low` words set another bit.
 """
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -29,7 +29,7 @@ def report_values(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
-    # Blocks have values, words and reports of their own: no report depends on the number of threads.
+    # Blocks have separate values, words and reports: no report depends on the number of threads.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low, extra, round_number, b)
 
@@ -60,7 +60,7 @@ def report_bits(
     cdef Py_ssize_t n_values = out.shape[1], n = out.shape[0] * n_values, n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
-    # Blocks of bits likewise, whichever rows they cut.
+    # Blocks of bits are separate as well, and may begin within a row.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _bits_block(
             &values[0], n_values, &out[0, 0], NULL, b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low, round_number, b
@@ -82,7 +82,7 @@ def add_bits(
         return
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        # Each thread adds to a row of `sums` of its own; whole numbers, in any order.
+        # Each thread adds to a separate row of `sums`; integers may be added in any order.
         for b in prange(n_blocks, schedule="static"):
             _bits_block(
                 &values[0], n_values, NULL, &sums[thread, 0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low,
@@ -100,14 +100,14 @@ cdef void _bits_block(
     cdef bint bit
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
-        # P(1) = 1/2 for the own bit, low / 2^64 for another.
+        # P(1) = 1/2 for the bit of the true value, and low / 2^64 for another bit.
         threshold = <uint64_t>1 << 63 if column == <Py_ssize_t>values[row] else low
         bit = stream_next(&stream) < threshold
         if out != NULL:
             out[i] = bit
         else:
             sums[column] += bit
-        # The next bit: of the same row, or the first of the next row.
+        # The next bit is in the same row, or the first of the next row.
         column += 1
         if column == n_values:
             column = 0

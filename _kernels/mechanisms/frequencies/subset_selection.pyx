@@ -1,8 +1,8 @@
 """Reports of subset selection (docs/explanation/mechanisms/frequencies/subset-selection.md).  Inputs are trusted.
 
-A first word below `p_count` takes the own value into the report.  The rest of the report is a uniform subset of the
-other values (`mark_unbiased_subset`), with ranks equal to the values, except that the rank of the own value denotes the
-last value.
+A first word below `p_count` includes the true value in the report.  The other values of the report are a uniform subset
+of all other values (`mark_unbiased_subset`).  Ranks are equal to the values, except that the rank of the true value
+denotes the last value.
 """
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -35,7 +35,8 @@ def report_subsets(
         return
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(n_values), sizeof(uint64_t))
-        # Blocks have values, words and rows of `out` of their own; `marked` is the thread's, all 0 between reports.
+        # Blocks have separate values, words and rows of `out`; `marked` belongs to the thread, and is 0 between
+        # reports.
         for b in prange(n_blocks, schedule="static"):
             if marked == NULL:
                 failed[threadid()] = 1
@@ -52,26 +53,26 @@ cdef void _subsets_block(
     uint64_t n_values, uint64_t p_count, uint32_t round_number, uint64_t block, uint64_t* marked,
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t i, j, found = start * size
-    cdef uint64_t own, word, last = n_values - 1
-    cdef bint with_own
+    cdef Py_ssize_t i, j, position = start * size
+    cdef uint64_t value, word, last = n_values - 1
+    cdef bint includes_value
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
-        own = <uint64_t>values[i]
-        with_own = stream_next(&stream) < p_count  # with probability p_count / 2^64
-        # Ranks 0 to n_values - 2 of the values but the own one.
-        mark_unbiased_subset(&stream, last, size - with_own, marked)
-        # A mark at the own value denotes the last value, which no rank denotes.
-        if (marked[own >> 6] >> (own & 63)) & 1:
-            marked[own >> 6] ^= <uint64_t>1 << (own & 63)
+        value = <uint64_t>values[i]
+        includes_value = stream_next(&stream) < p_count  # with probability p_count / 2^64
+        # Ranks 0 to n_values - 2 number the values without the true value.
+        mark_unbiased_subset(&stream, last, size - includes_value, marked)
+        # A mark at the true value denotes the last value, which no rank denotes.
+        if (marked[value >> 6] >> (value & 63)) & 1:
+            marked[value >> 6] ^= <uint64_t>1 << (value & 63)
             marked[last >> 6] |= <uint64_t>1 << (last & 63)
-        if with_own:
-            marked[own >> 6] |= <uint64_t>1 << (own & 63)
+        if includes_value:
+            marked[value >> 6] |= <uint64_t>1 << (value & 63)
         for j in range(bitmap_words(n_values)):
-            # `size` marks in all, so `found` ends where the next row begins.
+            # `size` marks in all, so `position` ends where the next row begins.
             word = marked[j]
             marked[j] = 0
             while word:
-                out[found] = <Out>(64 * j + lowest_bit(word))
-                found += 1
+                out[position] = <Out>(64 * j + lowest_bit(word))
+                position += 1
                 word &= word - 1

@@ -1,6 +1,7 @@
-// Exact draws from uniform words, as mechanisms.noise.exact_sampling has them, in whole numbers of 128 bits.
+// Exact draws from uniform words, equal to those of mechanisms.noise.exact_sampling, in 128-bit integers.
 //
-// No number wraps: a draw that needs more bits, or is no int64, is refused, and Python's integers take it.
+// No number wraps: a draw that needs more bits, or is outside int64, is rejected, and the integers of Python replace
+// it.
 #pragma once
 #include <stdint.h>
 
@@ -10,8 +11,8 @@ typedef unsigned __int128 uint128;
 
 enum Stop { NO_WORDS, TOO_LARGE };
 
-// From two words, the lower one first.
-inline uint128 whole(const uint64_t* words) { return (uint128)words[1] << 64 | words[0]; }  // no bit is lost
+// Returns the integer of two words, the lower word first.
+inline uint128 whole(const uint64_t* words) { return (uint128)words[1] << 64 | words[0]; }  // the shift loses no bit
 
 struct Words {
     const uint64_t *at, *end;
@@ -27,12 +28,13 @@ inline uint128 sum(uint128 a, uint128 b) {
     return a + b;
 }
 
-// Uniform in [0, bound): as few high bits of one or two words as can hold it, drawn until below.
+// Returns a uniform integer in [0, bound): the fewest high bits of one or two words that can hold it, drawn until the
+// number is below.
 inline uint128 below(uint128 bound, Words& words) {
     const uint128 last = bound - 1;
     const uint64_t high = (uint64_t)(last >> 64);
     if (last == 0) return 0;
-    const int surplus = __builtin_clzll(high ? high : (uint64_t)last);  // bits of a word beyond those that `last` needs
+    const int surplus = __builtin_clzll(high ? high : (uint64_t)last);  // bits of a word that `last` does not need
     uint128 number;
     do {
         number = words.next();
@@ -42,20 +44,20 @@ inline uint128 below(uint128 bound, Words& words) {
     return number;
 }
 
-// True with probability exp(-numerator / denominator), for a ratio in [0, 1].
-// k = 1, 2, ... succeeds with probability x / k, for x = numerator / denominator: the number of them before the first
-// failure is even with probability exp(-x) (Canonne, Kamath, Steinke 2020, algorithm 1).
-inline bool toss_part(uint128 numerator, uint128 denominator, Words& words) {
+// Returns true with probability exp(-numerator / denominator), for a ratio in [0, 1]. Trial k = 1, 2, ... succeeds with
+// probability x / k, for x = numerator / denominator; the number of successes before the first failure is even with
+// probability exp(-x) (Canonne, Kamath, Steinke 2020, algorithm 1).
+inline bool bernoulli_exp_fraction(uint128 numerator, uint128 denominator, Words& words) {
     bool even = true;
     for (uint128 bound = denominator; below(bound, words) < numerator; bound = sum(bound, denominator)) even = !even;
     return even;
 }
 
-inline bool toss_exp(uint128 numerator, uint128 denominator, Words& words) {
-    // exp(-(x - 1)) exp(-1) for x above 1: a factor exp(-1) at a time.
+inline bool bernoulli_exp(uint128 numerator, uint128 denominator, Words& words) {
+    // For x above 1, exp(-x) = exp(-(x - 1)) exp(-1): one factor exp(-1) at a time.
     for (; numerator > denominator; numerator -= denominator)
-        if (!toss_part(1, 1, words)) return false;
-    return toss_part(numerator, denominator, words);
+        if (!bernoulli_exp_fraction(1, 1, words)) return false;
+    return bernoulli_exp_fraction(numerator, denominator, words);
 }
 
 struct Laplace {
@@ -64,16 +66,16 @@ struct Laplace {
     explicit Laplace(const uint64_t* numbers) : numerator(whole(numbers)), denominator(whole(numbers + 2)) {}
 
     int64_t draw(Words& words) const {
-        // Canonne, Kamath, Steinke 2020, algorithm 2, with scale t / s for t = numerator, s = denominator.
+        // Draws by Canonne, Kamath, Steinke 2020, algorithm 2, with scale t / s for t = numerator, s = denominator.
         for (;;) {
             uint128 size = below(numerator, words);  // uniform in [0, t)
-            if (!toss_part(size, numerator, words)) continue;  // kept with probability exp(-size / t)
-            // size + t v, v geometric: P(v) in proportion to exp(-v).
-            while (toss_part(1, 1, words)) size = sum(size, numerator);
-            size /= denominator;  // floor: geometric with ratio exp(-s / t)
+            if (!bernoulli_exp_fraction(size, numerator, words)) continue;  // kept with probability exp(-size / t)
+            // size + t v has a geometric v: P(v) is proportional to exp(-v).
+            while (bernoulli_exp_fraction(1, 1, words)) size = sum(size, numerator);
+            size /= denominator;  // the floor is geometric with ratio exp(-s / t)
             const bool negative = below(2, words);
-            if (negative && size == 0) continue;  // 0 would come twice as often
-            if (size > INT64_MAX) throw TOO_LARGE;  // no int64
+            if (negative && size == 0) continue;  // otherwise 0 would be drawn twice as often
+            if (size > INT64_MAX) throw TOO_LARGE;  // outside int64
             return negative ? -(int64_t)size : (int64_t)size;
         }
     }
@@ -87,19 +89,20 @@ struct Gaussian {
         : proposal(numbers), step(whole(numbers + 4)), shift(whole(numbers + 6)), denominator(whole(numbers + 8)) {}
 
     int64_t draw(Words& words) const {
-        // Algorithm 3 there: Laplace proposals.
+        // Algorithm 3 of the same paper uses Laplace proposals.
         for (;;) {
             const int64_t draw = proposal.draw(words);
-            const uint128 place = (uint128)(draw < 0 ? -draw : draw) * step;
-            // The product may wrap, which a step of more than 64 bits detects; `gap` is |place - shift|.
-            const uint128 gap = place > shift ? place - shift : shift - place;
-            if ((step | gap) >> 64) throw TOO_LARGE;  // a product that wrapped has such a step
-            if (toss_exp(gap * gap, denominator, words)) return draw;  // gap < 2^64: its square does not wrap
+            const uint128 scaled = (uint128)(draw < 0 ? -draw : draw) * step;
+            // The product may wrap, which a step of more than 64 bits detects; `gap` is |scaled - shift|.
+            const uint128 gap = scaled > shift ? scaled - shift : shift - scaled;
+            if ((step | gap) >> 64) throw TOO_LARGE;  // a product that wrapped has a step of more than 64 bits
+            if (bernoulli_exp(gap * gap, denominator, words)) return draw;  // gap < 2^64: its square does not wrap
         }
     }
 };
 
-// How many draws of n were made before words ran out, and how many words they took; -1 where one was refused.
+// Makes at most n draws, until words run out. Returns their number, or -1 if a draw was rejected; n_read is the number
+// of words that they took.
 template <class Noise>
 int64_t fill(const uint64_t* numbers, const uint64_t* first, int64_t n_words, int64_t* out, int64_t n,
              int64_t& n_read) {

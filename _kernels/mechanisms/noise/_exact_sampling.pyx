@@ -1,8 +1,8 @@
 """Exact discrete Laplace and Gaussian draws, equal bit for bit to mechanisms.noise.exact_sampling
 (docs/explanation/mechanisms/noise/discrete-laplace.md).  Inputs are trusted.
 
-Each function draws until `out` is full or the words do not last for another draw, and returns how many draws it made
-and how many words they took.  -1 draws mean that one needs numbers that are too large: `out` is invalid then.
+Each function draws until `out` is full or words are too few for another draw, and returns the numbers of draws and of
+words that they took.  -1 draws mean that a draw needs numbers that are too large: `out` is invalid then.
 """
 from libc.stdint cimport int64_t, uint64_t
 
@@ -20,7 +20,7 @@ def laplace(
     const uint64_t[::1] words,        # IN  (n_words,) uniform
     int64_t[::1] out,                 # OUT (n,)
 ):
-    """Draws with probability proportional to exp(-|x| / scale)."""
+    """Draw numbers x with probability proportional to exp(-|x| / scale)."""
     cdef int64_t n_drawn, n_read = 0
     with nogil:
         n_drawn = fill_laplace(&numbers[0, 0], &words[0], words.shape[0], &out[0], out.shape[0], n_read)

@@ -1,6 +1,6 @@
-"""Weights and thresholds of noise tables, in whole numbers, equal to mechanisms.noise.noise_table to the last bit.
+"""Weights and thresholds of noise tables, in integers, equal to mechanisms.noise.noise_table to the last bit.
 
-Rows of words are whole numbers, the lowest 64 bits first.  Inputs are trusted.
+Rows of words are integers, the lowest 64 bits first.  Inputs are trusted.
 """
 from libc.stdint cimport uint64_t
 
@@ -31,12 +31,12 @@ def fill_weights(
     const uint64_t[::1] ratio_of_ratios,   # IN  (4,) or (0,) where all ratios are equal
     uint64_t[:, ::1] out,                  # OUT (n, 5) weights from 2^256 down to the first one below 2^128
 ):
-    """Fill the weights; return how many were written."""
+    """Write the weights; return their number."""
     cdef Weight* weights = <Weight*>&out[0, 0]
     cdef Ratio current = (<const Ratio*>&ratio[0])[0]
     cdef const Ratio* step = <const Ratio*>&ratio_of_ratios[0] if ratio_of_ratios.shape[0] else NULL
     cdef Py_ssize_t n = 1
-    # The first weight is 1, so 2^256: 256 bits are after the point.
+    # The first weight is 1, so 2^256: 256 bits are after the binary point.
     out[0, :4] = 0
     out[0, 4] = 1
     # Words 2 to 4 are 0 below 2^128.
@@ -59,7 +59,7 @@ def integrate_cells(
     cdef int n = <int>coefficients.shape[0]
     cdef Py_ssize_t x
     for x in range(weights.shape[0]):
-        out[x] = integrated(out[x], series, n, <uint64_t>x * <uint64_t>x, bits)  # x^2 fits 64 bits for x below 2^32
+        out[x] = integrated(out[x], series, n, <uint64_t>x * <uint64_t>x, bits)  # x^2 fits into 64 bits if x < 2^32
 
 
 def fill_thresholds(
@@ -74,10 +74,10 @@ def fill_thresholds(
     cdef const Weight* whole = <const Weight*>&total[0]
     cdef Py_ssize_t reach = weights.shape[0] - 1, k
     cdef Weight part
-    cdef Pair found
+    cdef Pair cumulative
     part.words[0] = part.words[1] = part.words[2] = part.words[3] = part.words[4] = 0
     for k in range(2 * reach):
-        # In the order -reach, ..., -1, 0, ..., reach - 1: weights are symmetric.
+        # Values are in the order -reach, ..., -1, 0, ..., reach - 1: weights are symmetric.
         add(part, terms[reach - k if k < reach else k - reach])
-        found = threshold(part, whole[0], (<const Ratio*>&inverse[0])[0])
-        low[k], high[k] = found.words[0], found.words[1]
+        cumulative = threshold(part, whole[0], (<const Ratio*>&inverse[0])[0])
+        low[k], high[k] = cumulative.words[0], cumulative.words[1]

@@ -1,7 +1,7 @@
 """Symmetric integer noise by inverse tables (docs/explanation/mechanisms/noise/noise-tables.md).  Inputs are trusted.
 
 The draw is the number of thresholds (128 bits each) at or below a uniform 128-bit number, less `reach`.  The low half
-of that number is only drawn where the high half equals the high half of a threshold, which hardly ever happens.
+of that number is only drawn if the high half is equal to the high half of a threshold, which is very rare.
 """
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
@@ -12,8 +12,8 @@ include "_kernels/core/_level.pxi"
 
 cdef enum:
     BLOCK = 65536             # values a stream; part of the stream's definition
-    BATCH = 256               # words of a stream's buffer, and values that are drawn at a time
-    MOST_LAYERS = 7           # of a standard deviation of 2^56
+    BATCH = 256               # words of the buffer of a stream, and values drawn at a time
+    MAX_LAYERS = 7            # layers of a standard deviation of 2^56
 
 
 cdef struct Table:
@@ -27,9 +27,9 @@ cdef struct Table:
 cdef inline Py_ssize_t find(
     const uint64_t* high, const int32_t* guide, int shift, uint64_t word
 ) noexcept nogil:
-    """Count the thresholds with a smaller high half than `word`; the sentinel after the last ends the search."""
+    """Count the thresholds with a smaller high half than `word`; a sentinel after the last one ends the search."""
     cdef Py_ssize_t i = guide[word >> shift]
-    # guide[cell] <= the answer, and the sentinel 2^64 - 1 is below no word: the loop ends within the table.
+    # guide[cell] is at most the count, and the sentinel 2^64 - 1 is below no word: the loop ends within the table.
     while high[i] < word:
         i += 1  # thresholds below the word
     return i
@@ -38,7 +38,7 @@ cdef inline Py_ssize_t find(
 cdef inline Py_ssize_t find_tied(
     const uint64_t* high, const uint64_t* low, Py_ssize_t n, Py_ssize_t i, uint64_t word, uint64_t second
 ) noexcept nogil:
-    """Do the same after a tie of the high halves, from there on by the low halves."""
+    """Count the thresholds after a tie of the high halves, by comparing the low halves."""
     while i < n and high[i] == word and low[i] <= second:
         i += 1
     return i
@@ -53,12 +53,12 @@ def lookup(
     int shift,
 ):
     """Return the draws of given 128-bit numbers."""
-    cdef Py_ssize_t n = high.shape[0] - 1, i, found
+    cdef Py_ssize_t n = high.shape[0] - 1, i, count
     for i in range(words.shape[0]):
-        found = find(&high[0], &guide[0], shift, words[i, 0])
-        if high[found] == words[i, 0]:  # the low half is only compared here
-            found = find_tied(&high[0], &low[0], n, found, words[i, 0], words[i, 1])
-        out[i] = found - n // 2  # n = 2 reach thresholds, so draws from -reach to reach
+        count = find(&high[0], &guide[0], shift, words[i, 0])
+        if high[count] == words[i, 0]:  # the low half is only compared here
+            count = find_tied(&high[0], &low[0], n, count, words[i, 0], words[i, 1])
+        out[i] = count - n // 2  # n = 2 reach thresholds, so draws from -reach to reach
 
 
 def add_noise(
@@ -93,12 +93,12 @@ def add_layers(
 ):
     """Add (... (g_1 base + g_2) base + ...) base + g_L to each value, saturating, where g_l is a draw of layer l.
 
-    Each layer has streams of its own, as in `add_noise`.  Twice the largest sum of draws must fit int64.
+    Each layer has separate streams, as in `add_noise`.  Twice the largest sum of draws must fit int64.
     """
     cdef Table top = Table(&top_high[0], &top_low[0], &top_guide[0], top_high.shape[0] - 1, top_shift)
     cdef Table below = Table(&high[0], &low[0], &guide[0], high.shape[0] - 1, shift)
-    if not 1 <= subkeys.shape[0] <= MOST_LAYERS:  # more would be drawn beyond the end of a block's streams
-        raise ValueError(f"subkeys must be of 1 to {MOST_LAYERS} layers, got {subkeys.shape[0]}")
+    if not 1 <= subkeys.shape[0] <= MAX_LAYERS:  # more layers would exceed the streams of a block
+        raise ValueError(f"subkeys must be of 1 to {MAX_LAYERS} layers, got {subkeys.shape[0]}")
     _add_blocks(values, &top, &below, &subkeys[0, 0], <int>subkeys.shape[0], base, round_number, n_threads)
 
 
@@ -109,7 +109,7 @@ cdef void _add_blocks(
     cdef Py_ssize_t n = values.shape[0], n_blocks = (n + BLOCK - 1) // BLOCK, b
     if n == 0:
         return
-    # A block is one thread's, and has streams of its own: neither order nor number of threads matters.
+    # A block belongs to one thread, and has separate streams: neither order nor number of threads matters.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
         _add_block(
             &values[b * BLOCK], min(<Py_ssize_t>BLOCK, n - b * BLOCK), top, below, subkeys, n_layers, base,
@@ -121,44 +121,44 @@ cdef void _add_block(
     int64_t* values, Py_ssize_t n, const Table* top, const Table* below, const uint32_t* subkeys, int n_layers,
     int64_t base, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
-    cdef Stream[MOST_LAYERS] streams
-    cdef int64_t[BATCH] found
+    cdef Stream[MAX_LAYERS] streams
+    cdef int64_t[BATCH] counts
     cdef int64_t[BATCH] sums
     cdef int64_t reach = 0
     cdef Py_ssize_t first = 0, size, i
     cdef int layer
     for layer in range(n_layers):
-        # Layers have subkeys, so streams, of their own.
+        # Layers have separate subkeys, and so separate streams.
         stream_open(&streams[layer], subkeys + 8 * layer, round_number, block)
-        # Subtracted from a sum of counts to make it a sum of draws.
+        # This is subtracted from a sum of counts to make it a sum of draws.
         reach = base * reach + (below.n if layer else top.n) // 2
     while first < n:
         size = min(<Py_ssize_t>BATCH, n - first)
         find_next(&streams[0], top, sums, size)
         for layer in range(1, n_layers):
-            find_next(&streams[layer], below, found, size)
+            find_next(&streams[layer], below, counts, size)
             for i in range(size):
-                sums[i] = base * sums[i] + found[i]  # fits int64: twice the largest sum does
+                sums[i] = base * sums[i] + counts[i]  # fits into int64, because twice the largest sum does
         add_saturating(values + first, sums, size, reach)
         first += size
 
 
-cdef void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize_t n) noexcept nogil:
+cdef void find_next(Stream* stream, const Table* table, int64_t* counts, Py_ssize_t n) noexcept nogil:
     """Count the thresholds at or below the next number of a stream, n times."""
-    cdef Py_ssize_t i = 0, n_words, n_found
+    cdef Py_ssize_t i = 0, n_words, n_done
     cdef uint64_t word
     while i < n:
-        # Each word but those after a tie is one draw.
+        # Each word is one draw, except the word after a tie.
         if stream.position == stream.end:
             stream_refill(stream)
         n_words = min(<Py_ssize_t>(stream.end - stream.position), n - i)
-        # n_words <= BATCH: a stream's buffer has no more
-        n_found = find_all(table.high, table.guide, table.shift, stream.buffer + stream.position, n_words, found + i)
-        stream.position += n_found
-        i += n_found
-        if n_found < n_words:  # a tie: the word after it is its low half
+        # n_words <= BATCH, the capacity of the buffer of a stream.
+        n_done = find_all(table.high, table.guide, table.shift, stream.buffer + stream.position, n_words, counts + i)
+        stream.position += n_done
+        i += n_done
+        if n_done < n_words:  # a tie: the next word is its low half
             word = stream_next(stream)
-            found[i] = find_tied(
+            counts[i] = find_tied(
                 table.high, table.low, table.n, find(table.high, table.guide, table.shift, word), word,
                 stream_next(stream),
             )
@@ -166,41 +166,41 @@ cdef void find_next(Stream* stream, const Table* table, int64_t* found, Py_ssize
 
 
 cdef inline Py_ssize_t find_all(
-    const uint64_t* high, const int32_t* guide, int shift, const uint64_t* words, Py_ssize_t n, int64_t* found
+    const uint64_t* high, const int32_t* guide, int shift, const uint64_t* words, Py_ssize_t n, int64_t* counts
 ) noexcept nogil:
     """Run `find` for each of at most BATCH words, up to the first that ties; return its number, or n.
 
-    The few searches that take more than one step are listed, without a branch that cannot be predicted, and ended last.
+    The few searches of more than one step are listed without a branch that cannot be predicted, and ended last.
     """
     cdef uint16_t[BATCH] unfinished
     cdef Py_ssize_t i, r, k, n_unfinished = 0
-    # A step of the search for all, without a branch.
+    # All searches take one step without a branch.
     for r in range(n):
         i = guide[words[r] >> shift]
-        found[r] = i + <int64_t>(high[i] < words[r])  # i < n where high[i] < word, since the sentinel is below none
-    # Those that are not done are listed: written always, kept where the count moves on.
+        counts[r] = i + <int64_t>(high[i] < words[r])  # i < n where high[i] < word, since the sentinel is below none
+    # Unfinished searches are listed: entries are always written, and kept where the count increases.
     for r in range(n):
         unfinished[n_unfinished] = <uint16_t>r
-        n_unfinished += high[found[r]] <= words[r]
-    # In ascending order, so all before the first tie are done.
+        n_unfinished += high[counts[r]] <= words[r]
+    # Searches end in ascending order, so all searches before the first tie are finished.
     for k in range(n_unfinished):
         r = unfinished[k]
-        while high[found[r]] < words[r]:
-            found[r] += 1
-        if high[found[r]] == words[r]:
+        while high[counts[r]] < words[r]:
+            counts[r] += 1
+        if high[counts[r]] == words[r]:
             return r
     return n
 
 
 cdef inline void add_saturating(int64_t* values, const int64_t* draws, Py_ssize_t n, int64_t reach) noexcept nogil:
-    """Add draws - reach, brought to the ends of int64 where a sum is beyond; without branches, for signs of noise
+    """Add draws - reach, limited to int64 where a sum is outside; without branches, because signs of noise
     cannot be predicted."""
     cdef uint64_t value, draw, total, end
     cdef Py_ssize_t i
     for i in range(n):
-        # Modulo 2^64, without sign: no overflow that is not defined.
+        # Unsigned sums are modulo 2^64: there is no undefined overflow.
         value, draw = <uint64_t>values[i], <uint64_t>(draws[i] - reach)
         total = value + draw
-        # Both summands of one sign and the sum of the other: beyond the end of that sign.
+        # If both summands have one sign and the sum has the other, the sum is beyond the end of that sign.
         end = ((<uint64_t>1 << 63) - 1) + (value >> 63)
         values[i] = <int64_t>(end if ((value ^ total) & (draw ^ total)) >> 63 else total)

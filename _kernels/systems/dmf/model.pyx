@@ -1,15 +1,15 @@
 """Decentralised matrix factorisation (Chen, Liu, Zhao, Zhou, Li, "Privacy preserving point-of-interest recommendation
 using decentralized matrix factorization", AAAI 2018).
 
-Learner u keeps x, and of each item j a global factor p_j and a local one q_j.  An example of an item with label r and
-weight w has the error ``e = w (x'(p_j + q_j) - r)``, and the step is, with all numbers as they were before it,
+Learner u keeps x, and for each item j a global factor p_j and a local factor q_j.  An example of an item with label r
+and weight w has the error ``e = w (x'(p_j + q_j) - r)``, and the step is, with all numbers from before the step,
 
     x   <- x   - a (e (p_j + q_j) + l x)
-    p_j <- p_j - a g,   g = e x + b p_j          the learner's neighbours receive g
+    p_j <- p_j - a g,   g = e x + b p_j          the neighbours of the learner receive g
     q_j <- q_j - a (e x + c q_j)
 
-A round is all learners' steps, and then the messages: ``p_j <- p_j - a m g`` with m the weight of the sender.  Each
-learner writes to its own rows alone, in an order of its own, so no bit depends on the number of threads.
+A round has the steps of all learners, and then the messages: ``p_j <- p_j - a m g`` with m the weight of the sender.
+Each learner writes only its own rows, in a fixed order, so no bit depends on the number of threads.
 
 An example is item << 1 | label.  Inputs are trusted.
 """
@@ -40,7 +40,7 @@ cdef void _draw(
     """Write all seen items, and `n_negatives` unseen ones for each, in random order."""
     cdef Py_ssize_t n = 0, k, _j
     cdef uint64_t other
-    cdef uint32_t moved
+    cdef uint32_t example
     cdef Stream stream
     stream_open(&stream, subkey, round_number, user)
     for k in range(n_seen):
@@ -51,32 +51,32 @@ cdef void _draw(
             n += 1
     for k in range(n - 1, 0, -1):  # Fisher and Yates
         other = stream_below(&stream, k + 1)
-        moved = out[k]
+        example = out[k]
         out[k] = out[other]
-        out[other] = moved
+        out[other] = example
 
 
 cdef void _step(
-    float* x, float* rows, uint32_t example, float weight, Py_ssize_t n_factors, float rate, float of_users,
-    float of_global, float of_local, float* sent
+    float* x, float* rows, uint32_t example, float weight, Py_ssize_t n_factors, float rate, float user_regularization,
+    float global_regularization, float local_regularization, float* sent
 ) noexcept nogil:
     """Take one step on one example of one learner; `rows` begins with p_j, then q_j."""
     cdef Py_ssize_t f
-    cdef float product = 0, error, own, item
+    cdef float product = 0, error, factor, item
     cdef float* p = rows + (example >> 1) * 2 * n_factors
     cdef float* q = p + n_factors
     for f in range(n_factors):
         product += x[f] * (p[f] + q[f])
     error = product - 1 if example & 1 else weight * product
     for f in range(n_factors):
-        own, item = x[f], p[f] + q[f]
-        sent[f] = error * own + of_global * p[f]
-        x[f] = own - rate * (error * item + of_users * own)
-        q[f] -= rate * (error * own + of_local * q[f])
+        factor, item = x[f], p[f] + q[f]
+        sent[f] = error * factor + global_regularization * p[f]
+        x[f] = factor - rate * (error * item + user_regularization * factor)
+        q[f] -= rate * (error * factor + local_regularization * q[f])
         p[f] -= rate * sent[f]
 
 
-cdef void _hear(
+cdef void _apply_message(
     const uint32_t* examples, const float* sent, Py_ssize_t n, Py_ssize_t n_factors, float step, float* rows
 ) noexcept nogil:
     """Apply one sender's message to one learner."""
@@ -101,12 +101,12 @@ def learn(
     float[:, :, :, ::1] item_factors,          # IN/OUT (n_users, n_items, 2, n_factors): global, then local
     Py_ssize_t n_negatives,
     float rate,
-    float of_users,                            # regularizations
-    float of_global,
-    float of_local,
+    float user_regularization,                 # regularization of user, global and local factors
+    float global_regularization,
+    float local_regularization,
     int n_threads,
 ):
-    """Draw each learner's own examples of a round, and take a step for each."""
+    """Draw the examples of each learner in a round, and take a step for each."""
     cdef Py_ssize_t n_users = users.shape[0], n_items = item_factors.shape[1], n_factors = item_factors.shape[3], u, k
     cdef float weight = <float>(1.0 / n_negatives) if n_negatives else 0
     for u in prange(
@@ -119,12 +119,12 @@ def learn(
             )
             for k in range(starts[u], starts[u + 1]):
                 _step(
-                    &user_factors[u, 0], &item_factors[u, 0, 0, 0], examples[k], weight, n_factors, rate, of_users,
-                    of_global, of_local, &sent[k, 0],
+                    &user_factors[u, 0], &item_factors[u, 0, 0, 0], examples[k], weight, n_factors, rate,
+                    user_regularization, global_regularization, local_regularization, &sent[k, 0],
                 )
 
 
-def hear(
+def apply_messages(
     const int64_t[::1] starts,                 # IN  (n_users + 1,)
     const uint32_t[::1] examples,              # IN  (n_examples,)
     const float[:, ::1] sent,                  # IN  (n_examples, n_factors)
@@ -143,7 +143,7 @@ def hear(
         for k in range(sender_starts[u], sender_starts[u + 1]):
             first = starts[senders[k]]
             if first < starts[senders[k] + 1]:
-                _hear(
+                _apply_message(
                     &examples[first], &sent[first, 0], starts[senders[k] + 1] - first, n_factors, rate * weights[k],
                     &item_factors[u, 0, 0, 0],
                 )

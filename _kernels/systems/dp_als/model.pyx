@@ -1,9 +1,9 @@
-"""Sums of DP-ALS by item: over the users who keep an item, of their factors and of products of two of them.
+"""Sums of DP-ALS by item: over the users who keep an item, of their factors and of products of two factors.
 
-With x_u the whole numbers of user u, item i gets sum_u x_u and, if requested, sum_u x_uf x_ug for all
-f <= g, row after row of the triangle.  With weights w_ui of scale S, it gets sum_u w_ui x_u and sum_u y_uf x_ug, where
-y_uf is w_ui x_uf / S cut towards zero, so that no product has a larger absolute value than the exact one.  Whole
-numbers, so in any order.  Inputs are trusted.
+With x_u the integer factors of user u, item i gets sum_u x_u and, if requested, sum_u x_uf x_ug for all f <= g, row
+after row of the triangle.  With weights w_ui of scale S, it gets sum_u w_ui x_u and sum_u y_uf x_ug, where y_uf is
+w_ui x_uf / S truncated toward zero, so that no product has a larger absolute value than the exact one.  Integers may be
+added in any order.  Inputs are trusted.
 """
 from cython.parallel cimport parallel, prange
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -20,7 +20,7 @@ def sum_by_item(
     const int64_t[:, ::1] rows,    # IN  (n_users, n_factors)
     int64_t[:, ::1] sums,          # OUT (n_items, n_factors)
     int64_t[:, ::1] products,      # OUT (n_items, n_factors (n_factors + 1) / 2), or (n_items, 0)
-    int64_t scale,                 # of weights, above 0
+    int64_t scale,                 # scale of the weights, above 0
     int n_threads,
 ):
     """Add up users by item; each item belongs to one thread."""
@@ -43,7 +43,7 @@ cdef void _sum_item(
     cdef int64_t* out
     sums[:] = 0
     products[:] = 0
-    # Users of the item; whole numbers, so their order does not matter.
+    # The sums over the users of the item are of integers, so the order does not matter.
     for entry in range(first, last):
         x = &rows[users[entry], 0]
         for f in range(n_factors):
@@ -73,7 +73,7 @@ cdef void _sum_weighted_item(
         if products.shape[0]:
             out = &products[0]
             for f in range(n_factors):
-                weighted = weights[entry] * x[f] / scale  # C's division cuts towards zero: the bound on norms needs it
+                weighted = weights[entry] * x[f] / scale  # division in C truncates, as the bound on norms needs
                 for g in range(f, n_factors):
                     out[g - f] += weighted * x[g]
                 out += n_factors - f
@@ -87,28 +87,28 @@ def mark_lowest(
     Py_ssize_t n,                  # at least 1
     int n_threads,
 ):
-    """Return whether there was memory."""
+    """Mark the `n` entries of each user with the lowest ranks; return False without memory."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, user, length, p
-    cdef int32_t* own
+    cdef int32_t* user_ranks
     cdef int32_t highest
     cdef bint failed = False
     with nogil, parallel(num_threads=n_threads):
-        own = <int32_t*>malloc(ranks.shape[0] * sizeof(int32_t))
-        # A user's marks are one thread's.
+        user_ranks = <int32_t*>malloc(ranks.shape[0] * sizeof(int32_t))
+        # The marks of a user belong to one thread.
         for user in prange(n_users, schedule="dynamic", chunksize=64):
             length = indptr[user + 1] - indptr[user]
-            if own == NULL:
+            if user_ranks == NULL:
                 failed |= True
             elif length <= n:
                 for p in range(indptr[user], indptr[user + 1]):
                     marks[p] = 1
             else:
-                # Ranks are all different: n of them are at most the n-th lowest.
+                # All ranks are different: n of them are at most the n-th lowest.
                 for p in range(length):
-                    own[p] = ranks[items[indptr[user] + p]]
-                nth_element(own, own + n - 1, own + length)
-                highest = own[n - 1]
+                    user_ranks[p] = ranks[items[indptr[user] + p]]
+                nth_element(user_ranks, user_ranks + n - 1, user_ranks + length)
+                highest = user_ranks[n - 1]
                 for p in range(indptr[user], indptr[user + 1]):
                     marks[p] = ranks[items[p]] <= highest
-        free(own)
+        free(user_ranks)
     return not failed

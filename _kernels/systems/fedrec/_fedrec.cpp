@@ -12,7 +12,7 @@ typedef Vector<double, FEDREC_LANES>::Type D8;
 typedef Vector<uint64_t, FEDREC_LANES>::Type W8;
 typedef Vector<int64_t, FEDREC_LANES>::Type I8;
 
-// Runs `body` with the number of vectors of a row as a constant, where it is small: 0 means any other.
+// Runs `body` with the number of vectors of a row as a constant if it is small; 0 means any other number.
 template <template <int> class Body, class... Arguments>
 FASTFEDREC_INLINE void for_width(const FedRecPlan& plan, Arguments... arguments) {
     switch (plan.width / FEDREC_LANES) {
@@ -29,7 +29,7 @@ FASTFEDREC_INLINE ptrdiff_t vectors_of(const FedRecPlan& plan) {
     return N ? N : plan.width / FEDREC_LANES;
 }
 
-// The sum of the products in each of four lanes.
+// Returns the sums of the products in each of four lanes.
 template <int N>
 FASTFEDREC_INLINE D4 quarters_of_dot(const double* x, const double* y, ptrdiff_t n_vectors) {
     D8 sum = load<D8>(x) * load<D8>(y);
@@ -45,7 +45,7 @@ struct Step {
                     double* x) {
         const ptrdiff_t n_vectors = vectors_of<N>(plan), width = n_vectors * FEDREC_LANES;
         for (ptrdiff_t v = 0; v < n_vectors; ++v) store(gradient + v * FEDREC_LANES, D8{});
-        // (x'v - r) v added over the rated items, four at a time; rows beyond n are zeros and add 0.
+        // Sums (x'v - r) v over the rated items, four at a time; rows after n are zeros and add 0.
         for (ptrdiff_t j = 0; j < n; j += FEDREC_ROWS) {
             const double* const rows = rated + j * width;
             D4 quarters[FEDREC_ROWS];
@@ -61,7 +61,7 @@ struct Step {
                 store(gradient + v * FEDREC_LANES, load<D8>(gradient + v * FEDREC_LANES) + (first + last));
             }
         }
-        // x <- x - rate (mean of e v + reg x): Liang et al. 2021, equation 7; n > 0.
+        // Computes x <- x - rate (mean of e v + reg x): Liang et al. 2021, equation 7; n > 0.
         for (ptrdiff_t v = 0; v < n_vectors; ++v) {
             const D8 old = load<D8>(x + v * FEDREC_LANES), mean = load<D8>(gradient + v * FEDREC_LANES) / (double)n;
             store(x + v * FEDREC_LANES, old - plan.learning_rate * (mean + plan.regularization * old));
@@ -78,7 +78,7 @@ struct Errors {
             D4 quarters[FEDREC_ROWS];
 #pragma GCC unroll 4
             for (int i = 0; i < FEDREC_ROWS; ++i) {
-                // Beyond n the last item again: its error is computed, and not written.
+                // After n the last item is repeated: its error is computed, but not written.
                 const ptrdiff_t k = j + i < n ? j + i : n - 1;
                 quarters[i] = quarters_of_dot<N>(xs[k], plan.factors + items[k] * width, n_vectors);
             }
@@ -88,21 +88,21 @@ struct Errors {
     }
 };
 
-// The integer nearest to a value, or next to it toward zero, cut off at +-limit < 2^51: the low bits of x + 1.5 * 2^52
-// are the integer.  NaN becomes the limit.
+// Returns the integer nearest to a value, or the next one toward zero, limited to +-limit < 2^51: the low bits of x +
+// 1.5 * 2^52 are the integer. NaN becomes the limit.
 template <bool TOWARD_ZERO>
 FASTFEDREC_INLINE W8 to_fixed(const D8& value, double limit) {
-    const D8 most = spread<D8>(limit);
+    const D8 upper = spread<D8>(limit);
     const double magic = 6755399441055744.0;
-    // NaN is not below `most`: it becomes `most`.
-    D8 x = value < most ? value : most;
-    x = x > -most ? x : -most;
-    // |x| <= limit < 2^51, so the sum is from 2^52 to 2^53, where doubles are whole numbers.
+    // NaN is not below `upper`, so it becomes `upper`.
+    D8 x = value < upper ? value : upper;
+    x = x > -upper ? x : -upper;
+    // |x| <= limit < 2^51, so the sum is from 2^52 to 2^53, where doubles are integers.
     D8 shifted = x + magic;
     if (TOWARD_ZERO) {
         const D8 nearest = shifted - magic;
-        // The nearest integer was beyond x: one step back toward zero.
-        const I8 is_over = (x > 0.0) & (nearest > x), is_under = (x < 0.0) & (nearest < x);  // -1 where true
+        // If the nearest integer has a larger magnitude than x, take one step toward zero.
+        const I8 is_over = (x > 0.0) & (nearest > x), is_under = (x < 0.0) & (nearest < x);  // -1 if true
         shifted = (D8)((I8)shifted + is_over - is_under);
     }
     return (W8)shifted - (uint64_t)0x4338000000000000;
@@ -117,13 +117,13 @@ FASTFEDREC_INLINE void words_of(const FedRecPlan& plan, const double* x, double 
         uint64_t* const word = words + j * width;
 #pragma GCC unroll 4
         for (ptrdiff_t v = 0; v < n_vectors; ++v) {
-            const D8 own = load<D8>(x + v * FEDREC_LANES), item = load<D8>(row + v * FEDREC_LANES);
-            // scale (e x + reg v): equation 3.
-            const D8 gradient = scale * (errors[j] * own + plan.regularization * item);
-            // A user who has diverged sends zeros: whether it sends must not depend on its data.
+            const D8 user_vector = load<D8>(x + v * FEDREC_LANES), item = load<D8>(row + v * FEDREC_LANES);
+            // Writes scale (e x + reg v) as integers: equation 3.
+            const D8 gradient = scale * (errors[j] * user_vector + plan.regularization * item);
+            // A diverged user sends zeros, because whether it sends must not depend on its data.
             store(word + v * FEDREC_LANES, scale == 0.0 ? W8{} : to_fixed<TOWARD_ZERO>(gradient, plan.limit));
         }
-        word[plan.n_factors] = 1;  // after the factors the 1 that counts the user; width > n_factors
+        word[plan.n_factors] = 1;  // the 1 after the factors counts the user; width > n_factors
     }
 }
 
@@ -138,17 +138,17 @@ struct Words {
 
 template <int N>
 struct Add {
-    static void run(const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* kept,
+    static void run(const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* selected,
                     const uint64_t* masks, ptrdiff_t n, uint64_t* sums) {
         const ptrdiff_t n_vectors = vectors_of<N>(plan), width = n_vectors * FEDREC_LANES;
-        // Each item has one row of sums; additions modulo 2^64, so in any order.
+        // Each item has one row of sums; additions are modulo 2^64, so in any order.
         for (ptrdiff_t j = 0; j < n; ++j) {
-            if (!masks && !kept[j]) continue;
+            if (!masks && !selected[j]) continue;
             uint64_t* const sum = sums + items[j] * width;
 #pragma GCC unroll 4
             for (ptrdiff_t v = 0; v < n_vectors; ++v) {
                 const ptrdiff_t at = v * FEDREC_LANES;
-                W8 word = load<W8>(words + j * width + at) & kept[j];
+                W8 word = load<W8>(words + j * width + at) & selected[j];
                 if (masks) word += load<W8>(masks + j * width + at);
                 store(sum + at, load<W8>(sum + at) + word);
             }
@@ -171,9 +171,9 @@ void fedrec_words(const FedRecPlan& plan, const double* x, double scale, bool to
     for_width<Words>(plan, x, scale, toward_zero, items, errors, n, words);
 }
 
-void fedrec_add(const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* kept,
+void fedrec_add(const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* selected,
                 const uint64_t* masks, ptrdiff_t n, uint64_t* sums) {
-    for_width<Add>(plan, items, words, kept, masks, n, sums);
+    for_width<Add>(plan, items, words, selected, masks, n, sums);
 }
 
 }  // namespace FASTFEDREC_LEVEL

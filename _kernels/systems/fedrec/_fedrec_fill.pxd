@@ -1,7 +1,7 @@
-"""Unrated items that each user of FedRec reports as well: marks among the ranks of a user's unrated items.
+"""Unrated items that each user of FedRec also reports, as marks of ranks among the unrated items of the user.
 
-The rank of an unrated item is the number of unrated items before it, so marks have no duplicates and every way of
-drawing them is a draw from 0 .. n_unrated - 1.
+The rank of an unrated item is the number of unrated items before it, so marks have no duplicates, and every method
+draws from 0 .. n_unrated - 1.
 """
 from libc.math cimport HUGE_VAL, log
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
@@ -26,7 +26,7 @@ cdef inline void mark_uniformly(
     uint64_t* marked, const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t n_unrated,
     Py_ssize_t size,
 ) noexcept nogil:
-    """Mark a random subset: every subset of `size` is equally likely."""
+    """Mark a uniform random subset of `size` ranks."""
     cdef Stream stream
     stream_open(&stream, subkey, round_number, user)
     mark_subset(&stream, n_unrated, size, marked)
@@ -36,7 +36,7 @@ cdef inline void mark_by_weight(
     uint64_t* marked, double* races, const double* weights, const int32_t* rated, Py_ssize_t n_rated,
     Py_ssize_t n_items, const uint32_t* subkey, uint32_t round_number, uint64_t user, Py_ssize_t size,
 ) noexcept nogil:
-    """Draw without replacement, with chances in proportion to the remaining weights: the first to arrive of
+    """Draw without replacement, with probabilities proportional to the remaining weights, by the first arrivals of
     exponential races (Efraimidis and Spirakis 2006)."""
     cdef Stream stream
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0, n_unrated = n_items - n_rated
@@ -48,13 +48,13 @@ cdef inline void mark_by_weight(
         else:
             # -log(u) / weight is exponential with that rate: the smallest `size` of them are the sample.
             races[rank] = -log(stream_uniform(&stream)) / weights[item]
-            # A second copy, which nth_element puts in another order.
+            # nth_element reorders the second copy.
             races[n_unrated + rank] = races[rank]
             rank += 1
     if 0 < size < n_unrated:
         nth_element(races + n_unrated, races + n_unrated + size - 1, races + 2 * n_unrated)
         last = races[n_unrated + size - 1]
-    # In ascending order of ranks; of equal numbers at most `size` are taken in total.
+    # Ranks are marked in ascending order, and at most `size` in total if numbers are equal.
     for rank in range(n_unrated):
         if races[rank] <= last and n < size:
             set_mark(marked, rank)
@@ -62,14 +62,14 @@ cdef inline void mark_by_weight(
 
 
 cdef inline Py_ssize_t mark_by_response(
-    uint64_t* marked, uint8_t* kept, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
+    uint64_t* marked, uint8_t* is_reported, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
     const uint32_t* subkey, uint64_t user, uint64_t keep, uint64_t add, const uint32_t* later, uint32_t round_number,
     uint64_t show, uint64_t show_other,
 ) noexcept nogil:
-    """Answer for each item with one word: a rated one is kept below `keep`, another is added below `add`.
+    """Answer for each item with one word: yes below `keep` if the item is rated, and below `add` if it is not.
 
-    With `later`, each round answers anew by the first answer: yes below `show` where it was yes, and below
-    `show_other` where it was no."""
+    With `later`, each round draws another answer: yes below `show` if the first answer was yes, and below `show_other`
+    if it was no."""
     cdef Stream stream, second
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0
     cdef bint is_rated, answer
@@ -77,13 +77,13 @@ cdef inline Py_ssize_t mark_by_response(
     if later != NULL:
         stream_open(&second, later, round_number, user)
     for item in range(n_items):
-        # One word an item, rated or not: which word an item reads does not depend on the data.
+        # Each item reads one word, rated or not: the words of an item do not depend on the data.
         is_rated = at < n_rated and rated[at] == item
         answer = stream_next(&stream) < (keep if is_rated else add)
         if later != NULL:
             answer = stream_next(&second) < (show if answer else show_other)
         if is_rated:
-            kept[at] = answer
+            is_reported[at] = answer
             at += 1
         else:
             if answer:
@@ -93,17 +93,17 @@ cdef inline Py_ssize_t mark_by_response(
     return n
 
 
-cdef inline void write_spoken(
-    uint64_t* marked, const uint8_t* kept, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
+cdef inline void write_reported(
+    uint64_t* marked, const uint8_t* is_reported, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
     int32_t* items, uint8_t* kinds,
 ) noexcept nogil:
     """Write rated and marked items in ascending order, which does not depend on which are rated; clear the marks."""
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0
-    # Both ascend: `rank` counts the items that are not rated.
+    # Both sequences ascend, and `rank` counts the items that are not rated.
     for item in range(n_items):
         if at < n_rated and rated[at] == item:
             items[n] = <int32_t>item
-            kinds[n] = RATED if kept == NULL or kept[at] else WITHHELD
+            kinds[n] = RATED if is_reported == NULL or is_reported[at] else WITHHELD
             at += 1
             n += 1
         else:
@@ -112,6 +112,6 @@ cdef inline void write_spoken(
                 kinds[n] = VIRTUAL
                 n += 1
             rank += 1
-    # All 0 again for the next user.
+    # Clear the marks for the next user.
     for rank in range(bitmap_words(n_items)):
         marked[rank] = 0

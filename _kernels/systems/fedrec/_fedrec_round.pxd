@@ -36,15 +36,15 @@ cdef extern from "_kernels/systems/fedrec/_fedrec.h" namespace "fastfedrec" nogi
         const double* errors, Py_ssize_t n, uint64_t* words,
     ) noexcept
     void fedrec_add(
-        const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* kept,
+        const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* selected,
         const uint64_t* masks, Py_ssize_t n, uint64_t* sums,
     ) noexcept
 
 cdef enum:
-    PLAIN = 0                 # values of `sharing`: everything to the server
-    PUBLISHED = 1             # and the virtual part to a denoiser
-    ADDITIVE = 2              # shares, to the server and to a denoiser
-    BLOCK = 32                # vectors that are made together and then added up
+    PLAIN = 0                 # values of `sharing`: all vectors go to the server
+    PUBLISHED = 1             # the virtual part goes to a denoiser as well
+    ADDITIVE = 2              # shares go to the server and to a denoiser
+    BLOCK = 32                # vectors that are computed and then added up at a time
     ALIGNMENT = 64
 
 cdef struct Round:
@@ -73,14 +73,14 @@ cdef struct User:
 
 
 cdef struct Scratch:
-    # One thread's memory; rows are `width` apart and begin at a vector's border.
+    # The memory of one thread; rows have a distance of `width` and begin at a vector boundary.
     void* memory
     uint64_t* server               # (n_items, width), sums
     uint64_t* denoisers            # (n_items, width), sums
-    double* factors                # (n_items, width), the first thread's alone
+    double* factors                # (n_items, width), for the first thread only
     double* rated                  # (longest, width), factors of the rated items
     double* x                      # (width,), the user's factors
-    double* old                    # (width,), as they were before the round
+    double* old                    # (width,), before the round
     double* copy                   # (width,), the local copy that predicts virtual ratings
     double* gradient               # (width,)
     uint64_t* words                # (BLOCK, width)
@@ -94,7 +94,7 @@ cdef struct Scratch:
 cdef inline bint allocate(
     Scratch* s, Py_ssize_t n_items, Py_ssize_t width, Py_ssize_t longest, bint has_factors
 ) noexcept nogil:
-    """Allocate one thread's memory, all zeros; False if there is none."""
+    """Allocate the memory of one thread, all zeros; return False without memory."""
     cdef Py_ssize_t n_sums = n_items * width, n_factors = n_sums * has_factors
     cdef Py_ssize_t size = 2 * n_sums + n_factors + (longest + 4 + 2 * BLOCK) * width + 4 * longest
     cdef double* start
@@ -116,7 +116,7 @@ cdef inline bint allocate(
 
 
 cdef inline void train(const Round* plan, const User* user, Scratch* s) noexcept nogil:
-    """Move the user's factors, and write the error of every item that it reports, by the old ones."""
+    """Update the factors of the user, and write the error of every reported item by the old factors."""
     cdef Py_ssize_t width = plan.plan.width, n = user.n_rated, at = 0, j, f
     cdef double mean = 0.0
     cdef int _step_number
@@ -126,14 +126,14 @@ cdef inline void train(const Round* plan, const User* user, Scratch* s) noexcept
         # x <- x - rate (mean of e v + reg x) (Liang et al. 2021, equation 7).
         fedrec_step(plan.plan, s.rated, s.ratings, n, s.gradient, s.x)
         if plan.n_local:
-            # Equation 1, second case: virtual ratings are predictions of a copy that has been trained further.
-            memcpy(s.copy, s.x, width * sizeof(double))   # the first local step is the one just taken
+            # In the second case of equation 1, virtual ratings are predictions of a copy with further training.
+            memcpy(s.copy, s.x, width * sizeof(double))   # the step above is the first local step
             for _step_number in range(1, plan.n_local):
                 fedrec_step(plan.plan, s.rated, s.ratings, n, s.gradient, s.copy)
             for f in range(width):
                 s.copy[f] = s.old[f] - s.copy[f]          # so that x'v - (copy)'v is one product
         else:
-            # Equation 1, first case: they are the user's mean; n > 0.
+            # In the first case of equation 1, they are the mean of the user; n > 0.
             for j in range(n):
                 mean += s.ratings[j]
             mean /= n
@@ -152,7 +152,7 @@ cdef inline void train(const Round* plan, const User* user, Scratch* s) noexcept
 
 
 cdef inline void draw_errors(const Round* plan, const User* user, Scratch* s) noexcept nogil:
-    """Give every virtual item one of the user's own errors (SDCF); 0 where there are none."""
+    """Set the error of each virtual item to a random error of the user (SDCF), or to 0 if it has none."""
     cdef Py_ssize_t n = 0, j
     cdef Stream stream
     for j in range(user.n):
@@ -166,9 +166,9 @@ cdef inline void draw_errors(const Round* plan, const User* user, Scratch* s) no
 
 
 cdef inline double shrinkage_of(const Round* plan, const User* user, const Scratch* s) noexcept nogil:
-    """Return the factor for a clipped user's gradients: over all items that count, their norm is then in the bound."""
+    """Return the factor that clips the gradients of a user: their norm over all counted items is then in the bound."""
     cdef Py_ssize_t d = plan.plan.n_factors, j, f
-    cdef double total = 0.0, g, slack = <double>(user.n * d + 8) * 2.220446049250313e-16  # of that many roundings
+    cdef double total = 0.0, g, slack = <double>(user.n * d + 8) * 2.220446049250313e-16  # for that number of roundings
     cdef const double* v
     # |scale g|^2 over all g that count: equation 3 at each item.
     for j in range(user.n):
@@ -178,7 +178,7 @@ cdef inline double shrinkage_of(const Round* plan, const User* user, const Scrat
             for f in range(d):
                 g = plan.scale * (s.errors[j] * s.old[f] + plan.plan.regularization * v[f])
                 total += g * g
-    if not total < 1e300:  # NaN and overflow too: such a user sends zeros
+    if not total < 1e300:  # with NaN or overflow, the user sends zeros
         return 0.0
     return min(1.0, plan.clip_norm / max(sqrt(total), 1e-300)) * (1.0 - slack)  # no division by 0
 
@@ -192,7 +192,7 @@ cdef inline void add_noise(
     for j in range(n):
         if kinds[j] != WITHHELD:
             for f in range(plan.plan.n_factors):
-                # Both are whole and at most 2^50 in size, so the sum is exact.
+                # Both are integers of at most 2^50 in magnitude, so the sum is exact.
                 x = plan.noise * stream_normal(&streams[kinds[j] == VIRTUAL])
                 x = <double><int64_t>words[f] + <double>llrint(max(-limit, min(limit, x)))
                 words[f] = <uint64_t>(<int64_t>max(-limit, min(limit, x)))
@@ -200,14 +200,14 @@ cdef inline void add_noise(
 
 
 cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept nogil:
-    """Add a user's integers to the sums of the server and the denoisers, according to the way of sharing."""
+    """Add the integers of a user to the sums of the server and the denoisers, according to `sharing`."""
     cdef Py_ssize_t d = plan.plan.n_factors, width = plan.plan.width, first = 0, n, j, f
     cdef double scale = plan.scale, size = 0.0
     cdef uint64_t[BLOCK] to_server
     cdef uint64_t[BLOCK] to_denoiser
     cdef const uint64_t* masks = NULL
     cdef Stream stream
-    cdef Stream[2] noises  # a stream for each kind: rated items' noise does not depend on the other reported items
+    cdef Stream[2] noises  # one for each kind: the noise of rated items does not depend on other reported items
     for f in range(d):
         size += s.old[f] * s.old[f]
     if plan.clip_norm > 0.0:
@@ -224,13 +224,13 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
         n = min(<Py_ssize_t>BLOCK, user.n - first)
         fedrec_words(
             plan.plan, s.old, scale, plan.clip_norm > 0.0, user.items + first, s.errors + first, n, s.words
-        )  # clipped ones toward zero, so that the norm does not grow
+        )  # clipped numbers are truncated, so that the norm does not grow
         if plan.noise > 0.0:
             add_noise(plan, user.kinds + first, n, noises, s.words)
         for j in range(n):
             address(plan, user, user.kinds[first + j], &to_server[j], &to_denoiser[j])
         if plan.sharing == ADDITIVE:
-            # A mask for each word of the message; where a rated item is withheld, no mask is sent.
+            # Each word of the message has a mask; for a withheld item, no mask is sent.
             for j in range(n):
                 if user.kinds[first + j] != WITHHELD:
                     stream_read(&stream, s.masks + j * width, d + 1)
@@ -238,7 +238,7 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
                     memset(s.masks + j * width, 0, (d + 1) * sizeof(uint64_t))
         elif plan.sharing == PUBLISHED and user.is_denoiser:
             for j in range(n * width):
-                s.words[j] = <uint64_t>0 - s.words[j]  # it takes its own from its sum (equation 9)
+                s.words[j] = <uint64_t>0 - s.words[j]  # it subtracts its vectors from its sum (equation 9)
         fedrec_add(plan.plan, user.items + first, s.words, to_server, masks, n, s.server)
         if plan.sharing != PLAIN:
             fedrec_add(plan.plan, user.items + first, s.words, to_denoiser, masks, n, s.denoisers)
@@ -251,25 +251,25 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
 cdef inline void address(
     const Round* plan, const User* user, uint8_t kind, uint64_t* to_server, uint64_t* to_denoiser
 ) noexcept nogil:
-    """Select the recipients of a vector: all ones or zeros. With ADDITIVE each also receives a mask."""
-    cdef uint64_t everything = <uint64_t>0 - <uint64_t>1
+    """Select the recipients of a vector by words of ones or zeros. With ADDITIVE, each also receives a mask."""
+    cdef uint64_t all_ones = <uint64_t>0 - <uint64_t>1
     to_server[0] = to_denoiser[0] = 0
     if kind != WITHHELD:
         if not (plan.sharing == PUBLISHED and user.is_denoiser):
-            to_server[0] = everything
+            to_server[0] = all_ones
             if kind == VIRTUAL:
-                to_denoiser[0] = everything
+                to_denoiser[0] = all_ones
         elif kind == RATED:
-            to_denoiser[0] = everything
+            to_denoiser[0] = all_ones
 
 
 cdef inline void record(
-    const Round* plan, const Scratch* s, const uint64_t* kept, Py_ssize_t n, uint64_t* messages
+    const Round* plan, const Scratch* s, const uint64_t* selected, Py_ssize_t n, uint64_t* messages
 ) noexcept nogil:
     """Record the words that `fedrec_add` has just added."""
     cdef Py_ssize_t d = plan.plan.n_factors, width = plan.plan.width, j, f
     for j in range(n):
         for f in range(d + 1):
-            messages[j * (d + 1) + f] = s.words[j * width + f] & kept[j]
+            messages[j * (d + 1) + f] = s.words[j * width + f] & selected[j]
             if plan.sharing == ADDITIVE:
                 messages[j * (d + 1) + f] += s.masks[j * width + f]

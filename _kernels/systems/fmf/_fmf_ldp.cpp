@@ -1,7 +1,7 @@
 // See _fmf_ldp.h; compiled once for each level.
 //
-// No fused multiply-add, and sums in one fixed order on every level: so not only the integers, but the solved
-// factors and with them every report are the same on all of them.
+// There is no fused multiply-add, and sums have one fixed order on every level. So the integers, the solved factors,
+// and with them every report are the same on all levels.
 #include "_kernels/systems/fmf/_fmf_ldp.h"
 
 #include "_kernels/compute/_hadamard_passes.h"
@@ -19,10 +19,10 @@ static inline F64 load(const double* from) {
     return v;
 }
 
-// out = sum_f coefficients[f] * vectors[f]
+// Computes out = sum_f coefficients[f] * vectors[f].
 static inline void combine(const double* vectors, const double* coefficients, ptrdiff_t n_vectors, ptrdiff_t width,
                            double* out) {
-    // Chunks of 8 columns; f ascending, one chain of additions for each column.
+    // Columns are taken in chunks of 8; f ascends, with one chain of additions for each column.
     for (ptrdiff_t chunk = 0; chunk < width; chunk += 8) {
         F64 sum[PER_CHUNK] = {};
         for (ptrdiff_t f = 0; f < n_vectors; ++f)
@@ -37,7 +37,7 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
     const ptrdiff_t width = round.width;
     // b = sum of v_i over the user's items, chunk by chunk (Minto et al. 2021, equation 4, with c = 1).
     for (ptrdiff_t chunk = 0; chunk < width; chunk += 8) {
-        F64 sums[4][PER_CHUNK] = {};  // of every fourth item: one sum alone would wait for itself
+        F64 sums[4][PER_CHUNK] = {};  // of every fourth item: a single sum would wait for its last addition
         const double* rows = round.rows + chunk;
         ptrdiff_t j = 0;
         for (; j + 4 <= n; j += 4)
@@ -51,7 +51,7 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
             for (int c = 0; c < PER_CHUNK; ++c) sums[s][c] += load(rows + item * width + LANES * c);
             marks[item] = mark;
         }
-        // Always ((0 + 1) + (2 + 3)), on every level.
+        // The order is ((0 + 1) + (2 + 3)) on every level.
         for (int c = 0; c < PER_CHUNK; ++c) sums[0][c] = (sums[0][c] + sums[1][c]) + (sums[2][c] + sums[3][c]);
         __builtin_memcpy(scratch + chunk, sums[0], sizeof sums[0]);
     }
@@ -60,8 +60,9 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
     combine(round.inverse, scratch + width, round.n_factors, width, x);
 }
 
-// Coordinates of 8 reports: the high half of word x (n_items n_factors), as item and factor without a division.  The
-// high half of word x n_items is the item, the high half of (its low half) x n_factors the factor: both are exact.
+// Computes the coordinates of 8 reports: the high half of word x (n_items n_factors), as item and factor without a
+// division. The high half of word x n_items is the item, and the high half of (its low half) x n_factors is the factor:
+// both are exact.
 static inline void draw_coordinates(ptrdiff_t n_rows, ptrdiff_t n_columns, const uint64_t* words, uint64_t* item,
                                     uint64_t* factor, int64_t* coordinates, uint64_t* answer_words) {
     const U64 n_items = U64{} + (uint64_t)n_rows, n_factors = U64{} + (uint64_t)n_columns;
@@ -84,7 +85,8 @@ static inline void draw_coordinates(ptrdiff_t n_rows, ptrdiff_t n_columns, const
     }
 }
 
-// x'v of 8 items: lanes are multiplied and added up chunk by chunk, then ((0 1)(2 3))((4 5)(6 7)).
+// Computes x'v of 8 items: lanes are multiplied and added up chunk by chunk, then in the order ((0 1)(2 3))((4 5)(6
+// 7)).
 static inline void predict(const double* x, const double* rows, ptrdiff_t width, const uint64_t* item, double* out) {
     F64 sums[8][PER_CHUNK];
     for (int r = 0; r < 8; ++r)
@@ -132,34 +134,35 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
     const int64_t span = round.span;
     const double* x = user.x;
     const uint8_t *marks = user.marks, mark = user.mark;
-    uint64_t item[TILE], factor[TILE], answer_words[TILE], is_own[TILE];
+    uint64_t item[TILE], factor[TILE], answer_words[TILE], has_item[TILE];
     double prediction[TILE], confidence[TILE], x_factor[TILE], gradient[TILE];
     int64_t clipped = 0;
     for (ptrdiff_t start = 0; start < round.n_reports; start += TILE) {
         const int n = round.n_reports - start < TILE ? (int)(round.n_reports - start) : TILE;
-        // Up to 7 entries past n: TILE is a multiple of 8, and the callers' arrays have the capacity.
+        // At most 7 entries after n are written: TILE is a multiple of 8, and the arrays of callers have the capacity.
         for (int r = 0; r < n; r += 8)
             draw_coordinates(round.n_items, round.n_factors, words + 2 * (start + r), item + r, factor + r,
                              coordinates + start + r, answer_words + r);
         for (int r = 0; r < n; ++r) {
-            is_own[r] = marks[item[r]] == mark;  // an integer: as a double it became a branch that cannot be predicted
+            has_item[r] =
+                marks[item[r]] == mark;  // an integer, because a double became a branch that cannot be predicted
             x_factor[r] = x[factor[r]];
         }
         for (int r = 0; r < n; ++r) confidence[r] = 1.0;
         if (user.confidence)
             for (int r = 0; r < n; ++r)
-                if (is_own[r]) confidence[r] = user.confidence[user.position[item[r]]];
+                if (has_item[r]) confidence[r] = user.confidence[user.position[item[r]]];
         if (round.width == 8)
             for (int r = 0; r < n; r += 8) predict(x, round.rows, 8, item + r, prediction + r);
         else
             for (int r = 0; r < n; r += 8) predict(x, round.rows, round.width, item + r, prediction + r);
         for (int r = 0; r < n; ++r) {
-            const double preference = is_own[r] ? 1.0 : 0.0;  // p_ui
+            const double preference = has_item[r] ? 1.0 : 0.0;  // p_ui
             // -2 times equation 5: g = -2 c_ui (p_ui - x_u'v_i) x_uf.
             gradient[r] = scale * confidence[r] * (prediction[r] - preference) * x_factor[r];
             clipped += __builtin_fabs(gradient[r]) > 1.0;
         }
-        // Cut off at [-1, 1] and answered there; NaN and infinity as 0.
+        // `responses` limits values to [-1, 1] and answers them; NaN and infinity count as 0.
         responses(gradient, answer_words, n, span, answers + start);
     }
     return clipped;
@@ -167,7 +170,7 @@ int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* 
 
 double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* residual) {
     enum { WIDE = 16 };
-    double squares[WIDE] = {}, x_square = 0.0;  // in a fixed number of sums, on every level
+    double squares[WIDE] = {}, x_square = 0.0;  // a fixed number of sums, on every level
     for (ptrdiff_t start = 0; start < normal.length; start += WIDE) {
         float y[WIDE] = {};
         // x_u'v_i in float, f ascending.
@@ -178,8 +181,8 @@ double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUse
         }
         __builtin_memcpy(residual + start, y, sizeof y);
     }
-    for (ptrdiff_t j = 0; j < user.n_own; ++j) {
-        // c (x'v - 1) at the user's items; at the others c = 1 and p = 0, so x'v as it is.
+    for (ptrdiff_t j = 0; j < user.n_user_items; ++j) {
+        // c (x'v - 1) at the items of the user. At the other items c = 1 and p = 0, so the residual is x'v.
         float* const r = residual + user.items[j];
         *r = (float)((user.confidence ? user.confidence[j] : 1.0) * ((double)*r - 1.0));
     }
@@ -187,9 +190,9 @@ double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUse
         for (int c = 0; c < WIDE; ++c) squares[c] += (double)residual[start + c] * (double)residual[start + c];
     for (int c = 1; c < WIDE; ++c) squares[0] += squares[c];
     for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
-    // |c (x'v - p) x'| = |c (x'v - p)| |x|, of rank one.
+    // |c (x'v - p) x'| = |c (x'v - p)| |x|, because the matrix has rank one.
     const double inverse = 1.0 / (__builtin_sqrt(squares[0]) * __builtin_sqrt(x_square));
-    return inverse <= __DBL_MAX__ ? inverse : 0.0;  // also 0 for infinity and NaN: no division by 0 goes on
+    return inverse <= __DBL_MAX__ ? inverse : 0.0;  // also 0 for infinity and NaN, so there is no division by 0
 }
 
 int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user,
@@ -201,8 +204,8 @@ int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, c
         float* const column = rotated + f * length;
         float* const start = normal.n_passes % 2 ? between : column;  // where the passes want it
         const float* const signs = normal.signs + f * length;
-        // The matrix has norm 1 before it is turned. Where the residual is so short that x is infinite, so are entries,
-        // or NaN, and `responses` answers those with a fair coin.
+        // The matrix has norm 1 before the rotation. If the residual is so short that x is infinite, entries are
+        // infinite or NaN, and `responses` answers those with a fair coin.
         const float x = (float)(normal.scale * inverse * user.x[f]);
         for (ptrdiff_t i = 0; i < length; ++i) start[i] = x * signs[i] * residual[i];
         if (normal.n_passes) hadamard_passes(column, between, normal.n_passes);
@@ -218,7 +221,7 @@ int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, c
         for (int r = 0; r < n; ++r) {
             const float* const mix = normal.mix + factor[r] * n_factors;
             float value = 0.0f;
-            // Column `factor` of the gradient times the rotation: f ascending.
+            // Column `factor` of the gradient times the rotation is summed with f ascending.
             for (ptrdiff_t f = 0; f < n_factors; ++f) value += mix[f] * rotated[f * length + row[r]];
             values[r] = value;
         }
@@ -237,15 +240,15 @@ void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFU
     double x_square = 0.0;
     for (ptrdiff_t f = 0; f < round.n_factors; ++f) x_square += user.x[f] * user.x[f];
     const double x_norm = __builtin_sqrt(x_square);
-    // The margin is far above the rounding errors of the norms, so that no vector is longer than it should be.
-    const double room = 1.0 - 1.0 / (1 << 30);
-    const double of_row = normal.scale * room * inverse * x_norm, of_x = normal.scale * room / x_norm;
+    // The margin is far above the rounding errors of the norms, so no vector is longer than allowed.
+    const double margin = 1.0 - 1.0 / (1 << 30);
+    const double row_scale = normal.scale * margin * inverse * x_norm, x_scale = normal.scale * margin / x_norm;
     // Norms are at most normal.scale < 2^31, so neither conversion overflows.
-    for (ptrdiff_t i = 0; i < normal.length; ++i) whole[i] = (int32_t)(of_row * (double)residual[i]);
+    for (ptrdiff_t i = 0; i < normal.length; ++i) whole[i] = (int32_t)(row_scale * (double)residual[i]);
     for (ptrdiff_t f = 0; f < round.n_factors; ++f) {
-        const int64_t x = (int64_t)(of_x * user.x[f]);
+        const int64_t x = (int64_t)(x_scale * user.x[f]);
         int64_t* const sum = sums + f * normal.length;
-        // At most scale^2 for each user: 2^36 for the caller's scale, so sums of 2^27 users fit.
+        // The sum has at most scale^2 for each user: 2^36 for the scale of the caller, so sums of 2^27 users fit.
         for (ptrdiff_t i = 0; i < normal.length; ++i) sum[i] += x * whole[i];
     }
 }

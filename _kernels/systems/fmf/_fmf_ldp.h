@@ -1,4 +1,4 @@
-// One user's part of an FMF-LDP round (fmf_ldp.pyx defines it).
+// The part of one user in an FMF-LDP round (fmf_ldp.pyx defines it).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,24 +17,24 @@ struct FMFRound {
     int64_t span;
 };
 
-// Further shared inputs where users send bits about their normalised gradients.  Of `length` floats a row, a multiple
-// of 16, only the first n_items denote items; where n_passes is not 0, length is 2^n_passes.
+// Further shared inputs if users send bits about their normalised gradients. Of the `length` floats of a row, a
+// multiple of 16, the first n_items denote items; if n_passes is not 0, length is 2^n_passes.
 struct FMFNormal {
     const float* rows;       // (n_factors, length), V transposed; zeros beyond the items
-    const float* signs;      // (n_factors, length), the rotation's +1 and -1; 1 where there is none
-    const float* mix;        // (n_columns, n_factors), the first columns of a Hadamard matrix; the identity likewise
+    const float* signs;      // (n_factors, length), signs +1 and -1 of the rotation; 1 without a rotation
+    const float* mix;        // (n_columns, n_factors), first columns of a Hadamard matrix; the identity without
     ptrdiff_t length, n_rows, n_columns;  // a report is about one of n_rows n_columns numbers; n_rows is at most length
     int n_passes;  // 0 for no rotation
-    double scale;  // of a gradient of norm 1 before it is rotated and clipped to [-1, 1]
+    double scale;  // factor of a gradient of norm 1 before it is rotated and clipped to [-1, 1]
 };
 
-// One user as its reports see it.
+// Inputs of the reports of one user.
 struct FMFUser {
     const double* x;  // (width,)
-    const int32_t* items;  // (n_own,); read only for normalised gradients
-    ptrdiff_t n_own;
-    const uint8_t* marks;  // (n_items,), `mark` at the user's items, anything else at the others
-    const int32_t* position;  // (n_items,), index into `confidence` of the user's items; unread where that is NULL
+    const int32_t* items;  // (n_user_items,); read only for normalised gradients
+    ptrdiff_t n_user_items;
+    const uint8_t* marks;  // (n_items,), `mark` at the items of the user, other numbers elsewhere
+    const int32_t* position;  // (n_items,), index of an item of the user in `confidence`; unread if that is NULL
     const double* confidence;  // by position; NULL where all are 1
     uint8_t mark;
 };
@@ -51,14 +51,14 @@ FASTFEDREC_EACH_LEVEL(
                           int64_t* sums);
 )
 
-// Solves for x (width,) where the weight is 0, and marks the user's items; scratch (2 width,).
+// Solves for x (width,) if the weight is 0, and marks the items of the user; scratch (2 width,).
 static inline void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks,
                              double* scratch, double* x) {
     FASTFEDREC_CALL(fmf_solve, round, items, n, mark, marks, scratch, x);
 }
 
-// Writes coordinates and answers, +1 or -1, (n_reports,) each, with a capacity of a multiple of 8, from words
-// (2 n_reports rounded up to 16,); returns how many values were clipped.
+// Writes coordinates and answers, +1 or -1, (n_reports,) each with a capacity of a multiple of 8, from words (2
+// n_reports rounded up to 16,); returns the number of clipped values.
 static inline int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* words,
                                   int64_t* coordinates, int64_t* answers) {
     return FASTFEDREC_CALL(fmf_reports, round, user, words, coordinates, answers);
@@ -71,15 +71,15 @@ static inline double fmf_residual(const FMFRound& round, const FMFNormal& normal
     return FASTFEDREC_CALL(fmf_residual, round, normal, user, residual);
 }
 
-// As fmf_reports, about the normalised gradient; scratch (n_factors + 2, length).
+// Writes reports like fmf_reports, about the normalised gradient; scratch (n_factors + 2, length).
 static inline int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user,
                                              const uint64_t* words, float* scratch, int64_t* coordinates,
                                              int64_t* answers) {
     return FASTFEDREC_CALL(fmf_normalized_reports, round, normal, user, words, scratch, coordinates, answers);
 }
 
-// Adds the gradient of norm 1 to sums (n_factors, length), in whole numbers: the outer product of two vectors cut toward
-// zero to whole numbers with norms of at most normal.scale, below 2^31; scratch (2, length).
+// Adds the gradient of norm 1 to sums (n_factors, length), in integers: the outer product of two vectors truncated
+// toward zero to integers, with norms of at most normal.scale, below 2^31; scratch (2, length).
 static inline void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch,
                                     int64_t* sums) {
     FASTFEDREC_CALL(fmf_add_gradient, round, normal, user, scratch, sums);

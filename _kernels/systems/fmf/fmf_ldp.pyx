@@ -9,9 +9,9 @@ is evaluated only there, clipped to [-1, 1] and answered by binary response.  Ne
 items x factors is ever formed.  Every user reads the stream (subkey, round, global user id): for each report one word
 for the coordinate, one for the answer.  Inputs are trusted.
 
-Given a `mix`, reports are about the user's gradient divided by its norm instead: c (x'v - p) x', of rank one, is
-formed for one user at a time, each factor's column turned by signs and a Hadamard matrix of n_rows, the columns among
-each other by `mix`, n_columns x n_factors; coordinates are then of that, n_rows x n_columns.
+With a `mix`, reports are about the gradient of the user divided by its norm: c (x'v - p) x', of rank one, is formed for
+one user at a time.  Signs and a Hadamard matrix of n_rows rotate the column of each factor, and `mix`, n_columns x
+n_factors, combines the columns.  Coordinates are those of the result, n_rows x n_columns.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -49,7 +49,7 @@ cdef extern from "_kernels/systems/fmf/_fmf_ldp.h" namespace "fastfedrec" nogil:
     cdef cppclass FMFUser:
         const double* x
         const int32_t* items
-        Py_ssize_t n_own
+        Py_ssize_t n_user_items
         const uint8_t* marks
         const int32_t* position
         const double* confidence
@@ -71,21 +71,21 @@ cdef extern from "_kernels/systems/fmf/_fmf_ldp.h" namespace "fastfedrec" nogil:
     ) noexcept
 
 cdef enum:
-    CHUNK = 32                # users a thread takes at a time
+    CHUNK = 32                # users that a thread takes at a time
     LINE = 64                 # bytes; a padded row of up to 8 factors is one cache line
 
-cdef double LEAST_SQUARE = 1e-280  # of a vector's norm: below, its entries' squares are near the least numbers
+cdef double MIN_SQUARE = 1e-280  # squared norm, below which squares of entries are near the least normal numbers
 
 
 cdef struct Scratch:
-    # One thread's memory.
+    # The memory of one thread.
     Streams streams
     double* solve             # (n_factors + 3, width)
     double* x                 # (width,), 0 beyond n_factors
     uint8_t* marks            # (n_items,), `mark` at the current user's items
-    int32_t* position         # (n_items,), of an item among the user's, where the weight is not 0
+    int32_t* position         # (n_items,), position among the items of the user, if the weight is not 0
     double* confidence        # (n_items,), by position, where the weight is not 0
-    int64_t* coordinates      # (n_reports,), and room for 7 more
+    int64_t* coordinates      # (n_reports,), with a capacity of 7 more
     int64_t* answers          # (n_reports,), +1 or -1; likewise
     float* gradient           # (n_factors + 2, length), where it is normalised
     uint8_t mark
@@ -123,18 +123,18 @@ cdef void _solve_and_mark(
     Scratch* s, const FMFRound* plan, const int32_t* items, const floating* values, Py_ssize_t start, Py_ssize_t n,
     const floating* item_factors, const double* gram, double weight,
 ) noexcept nogil:
-    """Write the user's factors to `x`, its items to `marks`, and their confidence where the weight is not 0."""
+    """Write the factors of the user to `x`, its items to `marks`, and their confidence if the weight is not 0."""
     cdef Py_ssize_t j
-    # A mark distinguishes this user's items from earlier users'; 0 is no user's.
+    # A mark distinguishes the items of this user from those of earlier users; no user has mark 0.
     s.mark += 1
-    if s.mark == 0:           # the marks of earlier users are wiped out once in 255 users, not after each
+    if s.mark == 0:           # marks of earlier users are cleared once in 255 users, not after each
         memset(s.marks, 0, plan.n_items)
         s.mark = 1
     if weight == 0.0:
         fmf_solve(plan[0], items, n, s.mark, s.marks, s.solve, s.x)
         return
-    # A system that this user's data make singular counts as no data: whether a client answers must not depend on its
-    # data. The caller has refused item factors that are singular for every user.
+    # A system that is singular because of the data of this user counts as no data: whether a client answers must not
+    # depend on its data. The caller has rejected item factors that are singular for every user.
     if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, 0.0, s.solve, s.x):
         memset(s.x, 0, plan.n_factors * sizeof(double))
     for j in range(n):
@@ -144,13 +144,14 @@ cdef void _solve_and_mark(
 
 
 cdef int64_t _report(
-    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, bint is_weighted,
+    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_user_items,
+    bint is_weighted,
 ) noexcept nogil:
     """Draw the next user's coordinates and answers; return the number of clipped values."""
     cdef FMFUser user
     user.x = s.x
     user.items = items
-    user.n_own = n_own
+    user.n_user_items = n_user_items
     user.marks = s.marks
     user.position = s.position
     user.confidence = NULL
@@ -168,7 +169,7 @@ cdef void _pad_rows(
     const floating* item_factors, const double* inverse, double* rows, FMFRound* plan
 ) noexcept nogil:
     """Arrays that all users read, in rows of `width` doubles."""
-    # V, then the columns of M = R^-T, then its rows; zeros up to `width`.
+    # The memory has V, then the columns of M = R^-T, then its rows, with zeros up to `width`.
     cdef Py_ssize_t width = plan.width, n_factors = plan.n_factors, item, f, g
     cdef double* columns = rows + plan.n_items * width
     for item in range(plan.n_items):
@@ -249,7 +250,7 @@ def private_round(
         scratch = <Scratch*>malloc(sizeof(Scratch))
         if scratch == NULL or not _allocate(scratch, &plan, &normal, confidence_weight != 0.0):
             failed[thread] = 1
-        # A chunk of users is one thread's: it has a row of `sums`, and each user its own range of reports.
+        # A chunk of users belongs to one thread: it has a row of `sums`, and each user has a separate range of reports.
         for chunk in prange(n_chunks, schedule="dynamic"):
             if not failed[thread]:
                 clipped[thread] += _report_chunk(
@@ -327,7 +328,7 @@ def gradient_sums(
     double scale,
     int n_threads,
 ):
-    """Sum of the users' gradients of norm 1 in whole numbers, at confidence weight 0: each one's is at most scale^2."""
+    """Sum the gradients of norm 1 of users in integers, at confidence weight 0: each is at most scale^2."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
     cdef const int32_t* items = NULL
     cdef const floating* no_values = NULL
@@ -354,7 +355,7 @@ def gradient_sums(
         scratch = <Scratch*>malloc(sizeof(Scratch))
         if scratch == NULL or not _allocate(scratch, &plan, &normal, False):
             failed[thread] = 1
-        # Each thread adds to its own sums; whole numbers, in any order.
+        # Each thread adds to separate sums; integers may be added in any order.
         for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
             if not failed[thread]:
                 _solve_and_mark(
@@ -371,18 +372,19 @@ def gradient_sums(
 
 
 cdef void _add_gradient(
-    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_own, int64_t* sums,
+    Scratch* s, const FMFRound* plan, const FMFNormal* normal, const int32_t* items, Py_ssize_t n_user_items,
+    int64_t* sums,
 ) noexcept nogil:
     cdef FMFUser user
     cdef double x_square = 0.0
     cdef Py_ssize_t f
     for f in range(plan.n_factors):
         x_square += s.x[f] * s.x[f]
-    if not x_square > LEAST_SQUARE:
+    if not x_square > MIN_SQUARE:
         return                # squares below have lost digits, and with them the bound on the gradient's norm
     user.x = s.x
     user.items = items
-    user.n_own = n_own
+    user.n_user_items = n_user_items
     user.confidence = NULL
     fmf_add_gradient(plan[0], normal[0], user, s.gradient, sums)
 
@@ -397,7 +399,7 @@ def interaction_gradient(
     double confidence_weight,
     int n_threads,
 ):
-    """Compute the interactions' part of the summed half gradient, by user block: sum_u ((c-1) x_u'v_i - c) x_u.
+    """Compute the part of the interactions in the summed half gradient, by user block: sum_u ((c-1) x_u'v_i - c) x_u.
 
     The other part, sum_u (x_u'v_i) x_u over all items, is (X'X) v_i, which the caller adds.
     """
@@ -407,7 +409,7 @@ def interaction_gradient(
         data = &values[0]
     if indices.shape[0] == 0:
         return
-    # A block of users is one thread's, and has an `out` of its own; blocks do not depend on n_threads.
+    # A block of users belongs to one thread, and has a separate `out`; blocks do not depend on n_threads.
     for b in prange(n_blocks, nogil=True, schedule="static", chunksize=1, num_threads=n_threads):
         _gradient_block(
             &indptr[0], &indices[0], data, &item_factors[0, 0], &user_factors[0, 0], &out[b, 0, 0],

@@ -1,4 +1,4 @@
-// One user's reports of a shuffled sketch (shuffled_sketch.pyx defines them).
+// Reports of one user in a shuffled sketch (shuffled_sketch.pyx defines them).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,21 +17,22 @@ struct SketchPlan {
 };
 
 FASTFEDREC_EACH_LEVEL(
-    void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells);
+    void sketch_cells(const SketchPlan& plan, const uint32_t* positions, ptrdiff_t n, uint32_t* cells);
     void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
-                        int16_t* sketches, uint32_t* places, uint8_t* bits);
+                        int16_t* sketches, uint32_t* positions, uint8_t* bits);
 )
 
-// Writes the cells (n,) of places (n,).
-static inline void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells) {
-    FASTFEDREC_CALL(sketch_cells, plan, places, n, cells);
+// Writes the cells (n,) of positions (n,).
+static inline void sketch_cells(const SketchPlan& plan, const uint32_t* positions, ptrdiff_t n, uint32_t* cells) {
+    FASTFEDREC_CALL(sketch_cells, plan, positions, n, cells);
 }
 
-// Writes the place (n_reports,) and the answer (n_reports,), 1 for + and 0 for -, of each report, from words (n_reports
-// (1 + n_candidates / 2, rounded up),); sketches has room for n_rotations n_sides vectors of 2^n_passes.
+// Writes the position (n_reports,) and the answer (n_reports,), 1 for + and 0 for -, of each report, from words
+// (n_reports (1 + n_candidates / 2, rounded up),). sketches has a capacity of n_rotations n_sides vectors of
+// 2^n_passes.
 static inline void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
-                                  int16_t* sketches, uint32_t* places, uint8_t* bits) {
-    FASTFEDREC_CALL(sketch_reports, plan, items, n, words, sketches, places, bits);
+                                  int16_t* sketches, uint32_t* positions, uint8_t* bits) {
+    FASTFEDREC_CALL(sketch_reports, plan, items, n, words, sketches, positions, bits);
 }
 
 }  // namespace fastfedrec

@@ -3,11 +3,11 @@
 A user with n items has a = floor(scale / sqrt(n)) at each and 0 elsewhere; less the public mean this is z.  Its
 contribution is w z_i z_j for every pair i < j.  w is the largest whole number that keeps the norm within `unit`, or in
 the full form the norm of the whole matrix w z z' within sqrt(2) `unit`.  Summed over users, with s_i = sum w a over
-those who have i, and W = sum w:
+the users of item i, and W = sum w:
 
-    sum w z_i z_j = sum w a^2 over those who have both - s_i mean_j - mean_i s_j + W mean_i mean_j.
+    sum w z_i z_j = sum w a^2 over users of both items - s_i mean_j - mean_i s_j + W mean_i mean_j.
 
-All of it is taken modulo 2^64, which is exact because the result fits.  Inputs are trusted.
+All sums are modulo 2^64, which is exact because the result fits.  Inputs are trusted.
 """
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -54,24 +54,24 @@ def weigh_users(
     uint64_t[::1] weights,         # OUT (n_users,), w; 0 for a user without items
     uint64_t scale,
     uint64_t unit,
-    bint is_full,                  # whether w bounds the whole matrix, diagonal included
+    bint is_full,                  # whether w bounds the full matrix, including the diagonal
     int n_threads,
 ):
     """Compute the two numbers of each user that define its contribution."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, i
-    cdef Moments nobody
+    cdef Moments empty_row
     with nogil:
-        # Moments of a user without items: z = -mean everywhere.
+        # A user without items has the moments of z = -mean.
         for i in range(mean.shape[0]):
-            nobody.add(mean[i])
-    # Each user has its own entries in `shares` and `weights`.
+            empty_row.add(mean[i])
+    # Each user has separate entries in `shares` and `weights`.
     for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
         shares[u] = 0
         weights[u] = 0
         if indptr[u + 1] > indptr[u]:
             shares[u] = share_of_unit(scale, indptr[u + 1] - indptr[u])
             weights[u] = weigh(
-                nobody, &indices[indptr[u]], indptr[u + 1] - indptr[u], &mean[0], shares[u], unit, is_full
+                empty_row, &indices[indptr[u]], indptr[u + 1] - indptr[u], &mean[0], shares[u], unit, is_full
             )
 
 
@@ -79,7 +79,7 @@ cdef inline uint64_t weigh(
     Moments moments, const int32_t* items, Py_ssize_t n, const int64_t* mean, int64_t share, uint64_t unit, bint is_full
 ) noexcept nogil:
     cdef Py_ssize_t p
-    # At the user's items z changes from -mean to a - mean.
+    # At the items of the user, z changes from -mean to a - mean.
     for p in range(n):
         moments.remove(mean[items[p]])
         moments.add(share - mean[items[p]])
@@ -93,7 +93,7 @@ def add_pairs(
     const uint64_t[::1] weights,   # IN  (n_users,)
     int64_t[::1] starts,           # SCRATCH (n_items + 2,)
     int32_t[::1] positions,        # SCRATCH (n interactions of the block,)
-    int32_t[::1] owners,           # SCRATCH (n interactions of the block,)
+    int32_t[::1] users,           # SCRATCH (n interactions of the block,)
     uint64_t[::1] item_sums,       # IN/OUT (n_items,), s
     uint64_t[::1] pair_sums,       # IN/OUT (n_items (n_items - 1) / 2,), rows of i < j one after the other
     int n_threads,
@@ -104,28 +104,28 @@ def add_pairs(
     if n_users == 0 or indptr[n_users] == indptr[0]:
         return
     with nogil:
-        sort_by_item(&indptr[0], n_users, &indices[0], n_items, &starts[0], &owners[0], &positions[0])
+        sort_by_item(&indptr[0], n_users, &indices[0], n_items, &starts[0], &users[0], &positions[0])
     for i in prange(n_items, nogil=True, schedule="dynamic", num_threads=n_threads):
         item_sums[i] += add_row(
-            &indptr[0], &indices[indptr[0]], &shares[0], &weights[0], &positions[0], &owners[0], starts[i],
+            &indptr[0], &indices[indptr[0]], &shares[0], &weights[0], &positions[0], &users[0], starts[i],
             starts[i + 1], pairs + row_start(i, n_items) - (i + 1),
         )
 
 
 cdef inline Py_ssize_t row_start(Py_ssize_t i, Py_ssize_t n_items) noexcept nogil:
-    """Return where the pairs of item i with later items begin."""
+    """Return the index of the first pair of item i with a later item."""
     return i * n_items - i * (i + 1) // 2
 
 
 cdef inline uint64_t add_row(
     const int64_t* indptr, const int32_t* items, const int64_t* shares, const uint64_t* weights,
-    const int32_t* positions, const int32_t* owners, Py_ssize_t first, Py_ssize_t last, uint64_t* row,
+    const int32_t* positions, const int32_t* users, Py_ssize_t first, Py_ssize_t last, uint64_t* row,
 ) noexcept nogil:
     """Add an item's users to its row of pairs, and return the item's sum."""
     cdef Py_ssize_t k, p, u
     cdef uint64_t total = 0, weighted, product
     for k in range(first, last):
-        u = owners[k]
+        u = users[k]
         weighted = weights[u] * <uint64_t>shares[u]
         product = weighted * <uint64_t>shares[u]
         total += weighted
@@ -144,13 +144,13 @@ def center_pairs(
 ):
     """Subtract s_i mean_j + mean_i s_j - W mean_i mean_j from every pair."""
     cdef Py_ssize_t n_items = mean.shape[0], i, j
-    cdef uint64_t own, rest
+    cdef uint64_t item_mean, mean_weight
     cdef uint64_t* row
-    # A row of pairs is one thread's; arithmetic modulo 2^64.
+    # A row of pairs belongs to one thread; arithmetic is modulo 2^64.
     for i in prange(n_items - 1, nogil=True, schedule="static", num_threads=n_threads):
         row = &pair_sums[row_start(i, n_items)] - (i + 1)
-        own = <uint64_t>mean[i]
-        rest = item_sums[i] - total_weight * own
+        item_mean = <uint64_t>mean[i]
+        mean_weight = item_sums[i] - total_weight * item_mean
         for j in range(i + 1, n_items):
             # - s_i mean_j - mean_i s_j + W mean_i mean_j
-            row[j] = row[j] - own * item_sums[j] - rest * <uint64_t>mean[j]
+            row[j] = row[j] - item_mean * item_sums[j] - mean_weight * <uint64_t>mean[j]

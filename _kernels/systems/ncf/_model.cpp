@@ -6,11 +6,11 @@
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
-// Kingma and Ba's.
-static const double FIRST = 0.9, SECOND = 0.999, LEAST = 1e-8;
-// Steps without a gradient after which the remaining mean moves no parameter: each moves (.9 / root of .999) times
-// the distance of the one before, so the omitted steps come to 2e-8 of the first.
-enum { FADED = 192 };
+// Constants of Adam (Kingma and Ba).
+static const double BETA1 = 0.9, BETA2 = 0.999, EPSILON = 1e-8;
+// Number of steps without a gradient after which the mean changes no parameter: each change is (.9 / root of .999)
+// times the previous one, so the omitted steps sum to 2e-8 of the first.
+enum { MAX_MISSED_STEPS = 192 };
 
 FASTFEDREC_INLINE float root(float x) { return __builtin_sqrtf(x); }
 FASTFEDREC_INLINE double root(double x) { return __builtin_sqrt(x); }
@@ -27,10 +27,10 @@ FASTFEDREC_INLINE ptrdiff_t rate_of(const NcfState<T>& state, int64_t step) {
     return step < state.n_rates ? step : state.n_rates - 1;
 }
 
-// A step of n numbers, which are whole vectors.  g^2 is finished with before `squares` is rooted into `room`.
+// Takes a step of n numbers, which are whole vectors. All uses of g^2 precede the roots of `squares` in `scratch`.
 template <class T>
 static void take_step(const NcfState<T>& state, int64_t step, ptrdiff_t n, const T* gradient, T* x, T* means,
-                      T* squares, T* room) {
+                      T* squares, T* scratch) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     const ptrdiff_t t = rate_of(state, step);
@@ -42,45 +42,45 @@ static void take_step(const NcfState<T>& state, int64_t step, ptrdiff_t n, const
     // m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
     for (ptrdiff_t j = 0; j < n; j += lanes) {
         const V g = load<V>(gradient + j);
-        store(means + j, multiply_add(spread<V>(T(FIRST)), load<V>(means + j), spread<V>(T(1 - FIRST)) * g));
-        store(squares + j, multiply_add(spread<V>(T(SECOND)), load<V>(squares + j), spread<V>(T(1 - SECOND)) * g * g));
+        store(means + j, multiply_add(spread<V>(T(BETA1)), load<V>(means + j), spread<V>(T(1 - BETA1)) * g));
+        store(squares + j, multiply_add(spread<V>(T(BETA2)), load<V>(squares + j), spread<V>(T(1 - BETA2)) * g * g));
     }
-    roots(squares, n, room);
+    roots(squares, n, scratch);
     // x -= rate m / (1 - b1^t) / (root of v / (1 - b2^t) + least)
-    const V scale = spread<V>(state.roots[t]), least = spread<V>(T(LEAST));
+    const V scale = spread<V>(state.roots[t]), epsilon = spread<V>(T(EPSILON));
     for (ptrdiff_t j = 0; j < n; j += lanes)
-        store(x + j, load<V>(x + j) - rate * load<V>(means + j) / multiply_add(load<V>(room + j), scale, least));
+        store(x + j, load<V>(x + j) - rate * load<V>(means + j) / multiply_add(load<V>(scratch + j), scale, epsilon));
 }
 
 template <class T>
-static void catch_up(const NcfShape& shape, const NcfState<T>& state, ptrdiff_t row, int64_t step, T* room) {
+static void catch_up(const NcfShape& shape, const NcfState<T>& state, ptrdiff_t row, int64_t step, T* scratch) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     const int64_t from = state.last[row], n_steps = step - from;
     state.last[row] = step;
-    if (!state.adam || from == 0 || n_steps <= 0) return;  // at 0 its means are zero, and it has nowhere to go
-    const ptrdiff_t width = ncf_width(shape), n_moves = n_steps < FADED ? n_steps : FADED;
+    if (!state.adam || from == 0 || n_steps <= 0) return;  // before the first step, all means are zero
+    const ptrdiff_t width = ncf_width(shape), n_applied = n_steps < MAX_MISSED_STEPS ? n_steps : MAX_MISSED_STEPS;
     T *x = state.table + row * width, *means = state.table_means + row * width;
     T* squares = state.table_squares + row * width;
-    roots(squares, width, room);
-    const V first = spread<V>(T(FIRST)), second = spread<V>(T(__builtin_sqrt(SECOND))), least = spread<V>(T(LEAST));
-    const V left = spread<V>(T(__builtin_exp(n_steps * __builtin_log(SECOND))));
+    roots(squares, width, scratch);
+    const V first = spread<V>(T(BETA1)), second = spread<V>(T(__builtin_sqrt(BETA2))), epsilon = spread<V>(T(EPSILON));
+    const V square_decay = spread<V>(T(__builtin_exp(n_steps * __builtin_log(BETA2))));
     for (ptrdiff_t j = 0; j < width; j += lanes) {
-        V value = load<V>(x + j), mean = load<V>(means + j), square = load<V>(room + j);
-        for (int64_t t = from + 1; t <= from + n_moves; ++t) {
+        V value = load<V>(x + j), mean = load<V>(means + j), square = load<V>(scratch + j);
+        for (int64_t t = from + 1; t <= from + n_applied; ++t) {
             mean *= first, square *= second;
             const ptrdiff_t k = rate_of(state, t);
-            value -= spread<V>(state.rates[k]) * mean / multiply_add(square, spread<V>(state.roots[k]), least);
+            value -= spread<V>(state.rates[k]) * mean / multiply_add(square, spread<V>(state.roots[k]), epsilon);
         }
         store(x + j, value);
-        store(means + j, n_steps > FADED ? V{} : mean);
-        store(squares + j, load<V>(squares + j) * left);
+        store(means + j, n_steps > MAX_MISSED_STEPS ? V{} : mean);
+        store(squares + j, load<V>(squares + j) * square_decay);
     }
 }
 
 // ---- a batch -------------------------------------------------------------------------------------------------------
 
-// Scratch of the layers: inputs of all of them, one example a column, and their gradients.
+// Scratch of the layers: inputs of all layers, one example a column, and their gradients.
 template <class T>
 struct Columns {
     const NcfShape& shape;
@@ -110,7 +110,7 @@ FASTFEDREC_INLINE Layer<T> layer_of(const NcfShape& shape, T* dense, ptrdiff_t k
             (ptrdiff_t)shape.widths[k + 1]};
 }
 
-// The output's weights: of the product, of the last layer, and the bias.
+// The output has weights of the product, weights of the last layer, and a bias.
 template <class T>
 FASTFEDREC_INLINE T* output_of(const NcfShape& shape, T* dense) {
     return dense + ncf_n_dense(shape) - NCF_COLUMNS - shape.product - shape.widths[shape.n_layers];
@@ -130,14 +130,15 @@ static void add_last(const NcfShape& shape, const T* weights, const Columns<T>& 
     }
 }
 
-// From the output's gradients: gradients of its weights, of the last layer's outputs, and back through all layers.
+// Computes from the gradients of the output the gradients of its weights, of the outputs of the last layer, and of all
+// layers, from the last to the first.
 template <class T>
 static void run_back(const NcfShape& shape, T* dense, T* gradient, const Columns<T>& columns, ptrdiff_t n) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     const ptrdiff_t n_in = shape.widths[shape.n_layers], stride = columns.stride, n_columns = whole_vectors<T>(n);
     const T *x = columns.inputs_of(shape.n_layers), *weights = output_of(shape, dense) + shape.product;
-    T *dx = columns.gradients_of(shape.n_layers), *of_weights = output_of(shape, gradient) + shape.product;
+    T *dx = columns.gradients_of(shape.n_layers), *d_weights = output_of(shape, gradient) + shape.product;
     for (ptrdiff_t i = 0; i < n_in; i += lanes) {
         V sums[lanes];
         for (int k = 0; k < lanes; ++k) {
@@ -150,7 +151,7 @@ static void run_back(const NcfShape& shape, T* dense, T* gradient, const Columns
             }
         }
         const V totals = lane_sums<lanes>(sums);
-        store(of_weights + i, totals);
+        store(d_weights + i, totals);
     }
     for (ptrdiff_t k = shape.n_layers - 1; k >= 0; --k)
         backward(layer_of(shape, dense, k), layer_of(shape, gradient, k), columns.inputs_of(k),
@@ -158,7 +159,7 @@ static void run_back(const NcfShape& shape, T* dense, T* gradient, const Columns
                  columns.sums, stride, n);
 }
 
-// The sum of h_k p_k q_k.
+// Returns the sum of h_k p_k q_k.
 template <class T>
 FASTFEDREC_INLINE T weighted_product(const T* h, const T* p, const T* q, ptrdiff_t n) {
     typedef NativeVector<T> V;
@@ -182,22 +183,22 @@ FASTFEDREC_INLINE double label_of(uint64_t example) { return example & 1; }
 
 template <class T>
 static double train_batch(const NcfShape& shape, const NcfState<T>& state, const uint64_t* batch, ptrdiff_t n,
-                          const Columns<T>& columns, int64_t step, T* row_gradients, T* gradient, T* room,
+                          const Columns<T>& columns, int64_t step, T* row_gradients, T* gradient, T* scratch,
                           int32_t* rows) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     const ptrdiff_t product = shape.product, tower = shape.tower, width = ncf_width(shape);
     const ptrdiff_t n_columns = whole_vectors<T>(n), n_dense = ncf_n_dense(shape);
-    T *h = output_of(shape, state.dense), *of_h = output_of(shape, gradient);
+    T *h = output_of(shape, state.dense), *d_h = output_of(shape, gradient);
     T* output = columns.output;
 
-    // Every row of the batch once, with all steps before this one behind it, and room for its gradient.
+    // Each row of the batch is listed once, after all its earlier steps, and gets a gradient.
     ptrdiff_t n_rows = 0;
     for (ptrdiff_t j = 0; j < n; ++j)
         for (int side = 0; side < 2; ++side) {
             const ptrdiff_t row = side ? shape.n_users + item_of(batch[j]) : user_of(batch[j]);
             if (state.last[row] == step) continue;
-            catch_up(shape, state, row, step - 1, room);
+            catch_up(shape, state, row, step - 1, scratch);
             state.last[row] = step;
             state.slots[row] = (int32_t)n_rows;
             rows[n_rows++] = (int32_t)row;
@@ -216,7 +217,7 @@ static double train_batch(const NcfShape& shape, const NcfState<T>& state, const
     }
     for (ptrdiff_t j = n; j < n_columns; ++j) output[j] = 0;
     if (tower) {
-        // Columns up to whole vectors are zeros: numbers of an earlier batch there need not be finite.
+        // Columns up to whole vectors are zeros, because numbers of an earlier batch there may be infinite.
         __builtin_memset(columns.by_example + n * 2 * tower, 0, (n_columns - n) * 2 * tower * sizeof(T));
         transpose_block(columns.by_example, 2 * tower, n_columns, 2 * tower, columns.inputs, columns.stride);
         for (ptrdiff_t k = 0; k < shape.n_layers; ++k)
@@ -225,16 +226,16 @@ static double train_batch(const NcfShape& shape, const NcfState<T>& state, const
         add_last(shape, h + product, columns, n_columns);
     }
 
-    // The mean of log(1 + e^z) - y z, and its derivative (sigmoid(z) - y) / n
+    // The loss is the mean of log(1 + e^z) - y z, and its derivative is (sigmoid(z) - y) / n.
     double loss = 0;
-    T* of_bias = of_h + product + shape.widths[shape.n_layers];
+    T* d_bias = d_h + product + shape.widths[shape.n_layers];
     for (ptrdiff_t j = 0; j < n; ++j) {
         const double z = output[j], small = __builtin_exp(-__builtin_fabs(z)), label = label_of(batch[j]);
         loss += (z > 0 ? z : 0) - label * z + __builtin_log1p(small);
         output[j] = (T)(((z >= 0 ? 1 : small) / (1 + small) - label) / n);
-        *of_bias += output[j];
+        *d_bias += output[j];
     }
-    for (ptrdiff_t j = n; j < n_columns; ++j) output[j] = 0;  // columns past the last example add 0
+    for (ptrdiff_t j = n; j < n_columns; ++j) output[j] = 0;  // columns after the last example add 0
 
     if (tower) {
         run_back(shape, state.dense, gradient, columns, n);
@@ -249,7 +250,7 @@ static double train_batch(const NcfShape& shape, const NcfState<T>& state, const
             const V left = load<V>(p + k), right = load<V>(q + k), dh = dz * load<V>(h + k);
             store(dp + k, multiply_add(dh, right, load<V>(dp + k)));
             store(dq + k, multiply_add(dh, left, load<V>(dq + k)));
-            store(of_h + k, multiply_add(dz * left, right, load<V>(of_h + k)));
+            store(d_h + k, multiply_add(dz * left, right, load<V>(d_h + k)));
         }
         add_numbers(columns.by_example + j * 2 * tower, tower, dp + product);
         add_numbers(columns.by_example + j * 2 * tower + tower, tower, dq + product);
@@ -269,9 +270,9 @@ static double train_batch(const NcfShape& shape, const NcfState<T>& state, const
     for (ptrdiff_t k = 0; k < n_rows; ++k) {
         const ptrdiff_t at = rows[k] * width;
         take_step(state, step, width, row_gradients + k * width, state.table + at, state.table_means + at,
-                  state.table_squares + at, room);
+                  state.table_squares + at, scratch);
     }
-    take_step(state, step, n_dense, gradient, state.dense, state.dense_means, state.dense_squares, room);
+    take_step(state, step, n_dense, gradient, state.dense, state.dense_means, state.dense_squares, scratch);
     return loss;
 }
 
@@ -280,7 +281,7 @@ static double train(const NcfShape& shape, const NcfState<T>& state, const uint6
                     ptrdiff_t batch_size, int64_t step, T* memory, int32_t* rows) {
     const ptrdiff_t n_columns = ncf_columns(batch_size), n_dense = ncf_n_dense(shape);
     const Columns<T> columns(shape, n_columns, memory);
-    T* row_gradients = memory + ncf_layers_room(shape, n_columns);
+    T* row_gradients = memory + ncf_layers_scratch_size(shape, n_columns);
     T* gradient = row_gradients + 2 * n_columns * ncf_width(shape);
     double loss = 0;
     for (ptrdiff_t at = 0; at < n; at += batch_size)
@@ -321,7 +322,7 @@ static void score(const NcfShape& shape, const T* table, T* dense, const T* from
     const ptrdiff_t width = ncf_width(shape), product = shape.product, tower = shape.tower;
     const T *p = table + user * width, *h = output_of(shape, dense);
     const T bias = h[product + shape.widths[shape.n_layers]];
-    T* from_user = memory + ncf_layers_room(shape, NCF_BLOCK);
+    T* from_user = memory + ncf_layers_scratch_size(shape, NCF_BLOCK);
     if (tower) forward_one(part_of_first(shape, dense, 0), p + product, from_user);
     for (ptrdiff_t at = 0; at < n_items; at += NCF_BLOCK) {
         const ptrdiff_t n = n_items - at < NCF_BLOCK ? n_items - at : NCF_BLOCK;
@@ -329,7 +330,8 @@ static void score(const NcfShape& shape, const T* table, T* dense, const T* from
             columns.output[j] = bias + weighted_product(h, p, table + (shape.n_users + at + j) * width, product);
         for (ptrdiff_t j = n; j < NCF_BLOCK; ++j) columns.output[j] = 0;
         if (tower) {
-            // relu of the user's and the items' contributions to the first layer, then the layers above it
+            // Apply relu to the sum of the contributions of the user and the items to the first layer, then the layers
+            // above it.
             const ptrdiff_t n_out = shape.widths[1];
             T* y = columns.inputs_of(1);
             for (ptrdiff_t o = 0; o < n_out; ++o) {

@@ -2,11 +2,11 @@
 
     z(u, i) = h'[p_u * q_i; phi_L] + b,   phi_k = relu(W_k' phi_(k-1) + b_k),   phi_0 = [P_u; Q_i]
 
-and the loss of an example with label y is log(1 + e^z) - y z.  With regularization r steps also follow r / 2 times the
-squared length of all that z is made of, which no figure has.  Either half of z may be missing: then it is MLP or GMF.
+and the loss of an example with label y is log(1 + e^z) - y z.  With regularization r, steps also descend along r / 2
+times the squared norm of all parameters of z, which no loss includes.  Without one half of z, it is MLP or GMF.
 
-Adam is that of all parameters, in every step, but a row of embeddings without a gradient takes its steps when it is
-next read (`_model.cpp`): they are then few or have faded, and no batch requires a pass over all rows.
+Adam updates all parameters in every step, but a row of embeddings without a gradient takes its steps when it is next
+read (`_model.cpp`).  They are then few or negligible, and no batch requires a pass over all rows.
 
 An example is user << 32 | item << 1 | label.  Inputs are trusted.
 """
@@ -46,8 +46,8 @@ cdef extern from "_kernels/systems/ncf/_model.h" namespace "fastfedrec" nogil:
 
     const Py_ssize_t NCF_BLOCK
     Py_ssize_t ncf_n_dense(const NcfShape& shape) noexcept
-    Py_ssize_t ncf_train_room(const NcfShape& shape, Py_ssize_t batch_size) noexcept
-    Py_ssize_t ncf_score_room(const NcfShape& shape) noexcept
+    Py_ssize_t ncf_train_scratch_size(const NcfShape& shape, Py_ssize_t batch_size) noexcept
+    Py_ssize_t ncf_score_scratch_size(const NcfShape& shape) noexcept
     Py_ssize_t ncf_items_size(const NcfShape& shape, Py_ssize_t n_items) noexcept
     double ncf_train[T](
         const NcfShape& shape, const NcfState[T]& state, const uint64_t* examples, Py_ssize_t n, Py_ssize_t batch_size,
@@ -105,9 +105,9 @@ def draw_examples(
     Py_ssize_t n_negatives,
     uint32_t round_number,
 ):
-    """Write every positive and the items drawn for it, uniform among the unseen, in random order; return their number.
+    """Write each positive and its negatives, uniform among the unseen items, in random order; return their number.
 
-    Users who have seen everything have no negatives.
+    Users who have seen all items have no negatives.
     """
     cdef Py_ssize_t n_users = users.shape[0], n = 0, u, k, j, _j, n_seen, n_unseen, item, other
     cdef unsigned char* marks = <unsigned char*>calloc(max(n_items, 1), 1)
@@ -128,7 +128,8 @@ def draw_examples(
             n_unseen = n_items - n_seen
             for k in range(seen_starts[u], seen_starts[u + 1]):
                 marks[seen[k]] = 1
-            # Where most are seen, a list of the others is at most as long as the marks, and no draw is rejected.
+            # If most items are seen, a list of the unseen items has at most the length of the marks, and no draw is
+            # rejected.
             lists = n_seen > n_unseen
             if lists:
                 j = 0
@@ -184,7 +185,7 @@ def train(
     floating[:, ::1] table,                    # IN/OUT (n_users + n_items, product + tower)
     floating[:, ::1] table_means,              # IN/OUT the same, Adam's means
     floating[:, ::1] table_squares,            # IN/OUT the same
-    int64_t[::1] last,                         # IN/OUT (n_users + n_items,) the step that each row is at
+    int64_t[::1] last,                         # IN/OUT (n_users + n_items,) number of steps of each row
     int32_t[::1] slots,                        # scratch (n_users + n_items,)
     floating[::1] dense,                       # IN/OUT (n_dense,)
     floating[::1] dense_means,                 # IN/OUT (n_dense,)
@@ -193,7 +194,7 @@ def train(
     const floating[::1] roots,                 # IN (n_rates,)
     const uint64_t[::1] examples,              # IN (n_examples,)
     Py_ssize_t batch_size,
-    int64_t step,                              # taken before
+    int64_t step,                              # number of earlier steps
     double regularization,
     bint adam,
 ):
@@ -203,7 +204,7 @@ def train(
         <floating>regularization, adam,
     )
     cdef Py_ssize_t n = examples.shape[0]
-    cdef size_t n_bytes = ncf_train_room(shape.shape, batch_size) * sizeof(floating)
+    cdef size_t n_bytes = ncf_train_scratch_size(shape.shape, batch_size) * sizeof(floating)
     cdef floating* memory = <floating*>malloc_lines(n_bytes)
     cdef int32_t* rows = <int32_t*>malloc_lines(2 * batch_size * sizeof(int32_t))
     cdef double loss = 0.0
@@ -232,7 +233,7 @@ def catch_up(
     const floating[::1] roots,
     int64_t step,
 ):
-    """Advance all rows by the steps of Adam that they lack."""
+    """Advance all rows by their missing steps of Adam."""
     cdef NcfState[floating] state = _state(
         table, table_means, table_squares, last, slots, dense, dense_means, dense_squares, rates, roots,
         <floating>0, True,
@@ -260,7 +261,7 @@ def score_items(
 ):
     """Compute logits of all items for each user."""
     cdef Py_ssize_t n_queries = out.shape[0], n_items = out.shape[1], n_blocks, block, t, k
-    cdef size_t n_bytes = ncf_score_room(shape.shape) * sizeof(floating)
+    cdef size_t n_bytes = ncf_score_scratch_size(shape.shape) * sizeof(floating)
     cdef floating* from_items
     cdef floating* memory
     cdef int failed = 0
@@ -270,7 +271,7 @@ def score_items(
     from_items = <floating*>malloc_lines(ncf_items_size(shape.shape, n_items) * sizeof(floating))
     if from_items == NULL:
         raise MemoryError
-    # Blocks of items are one thread's, then users: each writes its own.
+    # Blocks of items belong to one thread each, then users: each writes separate numbers.
     for t in prange(
         n_threads, nogil=True, schedule="static", chunksize=1, num_threads=n_threads, use_threads_if=n_threads > 1
     ):

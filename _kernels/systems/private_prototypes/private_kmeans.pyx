@@ -19,12 +19,12 @@ cdef extern from "_kernels/compute/_clustering.h" namespace "fastfedrec" nogil:
         const uint16_t* second
         Py_ssize_t n_candidates
     void add_minima(
-        const Distances& distances, const int32_t* users, Py_ssize_t n, int64_t* kept, int64_t* lost
+        const Distances& distances, const int32_t* users, Py_ssize_t n, int64_t* nearest_sums, int64_t* excess_sums
     ) noexcept
 
 cdef enum:
-    LARGEST = 65535           # a distance: the sensitivity of every sum
-    USERS_AT_ONCE = 1024      # their distances stay in the second-level cache between two reads
+    LARGEST = 65535           # the largest distance: the sensitivity of every sum
+    USERS_AT_ONCE = 1024      # distances of these users stay in the second-level cache
 
 cdef struct Block:
     int32_t cluster[USERS_AT_ONCE]
@@ -46,7 +46,7 @@ def grid_distances(
     for u in prange(
         n_users, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
-        # |x - c|^2 in levels, to the nearest; NaN is not below LARGEST and becomes it.
+        # |x - c|^2 is rounded to the nearest level; NaN is not below LARGEST, so it becomes LARGEST.
         for i in range(candidates.shape[0]):
             total = 0.0
             for f in range(p):
@@ -60,28 +60,28 @@ cdef inline void _nearest_two(
     const uint16_t* distances, const int64_t* chosen, Py_ssize_t n, int32_t* cluster, uint16_t* nearest,
     uint16_t* second,
 ) noexcept nogil:
-    # No branches: which centre is nearer cannot be predicted.  A distance and its cluster are one number, so of equally
-    # near ones the first is the least.
-    cdef uint64_t least = (<uint64_t>1 << 48) - 1, next_one = least, x
+    # There are no branches, because the nearer centre cannot be predicted. A distance and its cluster are one number,
+    # so of equally near centres the first is the least.
+    cdef uint64_t first_key = (<uint64_t>1 << 48) - 1, second_key = first_key, x
     cdef Py_ssize_t c
-    # The first of equal distances: c is in the low half of x.
+    # c is in the low half of x, so the first of equal distances is the least.
     for c in range(n):
         x = <uint64_t>distances[chosen[c]] << 32 | <uint64_t>c
-        next_one = min(next_one, max(least, x))
-        least = min(least, x)
-    cluster[0] = <int32_t><uint32_t>least
-    nearest[0] = <uint16_t>(least >> 32)
-    second[0] = <uint16_t>(next_one >> 32)
+        second_key = min(second_key, max(first_key, x))
+        first_key = min(first_key, x)
+    cluster[0] = <int32_t><uint32_t>first_key
+    nearest[0] = <uint16_t>(first_key >> 32)
+    second[0] = <uint16_t>(second_key >> 32)
 
 
 cdef inline void _add_block(
     const uint16_t* rows, Py_ssize_t n_users, const int64_t* chosen, Py_ssize_t n_clusters, Block* block, int32_t* ends,
-    Py_ssize_t n, int64_t* kept, int64_t* lost,
+    Py_ssize_t n, int64_t* nearest_sums, int64_t* excess_sums,
 ) noexcept nogil:
     cdef Distances distances
     cdef Py_ssize_t u, c
     cdef int32_t first = 0
-    # Counting sort of the users by their cluster: n_users <= USERS_AT_ONCE, clusters are below n_clusters.
+    # Users are sorted by cluster, by counting: n_users <= USERS_AT_ONCE, and clusters are below n_clusters.
     memset(ends, 0, (n_clusters + 1) * sizeof(int32_t))
     for u in range(n_users):
         _nearest_two(
@@ -95,18 +95,18 @@ cdef inline void _add_block(
         block.users[ends[c]] = <int32_t>u
         ends[c] += 1
     distances.rows, distances.nearest, distances.second, distances.n_candidates = rows, block.nearest, block.second, n
-    # Each cluster's users: less than 2^16 of them, as add_minima wants.
+    # Each cluster has fewer than 2^16 users, as add_minima requires.
     for c in range(n_clusters):
         if ends[c] > first:
-            add_minima(distances, block.users + first, ends[c] - first, kept, lost + c * n)
+            add_minima(distances, block.users + first, ends[c] - first, nearest_sums, excess_sums + c * n)
         first = ends[c]
 
 
 def swap_sums(
     const uint16_t[:, ::1] distances,  # IN  (n_users, n_candidates)
     const int64_t[::1] chosen,         # IN  (n_clusters,), candidates
-    int64_t[:, ::1] kept,              # IN/OUT (n_threads, n_candidates)
-    int64_t[:, :, ::1] lost,           # IN/OUT (n_threads, n_clusters, n_candidates)
+    int64_t[:, ::1] nearest_sums,      # IN/OUT (n_threads, n_candidates)
+    int64_t[:, :, ::1] excess_sums,    # IN/OUT (n_threads, n_clusters, n_candidates)
     int n_threads,
 ):
     """Add all users' min(distance, nearest) for every candidate, with the distance to the nearest chosen one.
@@ -117,18 +117,18 @@ def swap_sums(
     cdef Block* block
     cdef int32_t* ends
     cdef int failed = 0
-    # A thread without a block would only be waited for.
+    # A thread without a block would only delay the others.
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1 and n_users > USERS_AT_ONCE):
         block = <Block*>malloc(sizeof(Block))
         ends = <int32_t*>malloc((n_clusters + 1) * sizeof(int32_t))
-        # Each thread adds to its own `kept` and `lost`; whole numbers, in any order.
+        # Each thread adds to separate sums; integers may be added in any order.
         for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
             if block == NULL or ends == NULL:
                 failed |= 1
             else:
                 _add_block(
                     &distances[first, 0], min(<Py_ssize_t>USERS_AT_ONCE, n_users - first), &chosen[0], n_clusters,
-                    block, ends, distances.shape[1], &kept[threadid(), 0], &lost[threadid(), 0, 0],
+                    block, ends, distances.shape[1], &nearest_sums[threadid(), 0], &excess_sums[threadid(), 0, 0],
                 )
         free(ends)
         free(block)
@@ -142,20 +142,20 @@ def weights(
     const uint64_t[::1] coarse,    # IN  (n_coarse,), 2^64 exp(-i 2^-4)
     const uint64_t[:, ::1] fine,   # IN  (4, 128), 2^64 exp(-i 2^-11), ... 2^-18, 2^-25, 2^-32
     int64_t best,
-    int64_t farthest,              # a loss this much above the best counts no further
+    int64_t farthest,              # exponents are limited to this
     uint64_t multiplier,
     int shift,
-    uint64_t deepest,
+    uint64_t max_exponent,
 ):
     """Compute exponential mechanism weights by integers alone: x 2^32 = (loss - best) 2^shift multiplier / 2^64."""
     cdef Py_ssize_t i
     cdef uint64_t x, w
     with nogil:
         for i in range(losses.shape[0]):
-            # x is the exponent in units of 2^-32, cut off at `deepest`.
+            # x is the exponent in units of 2^-32, limited to `max_exponent`.
             x = <uint64_t>min(losses[i] - best, farthest)
-            x = min(mulhi64(x << shift, multiplier), deepest)
-            # exp(-x) = exp(-its high bits) times four more factors of 7 bits each.
+            x = min(mulhi64(x << shift, multiplier), max_exponent)
+            # exp(-x) is exp(-its high bits) times four factors of 7 bits each.
             w = mulhi64(coarse[x >> 28], fine[0, (x >> 21) & 127])
             w = mulhi64(w, fine[1, (x >> 14) & 127])
             w = mulhi64(w, fine[2, (x >> 7) & 127])

@@ -27,9 +27,9 @@ def report_ratings(
     uint32_t round_number,
     int n_threads,
 ):
-    """Draw one report, so one word, a rating."""
+    """Draw one report, and so one word, for each rating."""
     cdef Py_ssize_t n_users = users.shape[0], u
-    # A user has a stream and a range of `out` of its own.
+    # A user has a separate stream and range of `out`.
     for u in prange(n_users, nogil=True, schedule="dynamic", chunksize=64, num_threads=n_threads):
         _report_row(codes, indptr[u], indptr[u + 1], thresholds, last, out, &subkey[0], round_number, users[u])
 
@@ -61,12 +61,13 @@ def report_items(
     Py_ssize_t n_items,
     int n_threads,
 ):
-    """Draw equally many reports for every user, on items drawn uniformly without replacement, for any data."""
+    """Draw the same number of reports for every user, on items drawn uniformly without replacement, for any data."""
     cdef Py_ssize_t n_users = users.shape[0], u
     cdef uint64_t* marked
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(n_items) + 1, sizeof(uint64_t))
-        # A user has a stream and rows of `items` and `out` of its own; `marked` is the thread's, all 0 between users.
+        # A user has a separate stream and rows of `items` and `out`; `marked` belongs to the thread, and is 0 between
+        # users.
         for u in prange(n_users, schedule="dynamic", chunksize=16):
             if marked == NULL:
                 failed[threadid()] = 1
@@ -83,13 +84,13 @@ cdef void _report_items(
     int64_t stop, const uint64_t[:, ::1] thresholds, const int64_t[::1] last, int64_t[::1] items, uint16_t[::1] out,
     const uint32_t* subkey, uint32_t round_number, uint64_t user,
 ) noexcept nogil:
-    """Walk the drawn items and the user's own side by side; the marks are cleared again."""
+    """Walk along the drawn items and the items of the user at the same time; clear the marks."""
     cdef Stream stream
     cdef Py_ssize_t word, n = 0
     cdef int64_t item, code
     stream_open(&stream, subkey, round_number, user)
     mark_subset(&stream, n_items, items.shape[0], marked)
-    # Marked items ascend, and so do the user's: one walk along both.
+    # Marked items ascend, and so do the items of the user: one walk visits both.
     for word in range(bitmap_words(n_items)):
         while marked[word]:
             item = 64 * word + lowest_bit(marked[word])
@@ -107,7 +108,7 @@ cdef void _report_items(
 def sum_by_row(
     const int64_t[::1] starts,      # IN  (n_rows + 1,)
     const int32_t[::1] columns,     # IN  (n_ratings,), row after row
-    const double[::1] of_columns,   # IN  (n_columns,)
+    const double[::1] column_values,  # IN  (n_columns,)
     double[::1] out,                # OUT (n_rows,)
     int n_threads,
 ):
@@ -116,18 +117,18 @@ def sum_by_row(
     if columns.shape[0] == 0:
         out[:] = 0
         return
-    # Each row has its own sum, over its columns in order.
+    # Each row has a separate sum, over its columns in order.
     for row in prange(out.shape[0], nogil=True, schedule="guided", num_threads=n_threads):
-        out[row] = _sum_of(&columns[0], starts[row], starts[row + 1], &of_columns[0])
+        out[row] = _sum_of(&columns[0], starts[row], starts[row + 1], &column_values[0])
 
 
 cdef inline double _sum_of(
-    const int32_t* columns, Py_ssize_t begin, Py_ssize_t end, const double* of_columns
+    const int32_t* columns, Py_ssize_t begin, Py_ssize_t end, const double* column_values
 ) noexcept nogil:
     cdef double total = 0
     cdef Py_ssize_t k
     for k in range(begin, end):
-        total += of_columns[columns[k]]
+        total += column_values[columns[k]]
     return total
 
 
@@ -137,13 +138,13 @@ def maximize_shares(
     double[::1] shares,           # IN/OUT (n_inputs,), a start above 0
     double[::1] ratios,           # scratch (n_outputs,)
     double pseudo_reports,        # of each input
-    double settled,
+    double tolerance,
     Py_ssize_t n_steps,
 ):
-    """Run expectation and maximisation until no share moves by more than `settled`, or for `n_steps`.
+    """Run expectation and maximisation until no share changes by more than `tolerance`, or for `n_steps`.
 
-    The likelihood times the prior of `pseudo_reports` is concave in the logarithm; thousands of steps on a table of
-    five inputs are a millisecond here, and in NumPy's calls they were up to a twelfth of a whole fit.
+    The likelihood times the prior of `pseudo_reports` is concave in the logarithm.  Thousands of steps on a table of
+    five inputs take a millisecond here, and in NumPy they took up to a twelfth of a fit.
     """
     cdef Py_ssize_t n_inputs = table.shape[0], n_outputs = table.shape[1], _step, x, z
     cdef double total = n_inputs * pseudo_reports, predicted, share, change
@@ -151,14 +152,14 @@ def maximize_shares(
         for z in range(n_outputs):
             total += counts[z]
         for _step in range(n_steps):
-            # Expectation: the chance of output z under these shares.
+            # Expectation: the probability of output z under these shares.
             for z in range(n_outputs):
                 predicted = 0
                 for x in range(n_inputs):
                     predicted += shares[x] * table[x, z]
                 ratios[z] = counts[z] / max(predicted, DBL_MIN)  # no division by 0
             change = 0
-            # Maximization: the part of the reports that input x accounts for, with the prior's pseudo-reports.
+            # Maximisation: the part of the reports that input x explains, with the pseudo-reports of the prior.
             for x in range(n_inputs):
                 share = 0
                 for z in range(n_outputs):
@@ -166,5 +167,5 @@ def maximize_shares(
                 share = (shares[x] * share + pseudo_reports) / total
                 change = max(change, fabs(share - shares[x]))
                 shares[x] = share
-            if change <= settled:
+            if change <= tolerance:
                 break

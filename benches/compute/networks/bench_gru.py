@@ -54,24 +54,24 @@ def _torch_layers(torch, parameters):
 
 # A cache on disk would not notice a change of the kernel.
 @functools.partial(compile_kernel, cache=False)
-def _there_and_back(parameters, w, e, slots, items, starts, d_last, room, lanes, rows):
-    """Add the steps of all weights to w, and the steps of the embeddings to e, with a buffer from `make_room`."""
+def _there_and_back(parameters, w, e, slots, items, starts, d_last, scratch, lanes, rows):
+    """Add the steps of all weights to w, and the steps of the embeddings to e, with a buffer from `make_scratch`."""
     width = e.shape[1]
     weights = kernel.weights_of(w, width)
     chosen = np.arange(len(starts) - 1)
     order, running, firsts = kernel.lay_out(starts, chosen, lanes)
-    kernel.run(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
+    kernel.run(weights, e, slots, items, starts, chosen, order, running, firsts, scratch, lanes, rows)
     n = kernel.whole(len(chosen), lanes)
-    columns = room.d_state[: width * n].reshape(width, n)
+    columns = scratch.d_state[: width * n].reshape(width, n)
     for c in range(len(chosen)):
         for j in range(width):
             columns[j, c] = d_last[order[c], j]
-    kernel.run_back(weights, e, slots, items, starts, chosen, order, running, firsts, room, lanes, rows)
+    kernel.run_back(weights, e, slots, items, starts, chosen, order, running, firsts, scratch, lanes, rows)
 
 
 @functools.partial(compile_kernel, cache=False)
 def _make(memory, width, n_columns, n_sequences, n_items):
-    return kernel.make_room(memory, width, n_columns, n_sequences, n_items)
+    return kernel.make_scratch(memory, width, n_columns, n_sequences, n_items)
 
 
 def _problem_alone():
@@ -89,14 +89,14 @@ def _ours_alone(encoder, parameters, items, d_last):
     slots[items] = np.arange(len(items))
     lanes, rows = tile_of(parameters)
     shape = BATCH * LENGTH, BATCH, BATCH
-    room = _make(np.empty(kernel.room_length(4, WIDTH, *shape), dtype=np.float32), WIDTH, *shape)
+    scratch = _make(np.empty(kernel.scratch_size(4, WIDTH, *shape), dtype=np.float32), WIDTH, *shape)
     starts = LENGTH * np.arange(BATCH + 1)
     start_w, start_e = w.copy(), e.copy()
 
     def run():
         np.copyto(w, start_w)  # the client's copy, which each step changes
         np.copyto(e, start_e)
-        _there_and_back(parameters, w, e, slots, items, starts, d_last, room, lanes, rows)
+        _there_and_back(parameters, w, e, slots, items, starts, d_last, scratch, lanes, rows)
         return np.concatenate([(w - start_w)[: 3 * WIDTH * WIDTH], (e - start_e).ravel()])
 
     return run

@@ -60,7 +60,7 @@ class Round:
             self.data.indptr, self.data.indices, self.data.global_user_ids, self.key.subkey("dmf.examples"), 0,
             self.starts, self.examples, self.sent, self.users, self.items, N_NEGATIVES, RATE, 0.01, 0.01, 0.01, 1,
         )  # fmt: skip
-        kernel.hear(self.starts, self.examples, self.sent, *who, self.items, RATE, 1)
+        kernel.apply_messages(self.starts, self.examples, self.sent, *who, self.items, RATE, 1)
         return self.users, self.items
 
     def _numpy(self):

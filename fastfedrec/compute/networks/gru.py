@@ -274,7 +274,7 @@ class GRUEncoder(ClientModel):
         """Return the columns, sequences and items of the largest batch in whole vectors, and one buffer a thread."""
         # The calling thread allocates all buffers, and mostly reuses the memory of its last call.  A worker thread
         # would request memory from the system page by page, which takes as long as a client's step.
-        from fastfedrec._kernels.compute.networks._recurrence import room_length
+        from fastfedrec._kernels.compute.networks._recurrence import scratch_size
 
         _, _, starts, candidates = examples
         n, n_candidates = candidates.shape
@@ -286,7 +286,7 @@ class GRUEncoder(ClientModel):
             for number in (batch_size * max_items, batch_size * n_each, batch_size * n_candidates)
         )
         shape = columns + int(longest) * lanes, sequences, items
-        length = room_length(parameters.itemsize, self.n_factors, *shape)
+        length = scratch_size(parameters.itemsize, self.n_factors, *shape)
         return shape, np.empty((n_threads, length), dtype=parameters.dtype)
 
     def _touched(

@@ -216,8 +216,8 @@ class JointNetwork(ClientModel):
 
             def work(counter: np.ndarray, thread: int) -> None:
                 _kernel.train_clients(
-                    frozen(parameters), data.address, data.room, self.network.n_dense, users, indptr, *sequences,
-                    *draws, *arrays, counter, memory[thread], shape, self.n_factors, self._first_item,
+                    frozen(parameters), data.address, data.scratch_size, self.network.n_dense, users, indptr,
+                    *sequences, *draws, *arrays, counter, memory[thread], shape, self.n_factors, self._first_item,
                     steps.learning_rate * weight, steps.n_epochs, *batches, *tile_of(parameters),
                 )  # fmt: skip
 

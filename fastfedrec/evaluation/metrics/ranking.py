@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastfedrec.compute.places import rank_counts, rank_counts_factors
 from fastfedrec.compute.ranking import recommend_factors, top_k
+from fastfedrec.compute.ranks import rank_counts, rank_counts_factors
 from fastfedrec.evaluation.metrics.alignment import Aligned, Rows, take_rows
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.scoring import Factors, call_factors, is_known, rows_of_scores

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 import scipy
 
-from fastfedrec.compute.places import rank_counts
 from fastfedrec.compute.ranking import (
     held_out_rank_counts_factors,
     held_out_ranks,
     held_out_ranks_factors,
     sample_unseen,
 )
+from fastfedrec.compute.ranks import rank_counts
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows

@@ -1,6 +1,6 @@
 """Ranking metrics of one user's test items, as expectations over all orders of items with the same score.
 
-All metrics are computed from the ranks of the test items among the ranked items (`compute.places`).  Items with the
+All metrics are computed from the ranks of the test items among the ranked items (`compute.ranks`).  Items with the
 same score form a group with a random order, and the metric is the mean over all orders, in closed form.  The formulas
 are in docs/explanation/evaluation/metrics.md.
 """

@@ -56,14 +56,14 @@ def draw_below(bound: int, words: Iterator[int]) -> int:
             return number
 
 
-def toss_exp(numerator: int, denominator: int, words: Iterator[int]) -> bool:
+def bernoulli_exp(numerator: int, denominator: int, words: Iterator[int]) -> bool:
     """Return True with probability exp(-numerator / denominator) (Canonne, Kamath, Steinke 2020, Algorithm 1)."""
     # For a ratio in [0, 1], a run of successes of coins with probability ratio / 1, ratio / 2, ratio / 3, ... reaches
     # length k with probability ratio^k / k!.  So it ends at an even length with probability
     # 1 - ratio + ratio^2 / 2 - ... = exp(-ratio).  A larger ratio needs a success for each whole 1 and for the
     # remainder.
     while numerator > denominator:
-        if not toss_exp(1, 1, words):
+        if not bernoulli_exp(1, 1, words):
             return False
         numerator -= denominator
     bound, length = denominator, 0
@@ -79,10 +79,10 @@ def laplace_draws(scale: Fraction, words: Iterator[int]) -> Iterator[int]:
     while True:
         # A geometric number with ratio exp(-1 / numerator), from its remainder and its quotient by the numerator.
         remainder = draw_below(numerator, words)
-        if not toss_exp(remainder, numerator, words):
+        if not bernoulli_exp(remainder, numerator, words):
             continue
         quotient = 0
-        while toss_exp(1, 1, words):
+        while bernoulli_exp(1, 1, words):
             quotient += 1
         size = (remainder + numerator * quotient) // denominator
         negative = draw_below(2, words)
@@ -95,7 +95,7 @@ def gaussian_draws(variance: Fraction, words: Iterator[int]) -> Iterator[int]:
     """Yield discrete Gaussian draws without end, from discrete Laplace draws by rejection (Algorithm 3)."""
     scale, step, shift, denominator = _gaussian_numbers(variance)
     for draw in laplace_draws(Fraction(scale), words):
-        if toss_exp((abs(draw) * step - shift) ** 2, denominator, words):
+        if bernoulli_exp((abs(draw) * step - shift) ** 2, denominator, words):
             yield draw
 
 

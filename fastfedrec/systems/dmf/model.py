@@ -211,7 +211,7 @@ class DMF(Baseline):
                 items = (examples >> np.uint32(1)).astype(np.int32)
                 # A copy, since the next round overwrites `sent`.
                 self.records_.append(SentRound(number, senders, items, sent.copy(), self.n_negatives))
-            _kernel.hear(starts, examples, sent, *walks, self._item_factors, self.learning_rate, n_threads)
+            _kernel.apply_messages(starts, examples, sent, *walks, self._item_factors, self.learning_rate, n_threads)
             if not (np.isfinite(self._user_factors).all() and np.isfinite(sent).all()):
                 raise DivergenceError(
                     f"training diverged in round {number}: lower learning_rate ({self.learning_rate})"

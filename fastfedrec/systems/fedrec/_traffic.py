@@ -74,7 +74,7 @@ def count_vectors(sharing: int, groups: Collection[Devices], denoisers: np.ndarr
     for devices in groups:
         part = slice(start, start + len(devices.users))
         if (reported := devices.reported) is not None:
-            _kernel.count_spoken(
+            _kernel.count_reported(
                 reported.indptr, reported.items, reported.kinds, group[part].astype(np.int64), is_received[part],
                 counts[part], cells,
             )  # fmt: skip

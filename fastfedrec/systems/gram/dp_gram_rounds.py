@@ -111,9 +111,9 @@ class PairSum(GramSum):
         edges = np.unique(np.concatenate([[0], ends]))
         for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             part, n = slice(first, last), indptr[last] - indptr[first]
-            positions, owners = (np.empty(n, dtype=np.int32) for _ in range(2))
+            positions, users = (np.empty(n, dtype=np.int32) for _ in range(2))
             _kernel.add_pairs(
-                indptr[first : last + 1], indices, shares[part], weights[part], starts, positions, owners, item_sums,
+                indptr[first : last + 1], indices, shares[part], weights[part], starts, positions, users, item_sums,
                 pair_sums, n_threads,
             )  # fmt: skip
         if len(pair_sums):

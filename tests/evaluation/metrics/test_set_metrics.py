@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.evaluation.metrics import set_metrics as naive
 
-from fastfedrec.compute.places import rank_counts
+from fastfedrec.compute.ranks import rank_counts
 from fastfedrec.evaluation.metrics.names import KINDS, parse_metrics
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 

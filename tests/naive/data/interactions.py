@@ -72,7 +72,7 @@ def find_fault(indptr, indices, values, n_items, rising=True):
         return "start", 0
     for row in range(len(indptr) - 1):
         if indptr[row + 1] < indptr[row]:
-            return "fall", row
+            return "decrease", row
     if indptr[-1] != len(indices):
         return "end", len(indptr) - 1
     for row in range(len(indptr) - 1):
@@ -83,4 +83,4 @@ def find_fault(indptr, indices, values, n_items, rising=True):
                 return "order", k
             if values is not None and not (-float("inf") < values[k] < float("inf")):
                 return "value", k
-    return "sound", 0
+    return "no_fault", 0

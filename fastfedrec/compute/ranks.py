@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec._kernels.compute import places as _kernel
+from fastfedrec._kernels.compute import ranks as _kernel
 from fastfedrec.compute._ranking_inputs import check_factors, check_scores
-from fastfedrec.core.old_names import refuse_old_names
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import borrow_rows
 from fastfedrec.data.csr import check_named_rows
@@ -49,7 +48,7 @@ def rank_counts(
 
     Examples
     --------
-    >>> from fastfedrec.compute.places import rank_counts
+    >>> from fastfedrec.compute.ranks import rank_counts
     >>> rank_counts([[0.9, 0.5, 0.5, 0.7]], ([0, 2], [1, 3]))
     (array([2, 1]), array([2, 1]))
     >>> rank_counts([[0.9, 0.5, 0.5, 0.7]], ([0, 1], [1]), seen=([0, 1], [0]))
@@ -105,7 +104,7 @@ def rank_counts_factors(
 
     Examples
     --------
-    >>> from fastfedrec.compute.places import rank_counts_factors
+    >>> from fastfedrec.compute.ranks import rank_counts_factors
     >>> rank_counts_factors([[1.0, 0.0], [0.0, 2.0]], [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]], ([0, 1, 2], [1, 2]))
     (array([1, 1]), array([1, 1]))
     """
@@ -128,7 +127,7 @@ def _count(
     above, same = np.zeros(len(items), dtype=np.int64), np.zeros(len(items), dtype=np.int64)
     failed = np.full(n_threads, shape[0], dtype=np.int64)
     if len(items):
-        _kernel.count_places(rows, factors, indptr, items, seen_indptr, seen_items, above, same, failed, n_threads)
+        _kernel.rank_counts(rows, factors, indptr, items, seen_indptr, seen_items, above, same, failed, n_threads)
     # A thread reports -1 for a failed allocation, else its first row with an invalid score.
     if (failed < 0).any():
         raise MemoryError("a copy of item_factors, or the scores of a block of users, did not fit into memory")
@@ -153,6 +152,3 @@ def _check_rows(name: str, rows: Any, shape: tuple[int, int], rising: bool = Fal
     if len(rows) != 2:
         raise TypeError(f"{name} must be Interactions, a matrix or (indptr, indices), got {len(rows)} arrays")
     return check_named_rows(name, *rows, *shape, fields=("indptr", "indices"), rising=rising)
-
-
-refuse_old_names(__name__, places="rank_counts", places_factors="rank_counts_factors")

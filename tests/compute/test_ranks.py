@@ -1,17 +1,17 @@
-"""Places of held-out items among unseen ones: against the naive twin, and by their own laws."""
+"""Ranks of held-out items among unseen items: the naive twin, and exact properties."""
 
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive.compute import places as naive
 from naive.compute import ranking as naive_ranking
+from naive.compute import ranks as naive
 from support.data import of_dense
 
 from fastfedrec import hardware
-from fastfedrec.compute.places import rank_counts, rank_counts_factors
 from fastfedrec.compute.ranking import recommend_factors
+from fastfedrec.compute.ranks import rank_counts, rank_counts_factors
 
 
 def interactions_of(mask):
@@ -80,7 +80,7 @@ def test_counts_of_factors_equal_those_of_scores(case, n_factors, dtype):
 @pytest.mark.every_instruction_set
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_ranks_are_those_of_the_best_items(dtype):
-    """Scores that round: an item on place p of `recommend_factors` has p items above it, on every instruction set."""
+    """Scores that round: an item at rank p of `recommend_factors` has p items above it, on every instruction set."""
     rng = np.random.default_rng(3)
     users, items = (rng.standard_normal((n, 37)).astype(dtype) for n in (53, 1500))
     seen = rng.random((53, 1500)) < 0.1

@@ -5,10 +5,10 @@ import numpy as np
 from benches.compute.bench_ranking import N_ITEMS, N_USERS, OnEveryInstructionSet, long_tailed_interactions
 from benches.floors import fastest, floor_seconds
 from benches.ratios import INSTRUCTION_SETS, times_faster
-from fastfedrec.compute.places import rank_counts_factors
+from fastfedrec.compute.ranks import rank_counts_factors
 
 
-class PlacesFactors(OnEveryInstructionSet):
+class RankCountsFactors(OnEveryInstructionSet):
     """Ranks of a held-out fifth of each user's interactions among all unseen items, from float32 factors."""
 
     param_names = ("instruction_set", "n_factors")
@@ -24,7 +24,7 @@ class PlacesFactors(OnEveryInstructionSet):
         if difference.max() > 1 or (difference > 0).mean() > 0.05:
             raise AssertionError(f"{(difference > 0).sum()} ranks differ from NumPy's")
 
-    def time_places(self, *_):
+    def time_rank_counts(self, *_):
         self._fastfedrec()
 
     def track_times_numpy(self, *_):

@@ -1,4 +1,4 @@
-"""Readable twin of fastfedrec.compute.places: ranks one held-out item at a time."""
+"""Readable twin of fastfedrec.compute.ranks: ranks one held-out item at a time."""
 
 
 def rank_counts(scores, held_out, seen):

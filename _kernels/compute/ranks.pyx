@@ -1,11 +1,10 @@
-"""Places of held-out items among all that a user has not seen (docs/explanation/evaluation/metrics.md).
+"""Ranks of held-out items among all items that a user has not seen (docs/explanation/evaluation/metrics.md).
 
     above_i = #{unseen j: s_j > s_i}        same_i = #{unseen j: s_j = s_i}, i itself among them
 
-Everything that ranking metrics need follows from these two counts.  Scores of a block of users are computed part after
-part of the items, as `recommend_factors` computes them, compared with the scores of held-out items, and dropped.  The
-vector code is in `_places.cpp`.  Counts are whole numbers, each of one user alone: they do not depend on threads.
-Inputs are trusted.
+All ranking metrics follow from these two counts.  Scores of a block of users are computed for parts of the items, as by
+`recommend_factors`, compared with the scores of held-out items, and discarded.  The vector code is in `_ranks.cpp`.
+Counts are integers and belong to one user each, so they do not depend on threads.  Inputs are trusted.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -21,17 +20,17 @@ cdef extern from "_kernels/compute/_ranking.h" namespace "fastfedrec" nogil:
     Py_ssize_t bitmap_words(Py_ssize_t n) noexcept
     void pack_items[Real](const Real* items, Py_ssize_t n_items, Py_ssize_t n_factors, Real* out) noexcept
 
-cdef extern from "_kernels/compute/_places.h" namespace "fastfedrec" nogil:
-    Py_ssize_t places_numbers(Py_ssize_t n_factors, Py_ssize_t n_held_out) noexcept
-    Py_ssize_t places_counts(Py_ssize_t n_held_out) noexcept
-    Py_ssize_t places_of_block[Real](
+cdef extern from "_kernels/compute/_ranks.h" namespace "fastfedrec" nogil:
+    Py_ssize_t rank_scratch_numbers(Py_ssize_t n_factors, Py_ssize_t n_held_out) noexcept
+    Py_ssize_t rank_scratch_counts(Py_ssize_t n_held_out) noexcept
+    Py_ssize_t rank_counts_of_block[Real](
         const Real* users, Py_ssize_t n_users, Py_ssize_t width, const Real* item_rows, const Real* items,
         Py_ssize_t n_items, const int64_t* indptr, const int32_t* held_out, const int64_t* seen_indptr,
         const int32_t* seen, Real* numbers, int64_t* counts, int64_t* above, int64_t* same
     ) noexcept
 
 
-def count_places(
+def rank_counts(
     const floating[:, ::1] rows,           # IN  (n_rows, n_factors) of users; (n_rows, n_items) scores without factors
     const floating[:, ::1] item_factors,   # IN  (n_items, n_factors), or None
     const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
@@ -45,9 +44,9 @@ def count_places(
 ):
     """Count greater and equal scores, or inner products, among the unseen items of each held-out item's row."""
     cdef Py_ssize_t n_rows = rows.shape[0], width = rows.shape[1], n_items = width, n_factors = 0, start, n_block, bad
-    cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows)
+    cdef Py_ssize_t max_targets = max_held_out(&indptr[0], n_rows)
     cdef const floating* item_rows = NULL
-    cdef floating* items = NULL            # the same as `pack_items` lays them
+    cdef floating* items = NULL            # the same in the layout of `pack_items`
     cdef floating* numbers
     cdef int64_t* counts
     cdef int thread
@@ -63,15 +62,15 @@ def count_places(
         pack_items(item_rows, n_items, n_factors, items)
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        numbers = <floating*>malloc(places_numbers(n_factors, n_most) * sizeof(floating))
-        counts = <int64_t*>malloc(places_counts(n_most) * sizeof(int64_t))
-        # A block of rows is one thread's, and so are the places of its held-out items.
+        numbers = <floating*>malloc(rank_scratch_numbers(n_factors, max_targets) * sizeof(floating))
+        counts = <int64_t*>malloc(rank_scratch_counts(max_targets) * sizeof(int64_t))
+        # A block of rows and the counts of its held-out items belong to one thread.
         for start in prange(0, n_rows, BLOCK_USERS, schedule="dynamic"):
             if numbers == NULL or counts == NULL:
                 failed[thread] = -1
             else:
                 n_block = min(BLOCK_USERS, n_rows - start)
-                bad = places_of_block(
+                bad = rank_counts_of_block(
                     &rows[start, 0],
                     n_block,
                     width,
@@ -94,10 +93,10 @@ def count_places(
     free(items)
 
 
-cdef Py_ssize_t most_held_out(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
+cdef Py_ssize_t max_held_out(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:
     """Return the largest number of held-out items of any block of rows."""
-    cdef Py_ssize_t start = 0, most = 0
+    cdef Py_ssize_t start = 0, largest = 0
     while start < n_rows:
-        most = max(most, indptr[min(start + BLOCK_USERS, n_rows)] - indptr[start])
+        largest = max(largest, indptr[min(start + BLOCK_USERS, n_rows)] - indptr[start])
         start += BLOCK_USERS
-    return most
+    return largest
