@@ -53,12 +53,6 @@ REVIEWED = [
         "stated-uses-stay-whole", "the uses of an event are not divided into blocks",
         "replace(event, count=1) if event.count > 1 else event", "event",
     ),
-    on("Ledger.confirm_shuffled", "test_only_local_reports_are_confirmed")(
-        "confirmed-forget-their-share", "shuffled reports are confirmed without their share of honest users",
-        "check_instance('event', event, LocalReports, "
-        "'pass the reports as they were recorded, before their batch came')",
-        "pass",
-    ),
     on("fill_missing", "test_a_hidden_entry_of_a_vector_counts_as_zero")(
         "hidden-reported", "a masked entry is reported as an observed entry", "values.filled(0)", "values.data",
     ),
