@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from fastfedrec.cli.inputs import UsageError, load_data
 from fastfedrec.cli.outputs import show
 from fastfedrec.cli.tables import holds_lists, is_table, note_lists
+from fastfedrec.core.warn import warn
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Split
 from fastfedrec.evaluation.metrics.alignment import align
@@ -64,10 +64,9 @@ def _check_test(arguments: argparse.Namespace, split: Split, of_ratings: bool) -
     """Refuse a test without remaining interactions, with the reasons; warn of a test that is larger than train."""
     n_train, n_test = split.train.n_interactions, split.test.n_interactions
     if n_test > n_train:
-        warnings.warn(
+        warn(
             f"--test {arguments.test} has {n_test:,} interactions, more than the {n_train:,} of --train "
             f"{arguments.train}; are the two files swapped?",
-            stacklevel=2,
         )
     # `evaluate` aligns the same way, but only after the fit.
     aligned = align(split.train, split.test, split.given, keep_seen=of_ratings)
@@ -94,10 +93,9 @@ def recorded_split(arguments: argparse.Namespace) -> str | None:
         return None
     splits = {_recorded_split(Path(path), name) for name, path in sources(arguments).items()}
     if len(splits) > 1 and splits != {None}:
-        warnings.warn(
+        warn(
             "--train, --test and --given are not unchanged files of one run of fastfedrec split, so no split is "
             "recorded",
-            stacklevel=2,
         )
     return splits.pop() if len(splits) == 1 else None
 

@@ -1,6 +1,5 @@
 """Matrix factorisation of a rating list by stochastic gradient descent, in blocks that threads update without locks."""
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from fastfedrec.core.check import check_array, check_choice, check_flag, check_i
 from fastfedrec.core.log import log_done
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, RowsLike, borrow_rows, is_table
 
 if TYPE_CHECKING:
@@ -263,11 +263,10 @@ def fit_factors(
                 break
         run.settle()
     if run.stopped == "diverged":
-        warnings.warn(
+        warn(
             f"training diverged in epoch {len(run.train_losses)} at learning_rate={learning_rate:g}; the model is from "
             f"after epoch {run.model_epoch}. Lower learning_rate, or scale ratings or weights down",
             RuntimeWarning,
-            stacklevel=2,
         )
     state = training.state
     return FactorModel(

@@ -1,11 +1,12 @@
 """Limits of memory, and errors before an allocation that exceeds them, which depend on public sizes only."""
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+
+from fastfedrec.core.warn import warn
 
 __all__ = ["check_memory", "format_bytes", "memory_bytes", "memory_share"]
 
@@ -57,7 +58,7 @@ def check_memory(
             f"interactions must have fewer items: {need}, and there are {format_bytes(available)}; {remedy}"
         )
     if speaks and n_bytes > _MAX_SILENT_BYTES:
-        warnings.warn(f"{need}, and may take minutes; if that is too much, {remedy}", UserWarning, stacklevel=5)
+        warn(f"{need}, and may take minutes; if that is too much, {remedy}")
 
 
 def format_bytes(n_bytes: int) -> str:

@@ -1,11 +1,11 @@
 """Rules that merge several rows of a user-item pair into one."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.warn import warn
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.repeats import RULES, Repeats
 from fastfedrec.data.times import MISSING_TIMESTAMP
@@ -55,7 +55,7 @@ def merge_duplicates(
             f"{id_at(item_ids, item_rows[position])!r}; choose one of duplicates={_RULE_NAMES}"
         )
     if duplicates is None and values is not None:
-        warnings.warn(summed_warning(n_duplicates), stacklevel=3)
+        warn(summed_warning(n_duplicates))
     # Pair i consists of the rows from first[i] to last[i].
     first = np.flatnonzero(starts)
     last = np.append(first[1:], len(starts)) - 1

@@ -1,10 +1,10 @@
 """Remedies in error messages about fields of a table, and warnings about skipped columns and dropped rows."""
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from fastfedrec.core.warn import warn
 from fastfedrec.datasets._fields import NULL, Field, Kind, fitting_formats, parse_field, stated_moment
 
 _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -35,10 +35,9 @@ def remedy(role: str, text: str) -> str:
 
 def warn_of_unread_times(layout: Any, problem: str) -> None:
     """Warn that a column with a usual name of times is skipped."""
-    warnings.warn(
+    warn(
         f"column {layout.named('timestamp')!r} has a usual name of times, but is skipped: {problem}; or name the "
         "columns to read",
-        stacklevel=4,
     )
 
 
@@ -46,9 +45,8 @@ def warn_of_dropped(layout: Any, n_dropped: int, n_remaining: int) -> None:
     """Warn that rows without an id were dropped."""
     if n_dropped:
         names = " or no ".join(layout.named(role) for role in ("user", "item"))
-        warnings.warn(
+        warn(
             f"{layout.path}: {n_dropped:,} of {n_dropped + n_remaining:,} rows have no {names} and were dropped",
-            stacklevel=4,
         )
 
 
@@ -64,7 +62,6 @@ def check_float_ids(layout: Any, role: str, ids: Sequence[str]) -> None:
     if large := next((text for text in ids if not _WHOLE.fullmatch(text) and abs(float(text)) >= 2.0**53), None):
         raise ValueError(f"{called} has ids such as {large!r}, which floats cannot represent exactly; {advice}")
     if written := next((text for text in ids if not _WHOLE.fullmatch(text)), None):
-        warnings.warn(
+        warn(
             f"{called} has ids such as {written!r}, which are read as text, not as whole numbers; {advice}",
-            stacklevel=4,
         )

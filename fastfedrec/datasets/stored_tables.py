@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.warn import warn
 from fastfedrec.data.csr import check_item_count
 from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds, encode_ids, id_at
 from fastfedrec.data.merging import check_duplicates, merge_duplicates, summed_warning
@@ -260,7 +261,7 @@ def _write_rows(
             final.append("timestamps", time)
         _release_pages(items_by_user, *extra_by_user.values())
     if n_merged and duplicates is None and "value" in extra:
-        warnings.warn(summed_warning(n_merged), stacklevel=3)
+        warn(summed_warning(n_merged))
     for name, array in {
         "indptr": starts,
         "user_ids": user_ids,

@@ -1,10 +1,8 @@
 """Checks of the interactions that `fit` and `with_users` get."""
 
-import sys
-import warnings
-
 import numpy as np
 
+from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.remote_users import RemoteUsers
@@ -50,10 +48,9 @@ def check_counts(
     check_not_negative(model, data)
     if ignores_values and not is_private and data.values is not None and _vary(data.values):
         name = type(model).__name__
-        warnings.warn(
+        warn(
             f"{name} ignores values, which vary here: all above 0 count alike; call data.binarize(threshold) first to "
             "choose a threshold (in a shell --binarize X)",
-            stacklevel=_level_of_caller(),
         )
     return data
 
@@ -66,15 +63,6 @@ def check_not_negative(model: object, data: Interactions) -> None:
             f"{lowest:g}; call data.positive() or data.binarize(threshold) first, which keep positive feedback, or use "
             "a model of ratings"
         )
-
-
-def _level_of_caller() -> int:
-    """Return the stack level of the code that called the package, through any decorators of `fit`."""
-    # Frame 1 is the function that warns, which is level 1 of `warnings.warn`.
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fastfedrec."):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _vary(values: np.ndarray) -> bool:

@@ -3,7 +3,6 @@
 import copy
 import math
 import os
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.model_files import ObjectColumn, as_written, not_a_model, read_model
+from fastfedrec.core.warn import warn
 from fastfedrec.data.csr import check_csr, check_fields
 from fastfedrec.data.features import FeatureTable
 from fastfedrec.data.ids import axis_ids
@@ -40,10 +40,9 @@ def data_fields(
                 arrays[f"data.{axis}_feature.{len(names[axis])}"] = written
                 names[axis].append(name)
             else:
-                warnings.warn(
+                warn(
                     f"{axis}_features[{name!r}] is not saved: it holds values other than numbers, strings, dates or "
                     "tuples of numbers and strings; convert lists and sets to tuples, and others to text",
-                    stacklevel=3,
                 )
     header: dict[str, Any] = {"catalogue": data.catalogue, "columns": names}
     if (repeats := data._repeats) is not None:  # splits by time of the loaded data need the same rows

@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec.core.numbers import show_names
+from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import as_interactions, frame_columns, native_frame, value_column
 from fastfedrec.data.ids import check_exact, check_kinds, check_one_column, column_array, id_at
 from fastfedrec.data.interactions import Interactions
@@ -52,10 +52,9 @@ def choose_columns(data: Interactions, items: Any, exclude: Any) -> NDArray[np.i
         columns = find_rows(data, "item", exclude, "exclude")
         if len(columns) and (columns < 0).all():
             first = id_at(as_column("exclude", exclude), 0)
-            warnings.warn(
+            warn(
                 f"exclude names none of the model's {data.n_items} items, so it leaves none out; its first id is "
                 f"{first!r}, and the model's first is {id_at(data.item_ids, 0)!r}",
-                stacklevel=3,
             )
         chosen[columns[columns >= 0]] = False
     if not chosen.any():

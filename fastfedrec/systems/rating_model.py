@@ -1,7 +1,6 @@
 """Models of ratings, with predictions on the scale of the ratings."""
 
 import functools
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.parameters import is_same, parameter
 from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.rating_metrics import evaluate_ratings
@@ -120,26 +120,24 @@ def popular_values(popularity: np.ndarray | None, bounds: tuple[float, float]) -
     return popularity * (middle / mean) if mean > 0 and middle > 0 else popularity
 
 
-def warn_off_grid(data: Interactions, grid: Sequence[float], stacklevel: int) -> None:
+def warn_off_grid(data: Interactions, grid: Sequence[float]) -> None:
     """Warn of ratings off the grid; the count is a figure of raw data, so private fits must not call this."""
     if n_off := int((~np.isin(_as_float32(data.values_or_ones()), _as_float32(grid))).sum()):
-        warnings.warn(
+        warn(
             f"{n_off} of {data.n_interactions} ratings are not on the grid {list(grid)} and count as the nearest value "
             "on it; pass all values of the scale as grid=, such as numpy.linspace(low, high, 32)",
             UserWarning,
-            stacklevel=stacklevel + 1,
         )
 
 
-def warn_beyond_ends(data: Interactions, grid: Sequence[float], what: str, stacklevel: int) -> None:
+def warn_beyond_ends(data: Interactions, grid: Sequence[float], what: str) -> None:
     """Warn of ratings beyond the grid's ends; the count is a figure of raw data, so private fits must not call this."""
     values, (low, high) = _as_float32(data.values_or_ones()), _as_float32([grid[0], grid[-1]])
     if n_beyond := np.count_nonzero((values < low) | (values > high)):
-        warnings.warn(
+        warn(
             f"{n_beyond} of {data.n_interactions} ratings are not from {grid[0]:g} to {grid[-1]:g}, the ends of the "
             f"grid, and {what}; pass the lowest and the highest rating of the scale as grid=",
             UserWarning,
-            stacklevel=stacklevel + 1,
         )
 
 

@@ -82,7 +82,7 @@ DECISION = [
         "decision-by-exact-pairs", "the decision about item features uses exact pairs",
         "best_estimator(pairs, named_estimators(features, estimate))",
         """best_estimator(
-            form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width),
+            form.matrix(system._sums(GramState(form.centre), data, fit.key, 1)["item_pairs"] / UNIT, system.width),
             named_estimators(features, estimate),
         )""",
     ),

@@ -1,6 +1,5 @@
 """Ranks of test items among sampled items: the protocol of `Sampled`."""
 
-import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +13,7 @@ from fastfedrec.compute.ranking import (
 )
 from fastfedrec.compute.ranks import rank_counts
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.warn import warn
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows
 from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
@@ -35,11 +35,10 @@ def drop_unrankable(aligned: Aligned, parts: list[Part], n: int) -> tuple[Aligne
             "every tested user has seen every item, so there is no item to rank against; use a train with unseen items"
         )
     if n_few:
-        warnings.warn(
+        warn(
             f"{n_few} of {aligned.n_users} tested users have fewer than candidates={n} unseen items: "
             f"{n_few - n_none} are ranked against all their unseen items, {n_none} have none and are dropped",
             UserWarning,
-            stacklevel=3,
         )
     if not n_none:
         return aligned, parts

@@ -249,7 +249,7 @@ class FedGNN(RatingModel):
         if recorded and not self._is_published:
             raise ValueError("record_views must be empty if variant is 'guaranteed': the server receives sums only")
         if self._is_published:
-            warn_beyond_ends(data, self.grid, "are cut off there", stacklevel=3)
+            warn_beyond_ends(data, self.grid, "are cut off there")
         phases = self._plan(data, fit.key)
         system, state, _ = phases[0]
         system.recorded = recorded

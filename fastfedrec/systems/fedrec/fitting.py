@@ -1,6 +1,5 @@
 """The fit that FedRec, FedRec++ and SDCF share, and the served and saved parts of their models."""
 
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import LocalReports
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.warn import warn
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, DivergenceError
@@ -80,7 +80,7 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
     rounds: FedRecRounds = model._rounds(data, fit.key, recorded)
     rounds.limit(data.n_users)  # raises for too many users, before any message
     if rounds.central is None and rounds.filling.channel is None:
-        warn_beyond_ends(data, model.grid, "train as they are, while predictions end there", stacklevel=4)
+        warn_beyond_ends(data, model.grid, "train as they are, while predictions end there")
     model.interactions_, model.ledger_, model.communication_ = data, *fit.begin(model, data)
     rounds.mean_sent = rounds.expected_sent(data)
     # Counts of raters are released with the first state, so they are recorded before.
@@ -97,7 +97,7 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
     try:
         fit.rounds(rounds, state, data, model.n_rounds, after_round=keep)
     except DivergenceError as error:
-        warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+        warn(str(error), RuntimeWarning)
         _count_planned_rounds(model, rounds, n_done, fit.key)
     run = Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
     _note_attacks(model, run.records)

@@ -5,7 +5,6 @@ docs/explanation/systems/private_prototypes/private-prototypes.md.
 """
 
 import copy
-import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -22,6 +21,7 @@ from fastfedrec.core.check import (
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.ids import encode_ids, id_at
 from fastfedrec.data.interactions import Interactions
@@ -368,12 +368,11 @@ class PrivatePrototypes(RatingModel):
         if budget is not None:
             n_noisy = [n for n, size in zip(planned, sizes, strict=True) if size and 2 * noise > size / n]
             if n_noisy:
-                warnings.warn(
+                warn(
                     f"{len(n_noisy)} of {len(planned)} entities send noise: twice its standard deviation ({noise:.0f} "
                     "users) exceeds the number of users behind a prototype; use fewer prototypes, a larger epsilon, a "
                     "delta, or smaller max_entries",
                     UserWarning,
-                    stacklevel=4,
                 )
         if self.grouping == "exemplars":
             planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()

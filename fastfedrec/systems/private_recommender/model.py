@@ -5,13 +5,13 @@ It contains the fitted model of the system that `advise` chooses, and returns th
 
 import copy
 import inspect
-import warnings
 from typing import Any, Self
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
 from fastfedrec.core.parameters import choice, declares_parameters, real
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeaturesLike
@@ -149,10 +149,9 @@ class PrivateRecommender(Recommender):
             `row_length` is not None.
         """
         if self.row_length is not None:
-            warnings.warn(
+            warn(
                 f"row_length is ignored and will be removed in the next release, got {self.row_length:g}; omit it",
                 FutureWarning,
-                stacklevel=4,
             )
         data = check_counts(self, interactions, is_private=True, min_users=int(self.trust != "central"))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)

@@ -32,7 +32,7 @@ def collect_ratings(model: Any, interactions: InteractionsLike, epsilon: float |
     collector = LaplaceRRSVD(None if epsilon is None else "optimal", half_epsilon, half_epsilon, grid=model.grid)
     data = check_ratings(interactions, is_private=collector.channel is not None, min_users=1)
     if epsilon is None:
-        warn_beyond_ends(data, model.grid, COUNT_AS_NEAREST, stacklevel=3)
+        warn_beyond_ends(data, model.grid, COUNT_AS_NEAREST)
     model.interactions_, (model.ledger_, _) = data, fit.begin(model, data)
     state = collector._collect(data, fit)
     decoder = collector._decoder(state)

@@ -282,7 +282,7 @@ class BiasedMF(RatingModel):
         """
         data = check_ratings(interactions, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
-        warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST, stacklevel=3)
+        warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         trainer = self._trainer
         trainer._train(trainer._collect(data, fit), fit.n_threads)

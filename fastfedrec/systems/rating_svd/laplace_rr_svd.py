@@ -254,9 +254,9 @@ class LaplaceRRSVD(RatingModel):
         data = check_ratings(interactions, is_private=self.channel is not None, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         if self.variant is None:
-            warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST, stacklevel=3)
+            warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST)
         elif self.channel is None:
-            warn_off_grid(data, self.grid, stacklevel=3)
+            warn_off_grid(data, self.grid)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._train(self._collect(data, fit), fit.n_threads)
         return self
