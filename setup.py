@@ -84,10 +84,20 @@ class BuildPython(build_py):
 
     def run(self):
         """Copy the package, and write the stub beside its `__init__`."""
+        if not self.editable_mode:
+            self._remove_former_modules()
         super().run()
         if not self.editable_mode:  # the checkout's own folder stays as it is
             stub = runpy.run_path("fastfedrec/core/names.py")["make_stub"]()
             Path(self.build_lib, "fastfedrec/__init__.pyi").write_text(stub, encoding="utf-8")
+
+    def _remove_former_modules(self):
+        """Remove modules of an earlier build that have no source any more, which a wheel would contain."""
+        kernels = {extension.name for extension in self.distribution.ext_modules}
+        for path in Path(self.build_lib).rglob("*.*"):
+            name = ".".join(path.relative_to(self.build_lib).parts).partition(".cpython")[0]
+            if path.suffix == ".py" or (path.suffix == ".so" and name not in kernels):
+                path.unlink()
 
 
 class BuildKernels(build_ext):

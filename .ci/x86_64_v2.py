@@ -28,8 +28,9 @@ def numpy_features():
 
 
 def limits():
-    """The environment's variables that set the three limits."""
-    return VARIABLES | {"NPY_DISABLE_CPU_FEATURES": " ".join(numpy_features())}
+    """The environment's variables that set the three limits, also in an environment that has them."""
+    disabled = os.environ.get("NPY_DISABLE_CPU_FEATURES", "").split()
+    return VARIABLES | {"NPY_DISABLE_CPU_FEATURES": " ".join([*disabled, *numpy_features()])}
 
 
 def state():
