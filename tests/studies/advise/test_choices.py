@@ -179,7 +179,14 @@ def test_stored_choices_are_those_of_today(stored):
     assert choose_again(path) == stored
 
 
-@pytest.mark.parametrize("argv", [["--choices", "--system", "dp-gram"], ["--users", "9", "--items", "40", "--quick"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--choices", "--system", "dp-gram"],
+        ["--users", "9", "--items", "40", "--quick"],
+        ["--users", "9", "--items", "40", "--movies", "ml-1m.zip"],
+    ],
+)
 def test_what_does_not_go_together_is_refused(argv, capsys):
     assert main(["sweep", *argv]) == 2
     assert "--choices" in capsys.readouterr().err

@@ -95,6 +95,7 @@ def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):
         {"n_tested": 50},
         {"candidates": Sampled(19)},
         {"metrics": ["mrr"]},
+        {"metrics_among_all": ["mrr"]},
         {"data": GeneratedData(300, 61, 28.0)},
     ],
 )
@@ -203,6 +204,20 @@ def test_the_command(tmp_path, capsys):
         *(f"sweep.{s}" for s in ("json", "csv", "md", "png")),
     }
     assert DPPopularity.__name__ in (tmp_path / "sweep.md").read_text()
+
+
+def test_further_metrics_are_those_of_evaluate_among_all_items(data):
+    (cell,) = quick(grid("popularity"), data, seeds=1, metrics=["hr@3"], metrics_among_all=["hr@3", "mrr"]).cells
+    key = Key.from_seed(0)
+    train, test = next(LeaveOneOut().split(data, key=key))
+    model = Popularity().fit(train, key=key)
+    sampled = evaluate(model, train, test, metrics=["hr@3"], candidates=Sampled(20), key=key)
+    among_all = evaluate(model, train, test, metrics=["hr@3", "mrr"])
+    expected = {"hr@3": sampled["hr@3"], "hr@3_all": among_all["hr@3"], "mrr_all": among_all["mrr"]}
+    assert cell.metrics == {name: (value,) for name, value in expected.items()}
+    assert expected["hr@3"] > expected["hr@3_all"]
+    with pytest.raises(ValueError, match="unknown"):
+        quick(grid("popularity"), data, metrics_among_all=["unknown"])
 
 
 def test_negatives_are_those_of_evaluate_and_are_named(tmp_path, capsys):
