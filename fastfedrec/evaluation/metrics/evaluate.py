@@ -8,13 +8,14 @@ import numpy as np
 
 from fastfedrec.core.arrays import exceed
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.digest import digests
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, align
-from fastfedrec.evaluation.metrics.names import Metric, parse_metrics
+from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import errors_of, list_metrics, place_all
 from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
 from fastfedrec.evaluation.metrics.sampled import Sampled
@@ -27,6 +28,7 @@ from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts
 __all__ = ["evaluate"]
 
 
+@shares_docstring(METRICS_PARAMETER)
 def evaluate(
     model: Any,
     train: InteractionsLike,
@@ -61,8 +63,6 @@ def evaluate(
     given : Interactions, matrix, frame or None
         Interactions of users whom the model was not fitted on.  ``model.with_users(given)`` ranks items for these
         users, and their given interactions count as seen.
-    metrics : sequence of str
-        Names as for `parse_metrics`, such as ``ndcg@10``, ``mrr``, ``coverage@20`` and ``rmse``.
     threshold : float or None
         Test items with a value above the threshold, which is at least 0, are relevant; metrics of rankings use only
         relevant items.  None means 0 and refuses a test with values below 0, which cannot be counts.  Metrics of

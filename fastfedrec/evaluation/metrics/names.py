@@ -5,9 +5,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.old_names import OldAttribute, refuse_old_names
 
-__all__ = ["KINDS", "KNOWN_METRICS", "RATING_METRICS", "WITHOUT_CUTOFF", "WITH_CUTOFF", "Metric", "parse_metrics"]
+__all__ = [
+    "KINDS",
+    "KNOWN_METRICS",
+    "METRICS_PARAMETER",
+    "RATING_METRICS",
+    "WITHOUT_CUTOFF",
+    "WITH_CUTOFF",
+    "Metric",
+    "parse_metrics",
+]
 
 
 class _Kind(NamedTuple):
@@ -108,16 +118,18 @@ class Metric:
         return KINDS[self.kind].input == "lists"
 
 
+#: The parameter in docstrings of functions that take names of metrics.
+METRICS_PARAMETER = """\
+metrics : sequence of str
+    ``recall@K``, ``precision@K``, ``hit@K`` (``hr@K`` is the same), ``ndcg@K``, ``map@K`` and ``mrr@K``, the last
+    three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` over
+    the lists of all tested users; ``rmse`` and ``mae`` for a model with ``predict(user_ids, item_ids)``.  Upper
+    and lower case are equivalent."""
+
+
+@shares_docstring(METRICS_PARAMETER)
 def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
     """Parse names of metrics.
-
-    Parameters
-    ----------
-    metrics : sequence of str
-        ``recall@K``, ``precision@K``, ``hit@K`` (``hr@K`` is the same), ``ndcg@K``, ``map@K`` and ``mrr@K``, the last
-        three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` over
-        the lists of all tested users; ``rmse`` and ``mae`` for a model with ``predict(user_ids, item_ids)``.  Upper
-        and lower case are equivalent.
 
     Returns
     -------
