@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -214,3 +215,19 @@ def test_all_vector_code_is_linked_into_some_kernel(monkeypatch):
         linked.update(script["linked"](dependencies.distutils_info(name, None, None).values.get("depends") or []))
     assert linked == set(script["VECTOR_SOURCES"])
     assert len(linked) >= 10
+
+
+def test_a_build_removes_modules_of_an_earlier_one(tmp_path):
+    pytest.importorskip("setuptools")
+    pytest.importorskip("Cython")
+    from setuptools import Distribution, Extension
+
+    build_python = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["BuildPython"]
+    command = build_python(Distribution({"ext_modules": [Extension("fastfedrec._kernels.new", [])]}))
+    command.build_lib = str(tmp_path)
+    (tmp_path / "fastfedrec/_kernels").mkdir(parents=True)
+    for name in ("former.py", "py.typed", "_kernels/new.cpython-311-x.so", "_kernels/former.cpython-311-x.so"):
+        (tmp_path / "fastfedrec" / name).touch()
+    command._remove_former_modules()
+    left = {path.relative_to(tmp_path / "fastfedrec").as_posix() for path in tmp_path.rglob("*.*")}
+    assert left == {"py.typed", "_kernels/new.cpython-311-x.so"}
