@@ -1,7 +1,7 @@
 """The model of the package `implicit` with the ALS solver of fastfedrec.
 
-The class, its arguments, `fit`, `recommend`, `similar_items` and `save` are those of `implicit`.  The program compares
-the factors of both solvers from the same start, and prints the seconds of each on this machine.
+The class, `fit`, `recommend`, `similar_items` and `save` are part of `implicit`.  The program compares the
+factors of both solvers from the same start, and prints the seconds of each on this machine.
 """
 
 import time

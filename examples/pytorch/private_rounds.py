@@ -1,7 +1,7 @@
 """A federated loop in plain PyTorch, with clipping, noise, sampling and accounting by fastfedrec.
 
-The model is any `torch.nn.Module`; here it is a small two-tower network that ranks a user's items above others.  In
-each round a secret cohort trains copies of it.  The server sums clipped updates on an integer grid, adds noise, and
+The model is any `torch.nn.Module`; here it is a small two-tower network that ranks a user's items above sampled items.
+In each round a secret cohort trains copies of it.  The server sums clipped updates on an integer grid, adds noise, and
 takes a step.  The ledger states the privacy cost of the whole run for each user, by view.
 """
 
@@ -19,7 +19,7 @@ DELTA = 1e-6
 
 
 class TwoTower(torch.nn.Module):
-    """Scores of items for a user, who is the sum of the embeddings of the own items."""
+    """Scores of items for a user, represented by the sum of the embeddings of the user's items."""
 
     def __init__(self, n_items, n_factors=8):
         super().__init__()
@@ -50,11 +50,11 @@ def train_client(model, parameters, items, n_items, generator, n_steps=5, learni
     """Train on one user's device, and return the change of the parameters."""
     load(model, parameters)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
-    own = torch.from_numpy(items.astype(np.int64))
+    user_items = torch.from_numpy(items.astype(np.int64))
     for _ in range(n_steps):
-        others = torch.randint(n_items, own.shape, generator=generator)
-        logits = model(own, torch.cat([own, others]))
-        labels = torch.cat([torch.ones(len(own)), torch.zeros(len(others))])
+        sampled_items = torch.randint(n_items, user_items.shape, generator=generator)
+        logits = model(user_items, torch.cat([user_items, sampled_items]))
+        labels = torch.cat([torch.ones(len(user_items)), torch.zeros(len(sampled_items))])
         optimizer.zero_grad()
         torch.nn.functional.binary_cross_entropy_with_logits(logits, labels).backward()
         optimizer.step()
@@ -73,7 +73,7 @@ def train(data, *, epsilon, n_rounds=20, cohort_size=50, seed=0):
     model = TwoTower(data.n_items)
     parameters = flat(model)
 
-    # Replacing a user moves the sum by at most 2 CLIP_NORM.  Each round draws a new cohort in secret.
+    # Replacing a user changes the sum by at most 2 CLIP_NORM in L2 norm.  Each round draws a new cohort in secret.
     sampled = {"neighboring": "replace", "sampling": "without_replacement"}
     sizes = {"n_users": data.n_users, "cohort_size": cohort_size}
     unit = Gaussian(1.0, **sampled, **sizes)
