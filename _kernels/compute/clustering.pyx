@@ -159,6 +159,7 @@ def assign(
     _set_rows(&rows, indptr, indices, values)
     _set_centers(&rounded, columns, tail, start, centers.shape[0])
     _set_exact_centers(&exact_centers, centers, center_norms, norms)
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE))
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <floating*>malloc_lines(start.shape[0] * sizeof(floating))
         # Each block of rows belongs to one thread, with the labels of its rows and scratch.
@@ -192,6 +193,7 @@ def distances_to(
     _set_rows(&rows, indptr, indices, values)
     _set_exact_centers(&exact_centers, centers, center_norms, norms)
     # Each row is computed separately.
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE))
     for first in prange(
         0, n, ROWS_AT_ONCE, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
