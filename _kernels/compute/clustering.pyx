@@ -300,6 +300,24 @@ cdef inline void _add_row(
             sums[rows.indices[j]] += sign * rows.values[j]
 
 
+def add_members(
+    const int64_t[::1] indptr,            # IN  (n_rows + 1,)
+    const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column
+    const floating[::1] values,           # IN  (n_values,)
+    const int64_t[::1] members,           # IN  (n_members,), rows that join or leave
+    const int32_t[::1] clusters,          # IN  (n_members,), the cluster of each
+    const double[::1] signs,              # IN  (n_members,), 1 or -1
+    double[:, ::1] sums,                  # IN/OUT (n_clusters, n_columns)
+):
+    """Add rows to the sums of their clusters in double, in their order."""
+    cdef Py_ssize_t i
+    cdef Rows[floating] rows
+    _set_rows(&rows, indptr, indices, values)
+    with nogil:
+        for i in range(members.shape[0]):
+            _add_row(&rows, members[i], sums.shape[1], signs[i], &sums[clusters[i], 0])
+
+
 def update_centers(
     const int64_t[::1] indptr,            # IN  (n_rows + 1,)
     const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column

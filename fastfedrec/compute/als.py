@@ -167,9 +167,9 @@ class HalfStep(Immutable):
     >>> import scipy.sparse
     >>> from fastfedrec import als
     >>> step = als.HalfStep(np.eye(2), regularization=1.0, confidence_weight=2.0)
-    >>> visits = scipy.sparse.csr_array(([1.0], [1], [0, 1]), shape=(1, 2))
+    >>> visits = scipy.sparse.csr_array(([1.0, 1.0], [0, 1], [0, 2]), shape=(1, 2))
     >>> step.solve(visits)
-    array([[0.  , 0.75]])
+    array([[0.75, 0.75]])
     """
 
     item_factors: FloatArray

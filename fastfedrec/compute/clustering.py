@@ -21,6 +21,7 @@ __dir__ = __all__.copy  # dir() lists only the public names
 _TAIL_BYTES = 16  # width of the kernel's narrow block for the last few clusters
 _PER_UNIT = 1024  # values that are multiples of 1 / 1024 have exact sums
 _IN_LINE = 64  # centres of 8 bits in one cache line
+_LONG_ROW = 16  # mean number of values from which threads add rows faster than one thread without a sort
 _MIN_ROUNDED_CLUSTERS = 32  # smallest number of clusters for which centres of 8 bits save time
 
 
@@ -388,11 +389,17 @@ class _Means:
             moved = np.flatnonzero(labels != before)
             rows, clusters = np.tile(moved, 2), np.concatenate([labels[moved], before[moved]])
             signs = np.repeat([1.0, -1.0], len(moved))
-        # Each cluster's rows are added in ascending order, so that the sums do not depend on the threads.
-        order = np.argsort(clusters, kind="stable")
-        starts = np.zeros(len(centers) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(clusters, minlength=len(centers)), out=starts[1:])
         sizes = np.bincount(labels, minlength=len(centers))
+        n_members = np.bincount(clusters, minlength=len(centers))
+        # Each cluster's rows are added in ascending order, so that the sums do not depend on the threads.
+        if n_threads == 1 or len(data.values) < _LONG_ROW * len(data):
+            _kernel.add_members(data.indptr, data.indices, data.values, rows, clusters, signs, self.sums)
+            changed = (n_members > 0) & (sizes > 0)  # an empty cluster keeps its centre
+            centers[changed] = self.sums[changed] / sizes[changed, None]
+            return
+        # With several threads each cluster belongs to one of them.
+        order = np.argsort(clusters, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(n_members)])
         _kernel.update_centers(
             data.indptr, data.indices, data.values, rows[order], signs[order], starts, sizes, self.sums, centers,
             n_threads,

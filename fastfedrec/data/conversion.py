@@ -288,7 +288,8 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
         indptr, indices, data = checked_csr(name, matrix)
         rows = indptr, indices, float_values(f"{name}.data", data, len(indices))
         check_csr(*rows, n_items, name=_array_names(name))
-    return _BorrowedRows.of(*rows, n_items)
+    indptr, indices, values = rows
+    return _BorrowedRows.of(indptr, indices, values, n_items)
 
 
 def _ready_rows(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
