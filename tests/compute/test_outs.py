@@ -92,7 +92,9 @@ def outs(expected, wrap=lambda array: array, change=lambda array: array):
 
 
 #: Libraries by name, with the conversion of an array of NumPy in place.
-LIBRARIES = {"NumPy": lambda array: array, "DLPack": Exported, "DLPack before version 1": OlderExported}
+LIBRARIES = {"NumPy": lambda array: array, "DLPack before version 1": OlderExported}
+if np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # before it, all memory of DLPack is read-only
+    LIBRARIES["DLPack"] = Exported
 if importlib.util.find_spec("torch"):
     LIBRARIES["PyTorch"] = lambda array: importlib.import_module("torch").from_numpy(array)
 
