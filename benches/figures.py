@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 RUNS, SAVED, TARGETS = HERE / ".asv" / "results", HERE / "results", HERE / "targets.json"
+SLOWER = HERE / "slower.json"
 INSTRUCTION_SETS = {"x86-64-v3": "AVX2", "x86-64-v4": "AVX-512"}
 ALLOWED = 0.05  # largest decrease that the gate accepts, relative to a row's figure before
 
@@ -67,15 +68,16 @@ def is_met(target, value):
     return target.get("at_least", -math.inf) <= value <= target.get("at_most", math.inf)
 
 
+def matches(row, measurement):
+    """Return whether a measurement belongs to a row of targets.json or slower.json."""
+    return fnmatch.fnmatchcase(measurement.benchmark, row["benchmark"]) and all(
+        measurement.params.get(name) in options for name, options in row.get("where", {}).items()
+    )
+
+
 def worst(target, measurements):
     """Return the worst figure that matches a target, or None if one is missing or none matches."""
-    conditions = target.get("where", {}).items()
-    values = [
-        m.value
-        for m in measurements
-        if fnmatch.fnmatchcase(m.benchmark, target["benchmark"])
-        and all(m.params.get(name) in options for name, options in conditions)
-    ]
+    values = [m.value for m in measurements if matches(target, m)]
     if not values or any(value is None or math.isnan(value) for value in values):
         return None
     return min(values) if "at_least" in target else max(values)
@@ -163,7 +165,7 @@ def read_targets():
 
 def format_table(runs, targets):
     """Return the table in Markdown: a row for each target, a column for each (machine, measurements) of `runs`."""
-    names = [f"{machine['cpu'].replace('(R)', '')}, {machine['num_cpu']} processors" for machine, _ in runs]
+    names = [_machine(machine) for machine, _ in runs]
     rows, n_met = [("what", "must be", *names), ["---"] * (2 + len(runs))], [0] * len(runs)
     for target in targets:
         cells = []
@@ -177,6 +179,29 @@ def format_table(runs, targets):
     counts = "; ".join(f"{name}: {n} of {len(targets)} met" for name, n in zip(names, n_met, strict=True))
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([f"{counts}.", "", *table, ""])
+
+
+def peers_ahead(measurements):
+    """Return the measurements in which a peer is faster by more than `ALLOWED`; one thread of ours is no peer."""
+    of_peers = (m for m in measurements if "track_times_" in m.benchmark and "one_thread" not in m.benchmark)
+    return [m for m in of_peers if m.value is not None and m.unit == "times faster" and m.value < 1 - ALLOWED]
+
+
+def format_slower(runs, rows):
+    """Return a table in Markdown of the rows of slower.json, with the worst figure and the reason of each."""
+    ahead = [peers_ahead(measurements) for _, measurements in runs]
+    lines = ["| a peer is faster | " + " | ".join(_machine(machine) for machine, _ in runs) + " | reason |"]
+    lines.append("|---" * (2 + len(runs)) + "|")
+    for row in rows:
+        values = [[m.value for m in found if matches(row, m)] for found in ahead]
+        if any(values):
+            cells = [f"{min(cell):.3g}" if cell else "" for cell in values]
+            lines.append(f"| {row['what']} | {' | '.join(cells)} | {row['reason']} |")
+    return "\n".join([*lines, ""])
+
+
+def _machine(machine):
+    return f"{machine['cpu'].replace('(R)', '')}, {machine['num_cpu']} processors"
 
 
 def _described(target):

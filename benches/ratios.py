@@ -4,11 +4,13 @@ import contextlib
 import functools
 
 import numpy as np
+import scipy.sparse
 
 from benches.floors import WIDTHS, fastest, in_turns
 from fastfedrec import Key, hardware
 
 INSTRUCTION_SETS = list(WIDTHS)
+N_CALLS = 20  # of a short function in a turn
 
 PARTS = {"hundredth": 100, "thousandth": 1000}  # suffixes of slow peers that get a part of the work
 
@@ -17,6 +19,23 @@ def times_faster(theirs, ours, **options):
     """Return the smallest time of `theirs` over the smallest time of `ours`, with the options of `in_turns`."""
     their_seconds, our_seconds = in_turns(theirs, ours, **options)
     return their_seconds / our_seconds
+
+
+def one_user(n_items=1_000, n_visited=30):
+    """Return the matrix of one user with random items, for the cost of a single call."""
+    items = np.sort(np.random.default_rng(0).choice(n_items, n_visited, replace=False)).astype(np.int32)
+    values = np.ones(n_visited, dtype=np.float32)
+    return scipy.sparse.csr_array((values, items, np.array([0, n_visited], dtype=np.int32)), shape=(1, n_items))
+
+
+def microseconds(*functions):
+    """Return microseconds of one call of each function, which is too short for a call to be a turn."""
+    return [seconds * 1e6 / N_CALLS for seconds in in_turns(*(functools.partial(_repeat, f) for f in functions))]
+
+
+def _repeat(function):
+    for _ in range(N_CALLS):
+        function()
 
 
 def times_of_part(theirs, values, part, ours):

@@ -100,7 +100,9 @@ def write_tables(app):
     (folder / "mutants.md").write_text(lists(MUTANTS))
     peers = runpy.run_path(str(root / ".ci" / "peers.py"))
     (folder / "peers.md").write_text(peers["table"](peers["FEATURES"]))
-    (folder / "speed.md").write_text(figures.format_table(figures.read_kept(), figures.read_targets()))
+    runs, slower = figures.read_kept(), json.loads(figures.SLOWER.read_text())
+    (folder / "speed.md").write_text(figures.format_table(runs, figures.read_targets()))
+    (folder / "slower.md").write_text(figures.format_slower(runs, slower))
 
 
 class MessageFlow(SphinxDirective):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ALPHA", "assert_clipped", "assert_epsilon", "assert_unbiased", "interactions", "mechanism_inputs", "shards"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 #: Probability that one statistical assertion fails for a correct mechanism.  A suite of a thousand such assertions
 #: then raises a false alarm once in a thousand runs.
 ALPHA = 1e-6

@@ -132,6 +132,17 @@ def test_the_table_of_the_stored_runs_has_a_row_per_target():
     assert {line.replace("\\|", "").count("|") for line in [header, *rows]} == {len(runs) + 3}
 
 
+def test_every_row_with_a_faster_peer_is_on_the_page_with_its_reason():
+    slower, runs = json.loads(figures.SLOWER.read_text()), figures.read_kept()
+    ahead = [m for _, measurements in runs for m in figures.peers_ahead(measurements)]
+    assert [m for m in ahead if not any(figures.matches(row, m) for row in slower)] == []
+    assert [m for m in ahead if not any(figures.matches(row, m) for row in slower[1:])] != []  # it sees a missing row
+    page = figures.format_slower(runs, slower)
+    for row in slower:
+        assert any(figures.matches(row, m) for m in ahead) == (f"| {row['what']} |" in page)
+        assert row["reason"]
+
+
 def test_every_target_is_well_formed():
     targets = figures.read_targets()
     assert len(targets) >= 15

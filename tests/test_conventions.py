@@ -274,8 +274,18 @@ def test_names_are_imported_when_they_are_used():
         fastfedrec.FMFLPD  # noqa: B018
 
 
+def test_dir_lists_only_public_names():
+    found = {f"fastfedrec.{module}" for module in names.MODULES.values()}
+    found |= {name for name in ALL_MODULES.values() if name.startswith("fastfedrec.compute.")}
+    for name in sorted(found):
+        module = importlib.import_module(name)
+        assert dir(module) == sorted(module.__all__), f"{name} lacks `__dir__ = __all__.copy` after its __all__"
+    assert "np" in dir(importlib.import_module("fastfedrec.core.arrays"))
+
+
 def test_files_are_short():
-    names = re.compile(r"^__all__ = \[.*?\]\n\n", re.MULTILINE | re.DOTALL)  # which may be long, and is no code
+    lists = r"^__all__ = \[.*?\]\n\n(?:__dir__ = [^\n]*\n\n)?"  # which may be long, and are no code
+    names = re.compile(lists, re.MULTILINE | re.DOTALL)
     long = {
         str(path.relative_to(ROOT)): n
         for folder in ("fastfedrec", "_kernels", "benches")

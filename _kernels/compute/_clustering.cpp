@@ -1,6 +1,7 @@
 // See _clustering.h; compiled once for each level.
 #include "_kernels/compute/_clustering.h"
 
+#include "_kernels/compute/_clustering_lanes.h"
 #include "_kernels/compute/_distances.h"
 #include "_kernels/core/_lanes.h"
 
@@ -195,6 +196,18 @@ static ptrdiff_t nearest_of_row(const Rows<T>& rows, ptrdiff_t u, const Centers<
 template <class T>
 static void nearest(const Rows<T>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<T>& centers,
                     const ExactCenters& exact, T* scores, int32_t* labels) {
+    // Products of rows and centres with norms below 1e18 are finite. In double, distances are hardly more exact than
+    // scores, so another order of sums could change a label.
+    if constexpr (sizeof(T) == 4)
+        if (!rows.indices && exact.largest < 1e18) {
+            const auto decide = [&](ptrdiff_t u) { return nearest_of_row(rows, u, centers, exact, scores); };
+            switch (exact.n_columns) {
+                case 1: first = nearest_in_lanes<1>(rows, first, last, centers, exact, labels, decide); break;
+                case 2: first = nearest_in_lanes<2>(rows, first, last, centers, exact, labels, decide); break;
+                case 3: first = nearest_in_lanes<3>(rows, first, last, centers, exact, labels, decide); break;
+                case 4: first = nearest_in_lanes<4>(rows, first, last, centers, exact, labels, decide); break;
+            }
+        }
     for (ptrdiff_t u = first; u < last; ++u) labels[u] = (int32_t)nearest_of_row(rows, u, centers, exact, scores);
 }
 

@@ -7,6 +7,7 @@ from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from libcpp.vector cimport vector
 
 from _kernels.compute._als cimport solve_user
 from _kernels.compute._cholesky cimport cholesky_factor
@@ -157,23 +158,84 @@ cdef void _set_users(
     problem.ridges = &ridges[0] if ridges.shape[0] else NULL
 
 
-cdef void* _open_whitened(
-    AlsProblem[floating]* problem,    # IN/OUT
-    Py_ssize_t n_items,
-) noexcept nogil:
-    """Set `problem.whitened` for the first items, if V'V allows it; return the memory to free after use."""
-    cdef void* memory = malloc(als_whitened_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
-    cdef void* scratch = malloc(als_scratch_bytes(problem.stride) + ALIGNMENT)
+cdef class Factors:
+    """Item factors and V'V + reg I in the layout of the vector code, for any number of calls."""
+    # `single` or `wide` is in use, by the type of the factors; their pointers are to `rows` and `derived`.
+    cdef AlsProblem[float] single
+    cdef AlsProblem[double] wide
+    cdef AlsRotation[float] single_rotation
+    cdef AlsRotation[double] wide_rotation
+    cdef void* rows
+    cdef void* derived            # V R^-1, or a rotation
+    cdef readonly bint has_derived
+
+    def __dealloc__(self):
+        free(self.rows)
+        free(self.derived)
+
+
+cdef inline AlsProblem[floating]* _problem_of(Factors factors, const floating* item_factors) noexcept:
+    if floating is float:
+        return &factors.single
+    else:
+        return &factors.wide
+
+
+def open_factors(
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    const double[:, ::1] gram,            # IN  (n_factors, n_factors), factored where the weight is 0
+    double confidence_weight,
+):
+    """Copy item factors and gram to the layout of the vector code."""
+    cdef Factors factors = Factors.__new__(Factors)
+    cdef const floating* rows = &item_factors[0, 0]
+    cdef Py_ssize_t n_items = item_factors.shape[0], n_factors = item_factors.shape[1]
+    factors.rows = _open(_problem_of(factors, rows), rows, &gram[0, 0], n_items, n_factors, confidence_weight)
+    if factors.rows == NULL:
+        raise MemoryError
+    return factors
+
+
+def whitened_weight(
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    Factors factors,
+):
+    """Return the largest weight up to which V R^-1 saves time; 0 if it never does."""
+    return als_whitened_weight(_problem_of(factors, &item_factors[0, 0])[0])
+
+
+def whiten(
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    Factors factors,                      # IN/OUT
+    int n_threads,
+):
+    """Compute V R^-1, if V'V allows it; no other thread may call this function for the same factors."""
+    cdef AlsProblem[floating]* problem = _problem_of(factors, &item_factors[0, 0])
+    cdef Py_ssize_t n_items = item_factors.shape[0], n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE, block, first, last
+    cdef size_t n_bytes = als_scratch_bytes(problem.stride)
     cdef floating* whitened
-    if memory == NULL or scratch == NULL:
-        free(memory)
+    # The scratch of all threads is one allocation, because a single thread cannot raise an error.
+    cdef void* scratch
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, n_blocks))
+    scratch = malloc(n_threads * n_bytes + ALIGNMENT)
+    factors.derived = malloc(als_whitened_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
+    if factors.derived == NULL or scratch == NULL:
         free(scratch)
-        return NULL
-    whitened = <floating*>_aligned(memory)
-    if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), whitened):
-        problem.whitened = whitened
+        free(factors.derived)
+        factors.derived = NULL
+        raise MemoryError
+    whitened = <floating*>_aligned(factors.derived)
+    with nogil:
+        # The first block decides whether V'V allows it.
+        if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), whitened):
+            # Each block writes separate rows of V R^-1; a thread has its own scratch, of whole cache lines.
+            for block in prange(n_blocks, schedule="dynamic", num_threads=n_threads, use_threads_if=n_threads > 1):
+                first = (block + 1) * ALS_ITEMS_AT_ONCE
+                last = min(first + ALS_ITEMS_AT_ONCE, n_items)
+                als_whiten(problem[0], first, last, _aligned(scratch) + threadid() * n_bytes, whitened)
+            problem.whitened = whitened
     free(scratch)
-    return memory
+    factors.has_derived = True
 
 
 cdef Py_ssize_t _solve_some(
@@ -227,56 +289,35 @@ def solve_users(
     const floating[::1] ridges,           # IN  (n_users,), added to reg, or (0,) for no addition
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), factored where the weight is 0
+    Factors factors,                      # of these item factors
+    bint with_whitened,                   # whether to use V R^-1 of the factors
     floating[:, ::1] out,                 # OUT (n_users, n_factors), zeros
-    int64_t[::1] singular,                # OUT (n_threads,), first singular user of each thread, or n_users
-    double confidence_weight,
     int n_threads,
 ):
-    """Solve the systems of all users; each result depends on its user alone, and not on the number of threads."""
+    """Solve the systems of all users, and return the first user with a singular system, or n_users.
+
+    Each result depends on its user alone, and not on the number of threads.  -1 reports a failed allocation.
+    """
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, singular_user
     cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    cdef Py_ssize_t n_items = item_factors.shape[0], block, n_blocks = 0
     cdef AlsProblem[floating] problem
-    cdef double max_weight
-    cdef floating* whitened
-    cdef void* shared
-    cdef void* shared_whitened = NULL
+    cdef vector[Py_ssize_t] singular
     cdef void* thread_memory
     cdef char* scratch
     cdef int thread
     if indices.shape[0] == 0:
-        return                # no user has items: all of `out` is 0 already
-    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, n_factors, confidence_weight)
-    if shared == NULL:
-        raise MemoryError
+        return n_users        # no user has items: all of `out` is 0 already
+    n_threads = <int>min(<Py_ssize_t>n_threads, (n_users + USERS_AT_ONCE - 1) // USERS_AT_ONCE)
+    singular.assign(n_threads, n_users)
+    problem = _problem_of(factors, &item_factors[0, 0])[0]
     _set_users(&problem, indptr, indices, values, ridges)
-    # A trial saves time only up to `max_weight`; with values, the largest value of the user decides.
-    max_weight = als_whitened_weight(problem)
-    # All users share R there, so no user has an additional ridge.
-    if confidence_weight != 0.0 and max_weight > 0 and not ridges.shape[0] and (
-        values.shape[0] or confidence_weight <= max_weight
-    ):
-        shared_whitened = _open_whitened(&problem, n_items)
-        if shared_whitened == NULL:
-            free(shared)
-            raise MemoryError
-        # Items [0, ALS_ITEMS_AT_ONCE) are already computed, with R; the other items are blocks 1, 2, ...
-        n_blocks = (n_items - 1) // ALS_ITEMS_AT_ONCE if problem.whitened != NULL else 0  # without the first
-    whitened = <floating*>problem.whitened
+    if not with_whitened:
+        problem.whitened = NULL
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
             # Each thread has its own scratch; NULL is reported as singular = -1, since a thread cannot raise here.
             thread_memory = malloc(exact_bytes + als_scratch_bytes(problem.stride) + ALIGNMENT)
             thread = threadid()
-            # Each block writes separate rows of V R^-1; the end of the loop waits for all of them.
-            for block in prange(n_blocks, schedule="dynamic"):
-                first = (block + 1) * ALS_ITEMS_AT_ONCE
-                if thread_memory == NULL:
-                    singular[thread] = -1
-                else:
-                    als_whiten(
-                        problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(thread_memory), whitened
-                    )
             # Each block of users writes separate rows of `out`, and singular[thread] belongs to this thread.
             for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
                 if thread_memory == NULL:
@@ -297,8 +338,9 @@ def solve_users(
                     if singular_user < last and singular_user < singular[thread]:  # the smallest one
                         singular[thread] = singular_user
             free(thread_memory)
-        free(shared)
-        free(shared_whitened)
+    for thread in range(n_threads):
+        n_users = min(n_users, singular[thread])
+    return n_users
 
 
 cdef void* _open_rotation(
@@ -325,15 +367,53 @@ cdef void* _open_rotation(
     return memory
 
 
+def rotate(
+    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
+    Factors factors,                      # IN/OUT
+    int n_threads,
+):
+    """Convert many factors to coordinates in which V'V is tridiagonal; no other thread may use the factors."""
+    cdef AlsProblem[floating]* problem = _problem_of(factors, &item_factors[0, 0])
+    cdef AlsRotation[floating]* rotation
+    cdef Py_ssize_t n_items = item_factors.shape[0], first
+    cdef floating* rows = <floating*>problem.item_factors
+    cdef size_t thread_bytes = als_rotated_bytes(problem.stride)
+    cdef void* scratch
+    cdef char* memory
+    if floating is float:
+        rotation = &factors.single_rotation
+    else:
+        rotation = &factors.wide_rotation
+    if problem.n_factors >= ALS_ROTATED_FROM:
+        n_threads = <int>max(1, min(<Py_ssize_t>n_threads, n_items // ALS_ROWS_AT_ONCE))
+        scratch = malloc(n_threads * thread_bytes + ALIGNMENT)  # for all threads, because a single one cannot fail
+        if scratch != NULL:
+            factors.derived = _open_rotation(problem, rotation)
+        if factors.derived == NULL:
+            free(scratch)
+            raise MemoryError
+        # V is converted in place. Each block of rows belongs to one thread, which has its own scratch.
+        with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
+            memory = _aligned(scratch) + threadid() * thread_bytes
+            for first in prange(0, n_items, ALS_ROWS_AT_ONCE, schedule="dynamic"):
+                als_rotate_rows(
+                    rotation[0],
+                    problem.stride,
+                    <int>min(<Py_ssize_t>ALS_ROWS_AT_ONCE, n_items - first),
+                    memory,
+                    rows + first * problem.stride,
+                )
+        free(scratch)
+    factors.has_derived = True
+
+
 def solve_users_cg(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
     const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
     const floating[::1] ridges,           # IN  (n_users,), added to reg, or (0,) for no addition
-    const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
-    const double[:, ::1] gram,            # IN  (n_factors, n_factors), not factored
+    Factors factors,                      # after `rotate`, with a gram that is not factored
     floating[:, ::1] out,                 # IN/OUT (n_users, n_factors), where each user starts
-    double confidence_weight,
     int n_steps,
     int n_threads,
 ):
@@ -341,50 +421,28 @@ def solve_users_cg(
 
     With many factors, coordinates are those in which V'V is tridiagonal: the steps are the same except for rounding.
     """
-    cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_items = item_factors.shape[0], first
+    cdef Py_ssize_t n_users = indptr.shape[0] - 1, first
     cdef AlsProblem[floating] problem
-    cdef AlsRotation[floating] rotation
-    cdef floating* rows
-    cdef void* shared
-    cdef void* shared_rotation = NULL
     cdef void* memory
     cdef char* scratch
     cdef size_t thread_bytes
     if indices.shape[0] == 0:
         out[:, :] = 0         # no user has items: b = 0
         return
-    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
-    thread_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
+    problem = _problem_of(factors, &out[0, 0])[0]
+    thread_bytes = als_rotated_bytes(problem.stride)
+    n_threads = <int>min(<Py_ssize_t>n_threads, (n_users + ALS_ROWS_AT_ONCE - 1) // ALS_ROWS_AT_ONCE)
     memory = malloc(n_threads * thread_bytes + ALIGNMENT)  # for all threads, because a single thread cannot fail
-    if shared != NULL and problem.n_factors >= ALS_ROTATED_FROM:
-        shared_rotation = _open_rotation(&problem, &rotation)
-    if shared == NULL or memory == NULL or (shared_rotation == NULL and problem.n_factors >= ALS_ROTATED_FROM):
-        free(shared)
-        free(memory)
-        free(shared_rotation)
+    if memory == NULL:
         raise MemoryError
     _set_users(&problem, indptr, indices, values, ridges)
-    rows = <floating*>problem.item_factors
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
             # Each thread has its own scratch; threadid() < n_threads.
             scratch = _aligned(memory) + threadid() * thread_bytes
-            # V is converted to the new coordinates in place. Each block of rows belongs to one thread; the end of the
-            # loop waits for all.
-            if problem.rotation != NULL:
-                for first in prange(0, n_items, ALS_ROWS_AT_ONCE, schedule="dynamic"):
-                    als_rotate_rows(
-                        rotation,
-                        problem.stride,
-                        <int>min(<Py_ssize_t>ALS_ROWS_AT_ONCE, n_items - first),
-                        scratch,
-                        rows + first * problem.stride,
-                    )
             # Each block of users reads all of V, and reads and writes separate rows of `out`.
             for first in prange(0, n_users, ALS_ROWS_AT_ONCE, schedule="dynamic"):
                 als_solve_cg(
                     problem, first, min(first + ALS_ROWS_AT_ONCE, n_users), n_steps, scratch, &out[first, 0]
                 )
         free(memory)
-        free(shared_rotation)
-        free(shared)

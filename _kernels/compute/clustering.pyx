@@ -159,6 +159,7 @@ def assign(
     _set_rows(&rows, indptr, indices, values)
     _set_centers(&rounded, columns, tail, start, centers.shape[0])
     _set_exact_centers(&exact_centers, centers, center_norms, norms)
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE))
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scores = <floating*>malloc_lines(start.shape[0] * sizeof(floating))
         # Each block of rows belongs to one thread, with the labels of its rows and scratch.
@@ -192,6 +193,7 @@ def distances_to(
     _set_rows(&rows, indptr, indices, values)
     _set_exact_centers(&exact_centers, centers, center_norms, norms)
     # Each row is computed separately.
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE))
     for first in prange(
         0, n, ROWS_AT_ONCE, nogil=True, schedule="static", num_threads=n_threads, use_threads_if=n_threads > 1
     ):
@@ -296,6 +298,24 @@ cdef inline void _add_row(
     else:
         for j in range(at, rows.indptr[u + 1]):
             sums[rows.indices[j]] += sign * rows.values[j]
+
+
+def add_members(
+    const int64_t[::1] indptr,            # IN  (n_rows + 1,)
+    const int32_t[::1] indices,           # IN  (n_values,) or (0,) where rows hold every column
+    const floating[::1] values,           # IN  (n_values,)
+    const int64_t[::1] members,           # IN  (n_members,), rows that join or leave
+    const int32_t[::1] clusters,          # IN  (n_members,), the cluster of each
+    const double[::1] signs,              # IN  (n_members,), 1 or -1
+    double[:, ::1] sums,                  # IN/OUT (n_clusters, n_columns)
+):
+    """Add rows to the sums of their clusters in double, in their order."""
+    cdef Py_ssize_t i
+    cdef Rows[floating] rows
+    _set_rows(&rows, indptr, indices, values)
+    with nogil:
+        for i in range(members.shape[0]):
+            _add_row(&rows, members[i], sums.shape[1], signs[i], &sums[clusters[i], 0])
 
 
 def update_centers(

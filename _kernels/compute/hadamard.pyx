@@ -22,6 +22,7 @@ def transform_rows(
     """Transform each row in place: integers modulo 2^64, and floats by the same sums in the same order."""
     cdef Py_ssize_t n_rows = rows.shape[0], i
     cdef int thread
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, n_rows))
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         # A row belongs to one thread, and so does a row of `scratch`.

@@ -77,6 +77,7 @@ def solve_rows(
     problem.n_factors = <int>out.shape[1]
     problem.max_sweeps = max_sweeps
     problem.tolerance = <floating>tolerance
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n_rows + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE))
     # Threads take rows dynamically: each row of `out` belongs to one thread, which has its own scratch.
     with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
         scratch = <floating*>malloc_lines((NMF_SCRATCH + NMF_PACKED * stride) * sizeof(floating))
@@ -103,6 +104,7 @@ def solve_rows_shared(
 ):
     """Solve all rows, which share one Gram: every entry is observed, with weight 1."""
     cdef Py_ssize_t n_rows = out.shape[0], u
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n_rows + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE))
     # Each row belongs to one thread; `gram` is only read.
     for u in prange(
         n_rows,

@@ -92,6 +92,7 @@ def sample_unseen(
     cdef Streams* streams
     if indices.shape[0]:
         items = &indices[0]
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n_rows + SAMPLED_ROWS - 1) // SAMPLED_ROWS))
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(n_words + 1, sizeof(uint64_t))
         taken = <uint64_t*>malloc((n_words + 1) * sizeof(uint64_t))
@@ -282,6 +283,7 @@ def top_k(
     cdef const int32_t* seen = NULL
     if indices.shape[0]:
         seen = &indices[0]
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, n_rows))
     with nogil, parallel(num_threads=n_threads):
         taken = <uint64_t*>malloc(bitmap_words(n_items) * sizeof(uint64_t))
         candidates = <char*>malloc(1 + list_bytes(n, n_items, sizeof(floating)))
@@ -396,6 +398,7 @@ def recommend_factors(
         seen = &indices[0]
     if items != NULL:
         pack_items(&item_factors[0, 0], n_items, n_factors, items)
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n_rows + BLOCK_USERS - 1) // BLOCK_USERS))
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         x = <floating*>malloc(BLOCK_USERS * n_factors * sizeof(floating))

@@ -60,6 +60,7 @@ def rank_counts(
             failed[0] = -1
             return
         pack_items(item_rows, n_items, n_factors, items)
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, (n_rows + BLOCK_USERS - 1) // BLOCK_USERS))
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         numbers = <floating*>malloc(rank_scratch_numbers(n_factors, max_targets) * sizeof(floating))

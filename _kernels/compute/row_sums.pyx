@@ -35,6 +35,7 @@ def sum_dense_rows(
     cdef double* copy
     if n_users == 0 or n_columns == 0:
         return
+    n_threads = <int>max(1, min(<Py_ssize_t>n_threads, n_blocks))
     # A block of columns belongs to one thread, which writes these columns for all users.
     with nogil, parallel(num_threads=n_threads):
         copy = NULL
@@ -75,6 +76,7 @@ def sum_sparse_rows(
     cdef Py_ssize_t user, p, q, item
     cdef double weight
     # A user belongs to one thread; its entries are taken in order, and then the entries of their rows.
+    n_threads = <int>min(<Py_ssize_t>n_threads, (out.shape[0] + 15) // 16)
     for user in prange(out.shape[0], nogil=True, schedule="dynamic", chunksize=16, num_threads=n_threads):
         memset(&out[user, 0], 0, out.shape[1] * sizeof(double))
         for p in range(indptr[user], indptr[user + 1]):

@@ -68,6 +68,7 @@ def clip_rows(
     cdef Py_ssize_t n_rows = rows.shape[0], n = rows.shape[1], r
     if n == 0:
         return
+    n_threads = <int>min(<Py_ssize_t>n_threads, n_rows)
     # Rows are independent: each thread writes separate rows of `out` and `rejected`.
     for r in prange(n_rows, nogil=True, schedule="static", num_threads=n_threads):
         rejected[r] = not clip_row(&rows[r, 0], &out[r, 0], n, bound, order)
@@ -84,6 +85,7 @@ def clip_ragged(
     """Clip rows of different lengths in place to the norm `bound`; an infinite one rejects without clipping."""
     cdef Py_ssize_t r
     cdef Real* row
+    n_threads = <int>min(<Py_ssize_t>n_threads, rejected.shape[0])
     # Rows do not overlap, and each belongs to one thread.
     for r in prange(rejected.shape[0], nogil=True, schedule="static", num_threads=n_threads):
         rejected[r] = 0

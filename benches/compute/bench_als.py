@@ -11,8 +11,17 @@ import scipy.sparse
 import threadpoolctl
 
 from benches.floors import floor_seconds, in_turns
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster
-from fastfedrec import Key, als
+from benches.ratios import (
+    INSTRUCTION_SETS,
+    OnInstructionSet,
+    microseconds,
+    nan_without_peers,
+    one_user,
+    peer,
+    times_faster,
+)
+from fastfedrec import Interactions, Key, als
+from fastfedrec._kernels.compute import als as kernel
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, REGULARIZATION, WEIGHT, CG_STEPS = 6_040, 3_706, 0.1, 2.0, 3
@@ -209,3 +218,53 @@ class ConjugateGradients(_Users):
 
     def track_times_irspack_cg(self, data, n_factors, n_threads, instruction_set):
         return self.times(data, n_threads, _irspack, self.zeros)
+
+
+class OneUser:
+    """One user with 30 of 1,000 items and 16 factors in a call, as in a server; V'V is computed once."""
+
+    param_names = ("rows",)
+    params = (("interactions", "matrix"),)
+
+    def setup(self, data, rows):
+        matrix = one_user()
+        self.given = matrix if rows == "matrix" else Interactions.from_scipy(matrix)
+        self.items, self.v = matrix.indices, np.random.default_rng(0).standard_normal((1_000, 16), dtype=np.float32)
+        self.gram = als.regularized_gram(self.v, REGULARIZATION, WEIGHT)
+        self.step = als.HalfStep(self.v, regularization=REGULARIZATION, confidence_weight=WEIGHT)
+        self.factors, self.out = kernel.open_factors(self.v, self.gram, WEIGHT), np.zeros((1, 16), dtype=np.float32)
+        np.testing.assert_allclose(self._fastfedrec()[0], self._numpy(), rtol=1e-4)
+        self._kernel()
+        np.testing.assert_array_equal(self.out, self._fastfedrec())
+
+    def time_solve(self, data, rows):
+        self._fastfedrec()
+
+    def track_microseconds_beyond_kernel(self, data, rows):
+        ours, kernels = microseconds(self._fastfedrec, self._kernel)
+        return ours - kernels
+
+    def track_times_numpy(self, data, rows):
+        ours, theirs = microseconds(self._fastfedrec, self._numpy)
+        return theirs / ours
+
+    def track_floor_share(self, data, rows):
+        """Count the kernel alone."""
+        ours, kernels = microseconds(self._fastfedrec, self._kernel)
+        return kernels / ours
+
+    track_microseconds_beyond_kernel.unit = "us"
+    track_times_numpy.unit = "times faster"
+    track_floor_share.unit = "share of floor"
+
+    def _fastfedrec(self):
+        return self.step.solve(self.given, n_threads=1)
+
+    def _kernel(self):
+        none = self.v[0, :0]
+        starts = np.array([0, len(self.items)])
+        kernel.solve_users(starts, self.items, none, none, self.v, self.gram, self.factors, False, self.out, 1)
+
+    def _numpy(self):
+        rows = self.v[self.items]
+        return np.linalg.solve(self.gram + WEIGHT * (rows.T @ rows), (1 + WEIGHT) * rows.sum(axis=0))

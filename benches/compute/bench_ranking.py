@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse
 
 from benches.floors import SIZES, fastest, floor_seconds
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, microseconds, nan_without_peers, one_user, times_faster
 from fastfedrec import Interactions, Key
+from fastfedrec._kernels.compute import ranking as kernel
 from fastfedrec.compute.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
 
 N_USERS, N_ITEMS, N_INTERACTIONS = 6_040, 3_706, 1_000_000
@@ -266,3 +267,48 @@ class TopK(OnEveryInstructionSet):
     def _numpy(self):
         best = np.argpartition(self.scores, -self.n, axis=1)[:, -self.n :]
         return -np.sort(-np.take_along_axis(self.scores, best, axis=1), axis=1)
+
+
+class OneUser:
+    """The best 10 of 1,000 items for one user with 16 factors in a call, without and with 30 seen items."""
+
+    param_names = ("seen",)
+    params = (("none", "matrix"),)
+
+    def setup(self, seen):
+        rng = np.random.default_rng(0)
+        self.user, self.items = (rng.standard_normal((n, 16), dtype=np.float32) for n in (1, 1_000))
+        self.seen = one_user() if seen == "matrix" else None
+        np.testing.assert_array_equal(np.sort(self._fastfedrec()[0][0]), np.sort(self._numpy()))
+
+    def time_recommend(self, seen):
+        self._fastfedrec()
+
+    def track_microseconds(self, seen):
+        return microseconds(self._fastfedrec)[0]
+
+    def track_times_numpy(self, seen):
+        ours, theirs = microseconds(self._fastfedrec, self._numpy)
+        return theirs / ours
+
+    def track_floor_share(self, seen):
+        """Count the kernel alone, of the same user without seen items."""
+        starts, rows, failed = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
+        best = np.empty((1, 10), dtype=np.int32), np.empty((1, 10), dtype=np.float32)
+        given = self.user, self.items, starts, np.empty(0, dtype=np.int32), rows
+        ours, kernels = microseconds(self._fastfedrec, lambda: kernel.recommend_factors(*given, *best, failed, 1))
+        return kernels / ours
+
+    track_microseconds.unit = "us"
+    track_times_numpy.unit = "times faster"
+    track_floor_share.unit = "share of floor"
+
+    def _fastfedrec(self):
+        return recommend_factors(self.user, self.items, 10, seen=self.seen, n_threads=1)
+
+    def _numpy(self):
+        scores = self.items @ self.user[0]
+        if self.seen is not None:
+            scores[self.seen.indices] = -np.inf
+        best = np.argpartition(-scores, 10)[:10]
+        return best[np.argsort(-scores[best])]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benches.floors import fastest, integer_operations_per_second
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, microseconds, times_faster
 from fastfedrec import Key, hardware
 
 N_WORDS = 4_000_000
@@ -91,3 +91,26 @@ class Permutation:
         if impl == "fastfedrec":
             return Key.from_seed(0).permutation("bench", size=size)
         return np.random.default_rng(0).permutation(size)
+
+
+class OneWord:
+    """The first word of a stream in a call; NumPy seeds a generator by the stream's name, without security."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+
+    def setup(self, impl):
+        key = Key.from_seed(0)
+        self.draw = (lambda: key.words("bench", user=3, size=1)) if impl == "fastfedrec" else self._numpy
+
+    def time_words(self, impl):
+        self.draw()
+
+    def track_microseconds(self, impl):
+        return microseconds(self.draw)[0]
+
+    track_microseconds.unit = "us"
+
+    @staticmethod
+    def _numpy():
+        return np.random.Generator(np.random.Philox(key=3)).integers(0, 2**64, size=1, dtype=np.uint64)

@@ -71,4 +71,6 @@ __all__ = [
     "shuffled_epsilon_lower_bound",
 ]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 refuse_old_names(__name__, most_right_guesses="largest_guess_share")

@@ -6,3 +6,5 @@ Assertions for other projects' tests are in `testing`; attacks on fitted models 
 from fastfedrec.audit.bounds import AuditResult, audit
 
 __all__ = ["AuditResult", "audit"]
+
+__dir__ = __all__.copy  # dir() lists only the public names

@@ -26,6 +26,15 @@ _ROW_MULTIPLE = _kernel.LINE_BYTES // 4
 _N_CHUNKS = 64  # partial sums of a mean loss, which make it independent of the number of tasks
 
 
+def compiled(loss: "str | Callable[[float, float], tuple[float, float]]") -> "str | CompiledLoss":
+    """Compile a loss that is a function; a name is returned unchanged."""
+    if not callable(loss):
+        return loss
+    from fastfedrec.compute._sgd_loss import compile_loss  # imports Numba, which takes long
+
+    return compile_loss(loss)
+
+
 @dataclass(frozen=True)
 class Ratings:
     """A rating list in the layout of the kernels, with the divisor of mean losses."""

@@ -1,11 +1,16 @@
 """Alternating least squares for implicit feedback: the users' half step."""
 
+import functools
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec._kernels.compute import als as _kernel
+from fastfedrec.compute._als_parts import check_regularization, fill_start, find_gram, raise_if_singular
+from fastfedrec.core import hardware
 from fastfedrec.core.arrays import FloatArray, check_out
 from fastfedrec.core.check import (
     check_array,
@@ -14,12 +19,15 @@ from fastfedrec.core.check import (
     check_integer,
     check_real,
 )
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows
-from fastfedrec.data.ids import id_at
+from fastfedrec.data.csr import own_array
 from fastfedrec.data.interactions import Interactions
 
-__all__ = ["regularized_gram", "solve_own_users", "solve_users"]
+__all__ = ["HalfStep", "regularized_gram", "solve_own_users", "solve_users"]
+
+__dir__ = __all__.copy  # dir() lists only the public names
 
 MAX_FACTORS = 256
 
@@ -34,7 +42,7 @@ def solve_users(
     solver: str = "cholesky",
     cg_steps: int = 3,
     start: np.ndarray | None = None,
-    out: np.ndarray | None = None,
+    out: Any = None,
     n_threads: int = 0,
 ) -> FloatArray:
     """Solve each user's confidence-weighted least squares for fixed item factors.
@@ -109,56 +117,191 @@ def solve_users(
     array([[0.5, 0.5],
            [0. , 0.5]])
     """
-    interactions = borrow_rows("interactions", interactions)
-    item_factors = check_item_factors(item_factors, interactions.n_items)
-    # The shared matrix has the smallest regularization, and the kernel adds each user's difference from it.
-    min_regularization, ridges = _regularizations(regularization, interactions.n_users, item_factors.dtype)
-    confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
-    if len(ridges) and confidence_weight == 0:
-        raise ValueError("regularization must be one number where confidence_weight is 0: all users share one system")
-    use_values = check_flag("use_values", use_values)
-    check_choice("solver", solver, ("cholesky", "cg"))
-    cg_steps = check_integer("cg_steps", cg_steps, low=1, high=2**31 - 1)
-    n_threads = resolve_n_threads(n_threads)
-    # The kernels treat every stored entry as an interaction, so explicit zeros are removed.
-    data = interactions.positive()
-    if data is not interactions and (lowest := float(interactions.values_or_ones().min())) < 0:
-        raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop negative entries")
-    out = _start(
-        start,
-        solver,
-        check_out(out, (data.n_users, item_factors.shape[1]), item_factors.dtype.type, apart_from=item_factors),
-    )
-    values = kernel_values(data, item_factors.dtype, use_values)
-    if solver == "cg":
-        gram = _plain_gram(item_factors, min_regularization)
-        _kernel.solve_users_cg(
-            data.indptr, data.indices, values, ridges, item_factors, gram, out, confidence_weight, cg_steps, n_threads
-        )
-        return out
-    singular = _solve_exactly(data, values, item_factors, min_regularization, confidence_weight, out, n_threads, ridges)
-    # The message states the regularization of the user, not the shared minimum.
-    raise_if_singular(singular, data, min_regularization + (ridges if len(ridges) else 0.0))
-    return out
+    rows = borrow_rows("interactions", interactions)
+    step = HalfStep.__new__(HalfStep)
+    step._set(
+        check_item_factors(item_factors, rows.n_items), rows.n_users, regularization, confidence_weight, use_values,
+        solver, cg_steps,
+    )  # fmt: skip
+    return step._solve(rows, start, out, n_threads)
 
 
-def _regularizations(given: Any, n_users: int, dtype: np.dtype) -> tuple[float, np.ndarray]:
-    """Return the smallest regularization and each user's difference from it; no differences if all are equal."""
-    no_ridges = np.empty(0, dtype=dtype)
-    if np.ndim(given) == 0:
-        return check_real("regularization", given, low=0.0), no_ridges
-    values = check_array("regularization", given, ndim=1, shape=(n_users,)).astype(np.float64)
-    if not n_users:
-        return 0.0, no_ridges
-    if values.min() < 0:
-        raise ValueError(f"regularization must be at least 0, got {values.min():g} at position {values.argmin()}")
-    smallest = float(values.min())
-    # A difference that is finite in float64 may overflow in float32.
-    with np.errstate(over="ignore"):
-        ridges = (values - smallest).astype(dtype)
-    if not np.isfinite(ridges).all():
-        raise ValueError(f"regularization must fit {np.dtype(dtype)}, got {values.max():g}; use float64 factors")
-    return smallest, ridges if ridges.any() else no_ridges
+class HalfStep(Immutable):
+    """Solver of `solve_users` for many calls with the same item factors, such as one user at a time in a server.
+
+    V'V and the copies of the item factors that the kernels read are made once.  The results have the same bits as those
+    of `solve_users`.  An object can be pickled, and several Python threads may use it at the same time.
+
+    Parameters
+    ----------
+    item_factors : array_like of shape (n_items, n_factors), float32 or float64
+        Item factors V, at most 256 columns, which are copied.
+    regularization : float or ndarray of shape (n_users,)
+        Ridge penalty, at least 0.  With an array each call of `solve` takes `n_users` rows.
+    confidence_weight : float
+        Weight of the user's items, at least 0.
+    use_values : bool
+        Whether to multiply the weight by each interaction's value.
+    solver : {"cholesky", "cg"}
+        Exact solver, or a few steps of conjugate gradients.
+    cg_steps : int
+        Steps of "cg", at least 1.
+
+    Attributes
+    ----------
+    item_factors : ndarray of shape (n_items, n_factors)
+        Read-only copy of the item factors.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range, or, with a confidence weight of 0, the system of all users is singular.
+
+    See Also
+    --------
+    solve_users : The equation, and the parameters in full.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse
+    >>> from fastfedrec import als
+    >>> step = als.HalfStep(np.eye(2), regularization=1.0, confidence_weight=2.0)
+    >>> visits = scipy.sparse.csr_array(([1.0, 1.0], [0, 1], [0, 2]), shape=(1, 2))
+    >>> step.solve(visits)
+    array([[0.75, 0.75]])
+    """
+
+    item_factors: FloatArray
+    regularization: float | np.ndarray
+
+    def __init__(
+        self,
+        item_factors: ArrayLike,
+        *,
+        regularization: float | np.ndarray,
+        confidence_weight: float,
+        use_values: bool = False,
+        solver: str = "cholesky",
+        cg_steps: int = 3,
+    ):
+        factors = own_array(check_item_factors(item_factors, None))
+        self._set(factors, None, regularization, confidence_weight, use_values, solver, cg_steps)
+        self._opened()  # reports a singular system
+
+    def _set(
+        self, item_factors: np.ndarray, n_users: int | None, regularization: Any, confidence_weight: Any,
+        use_values: Any, solver: Any, cg_steps: Any,
+    ) -> None:  # fmt: skip
+        """Check the parameters; `solve_users` calls this method with item factors in the caller's memory."""
+        regularization, smallest, ridges = check_regularization(regularization, n_users, item_factors.dtype)
+        weight = check_real("confidence_weight", confidence_weight, low=0.0)
+        if len(ridges) and weight == 0:
+            raise ValueError(
+                "regularization must be one number where confidence_weight is 0: all users share one system"
+            )
+        self.item_factors, self.regularization, self.confidence_weight = item_factors, regularization, weight
+        self.use_values = check_flag("use_values", use_values)
+        self.solver = check_choice("solver", solver, ("cholesky", "cg"))
+        self.cg_steps = check_integer("cg_steps", cg_steps, low=1, high=2**31 - 1)
+        # The shared matrix has the smallest regularization, and the kernel adds each user's difference from it.
+        self._smallest, self._ridges = smallest, ridges
+        self._by_instruction_set: dict[str, tuple[np.ndarray, Any]] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = "regularization", "confidence_weight", "use_values", "solver", "cg_steps"
+        return functools.partial(HalfStep, **{name: getattr(self, name) for name in names}), (self.item_factors,)
+
+    def solve(self, interactions: RowsLike, *, start: Any = None, out: Any = None, n_threads: int = 0) -> FloatArray:
+        """Solve each user's least squares as `solve_users` does.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
+            Interactions in any form that `fastfedrec.data.conversion.borrow_rows` accepts.
+        start : ndarray of shape (n_users, n_factors), optional
+            Start of "cg", of the dtype of `item_factors`; zeros if omitted.
+        out : ndarray of shape (n_users, n_factors) or None
+            Output array of the dtype of `item_factors`, as for `solve_users`.
+        n_threads : int
+            Number of threads; 0 for all.  The result does not depend on it.
+
+        Returns
+        -------
+        ndarray of shape (n_users, n_factors)
+            `out`, or a new array of the dtype of `item_factors`.
+
+        Raises
+        ------
+        ValueError
+            A system is singular, or an argument is out of range.
+        """
+        rows = borrow_rows("interactions", interactions)
+        if rows.n_items != len(self.item_factors):
+            raise ValueError(
+                f"interactions must have {len(self.item_factors)} items, one for each row of item_factors, got "
+                f"{rows.n_items}; make another HalfStep for other items"
+            )
+        if isinstance(self.regularization, np.ndarray) and len(self.regularization) != rows.n_users:
+            raise ValueError(
+                f"interactions must have {len(self.regularization)} users, one for each regularization, got "
+                f"{rows.n_users}; pass one number as regularization for any number of users"
+            )
+        return self._solve(rows, start, out, n_threads)
+
+    def _solve(self, interactions: Interactions, start: Any, out: Any, n_threads: int) -> FloatArray:
+        n_threads = resolve_n_threads(n_threads)
+        # The kernels treat every stored entry as an interaction, so explicit zeros are removed.
+        data = interactions.positive()
+        if data is not interactions and (lowest := float(interactions.values_or_ones().min())) < 0:
+            raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop negative entries")
+        factors = self.item_factors
+        values = kernel_values(data, factors.dtype, self.use_values)
+        array = check_out(out, (data.n_users, factors.shape[1]), factors.dtype.type, apart_from=(factors, values))
+        fill_start(start, self.solver, array)
+        if self.solver == "cg":
+            prepared = self._opened()[1]
+            self._derive(prepared, _kernel.rotate, n_threads)
+            _kernel.solve_users_cg(
+                data.indptr, data.indices, values, self._ridges, prepared, array, self.cg_steps, n_threads
+            )
+        else:
+            raise_if_singular(self._solve_exactly(data, values, array, n_threads), data, self.regularization)
+        return array if out is None else out
+
+    def _solve_exactly(self, data: Interactions, values: np.ndarray, out: np.ndarray, n_threads: int) -> int:
+        """Write the users' factors to zeros, and return the first singular user for `raise_if_singular`."""
+        gram, prepared = self._opened()
+        # All users share V R^-1, so no user has an additional ridge.  A trial with it saves time up to a weight; with
+        # values, the largest value of the user decides.
+        weight, with_whitened = self.confidence_weight, False
+        if weight != 0 and not len(self._ridges) and len(data.indices):
+            limit = _kernel.whitened_weight(self.item_factors, prepared)
+            with_whitened = limit > 0 and (len(values) > 0 or weight <= limit)
+        if with_whitened:
+            self._derive(prepared, _kernel.whiten, n_threads)
+        return _kernel.solve_users(
+            data.indptr, data.indices, values, self._ridges, self.item_factors, gram, prepared, with_whitened, out,
+            n_threads,
+        )  # fmt: skip
+
+    def _opened(self) -> tuple[np.ndarray, Any]:
+        """Return V'V + regularization * I, and the item factors in the layout of the kernels."""
+        # Last digits differ between instruction sets, and `solve_users` computes both with the one in use.
+        name = hardware.instruction_set()
+        if name not in self._by_instruction_set:
+            weight = self.confidence_weight
+            gram = find_gram(self.item_factors, self._smallest, None if self.solver == "cg" else weight)
+            self._by_instruction_set[name] = gram, _kernel.open_factors(self.item_factors, gram, weight)
+        return self._by_instruction_set[name]
+
+    def _derive(self, factors: Any, function: Callable[..., None], n_threads: int) -> None:
+        """Compute what the solver derives from the factors, once."""
+        if not factors.has_derived:
+            with self._lock:
+                if not factors.has_derived:
+                    function(self.item_factors, factors, n_threads)
 
 
 def solve_own_users(
@@ -168,6 +311,7 @@ def solve_own_users(
     regularization: float,
     confidence_weight: float,
     use_values: bool = False,
+    out: Any = None,
     n_threads: int = 0,
 ) -> FloatArray:
     """Solve each user's system on the user's device, with zeros for a user with a singular system.
@@ -185,13 +329,15 @@ def solve_own_users(
         As for `solve_users`.
     use_values : bool
         Whether to multiply the confidence weight by each interaction's value.
+    out : ndarray of shape (n_users, n_factors) or None
+        Output array of the dtype of `item_factors`; None makes a new array.
     n_threads : int
         Number of threads; 0 for all.
 
     Returns
     -------
     ndarray of shape (n_users, n_factors)
-        User factors; every entry is finite.
+        User factors, `out` or a new array; every entry is finite.
     """
     regularization = check_real("regularization", regularization, low=0.0)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
@@ -199,72 +345,44 @@ def solve_own_users(
     item_factors = check_item_factors(item_factors, data.n_items)
     n_threads = resolve_n_threads(n_threads)
     values = kernel_values(data, item_factors.dtype, use_values)
-    out = np.zeros((data.n_users, item_factors.shape[1]), dtype=item_factors.dtype)
-    singular = _solve_exactly(data, values, item_factors, regularization, confidence_weight, out, n_threads)
+    shape = data.n_users, item_factors.shape[1]
+    array = check_out(out, shape, item_factors.dtype.type, apart_from=(item_factors, values))
+    array.fill(0)
+    step = HalfStep.__new__(HalfStep)
+    step._set(item_factors, None, regularization, confidence_weight, bool(use_values), "cholesky", 1)
     # -1 marks a failed allocation.  The row of a singular user is ignored here.
-    if singular.min() < 0:
+    if (singular := step._solve_exactly(data, values, array, n_threads)) < 0:
         raise_if_singular(singular, data, regularization)
     # Factors that overflow the dtype depend on one user's data too, so they raise no error either.
-    out[~np.isfinite(out).all(axis=1)] = 0
-    return out
+    array[~np.isfinite(array).all(axis=1)] = 0
+    return array if out is None else out
 
 
-def _solve_exactly(
-    data: Interactions,
-    values: np.ndarray,
-    item_factors: np.ndarray,
-    regularization: float,
-    confidence_weight: float,
-    out: np.ndarray,
-    n_threads: int,
-    ridges: np.ndarray | None = None,
-) -> np.ndarray:
-    """Write the users' factors to `out`, and return each thread's first singular user for `raise_if_singular`."""
-    gram = regularized_gram(item_factors, regularization, confidence_weight)
-    singular = np.full(n_threads, data.n_users, dtype=np.int64)
-    if ridges is None:
-        ridges = np.empty(0, dtype=item_factors.dtype)
-    _kernel.solve_users(
-        data.indptr, data.indices, values, ridges, item_factors, gram, out, singular, confidence_weight, n_threads
-    )
-    return singular
-
-
-def _start(start: np.ndarray | None, solver: str, out: np.ndarray) -> np.ndarray:
-    """Initialise `out`, which the kernels read before they overwrite it."""
-    if start is None:
-        out.fill(0)
-        return out
-    if solver != "cg":
-        raise ValueError(f"start must be None with solver={solver!r}, got an array; use solver='cg' to start from it")
-    # `start` may be `out` itself; the copy then has no effect.
-    np.copyto(out, check_array("start", start, ndim=2, shape=out.shape, dtypes=(out.dtype.type,)))
-    return out
-
-
-def check_item_factors(item_factors: ArrayLike, n_items: int) -> FloatArray:
+def check_item_factors(item_factors: ArrayLike, n_items: int | None) -> FloatArray:
     """Check a matrix of item factors.
 
     Parameters
     ----------
     item_factors : array_like of shape (n_items, n_factors)
         Item factors, float32 or float64.
-    n_items : int
-        Required number of rows.
+    n_items : int or None
+        Required number of rows; None accepts any number.
 
     Returns
     -------
     ndarray
         The same factors in a C-contiguous array.
     """
-    n_items = check_integer("n_items", n_items, low=0)
+    n_items = None if n_items is None else check_integer("n_items", n_items, low=0)
     item_factors = check_array("item_factors", item_factors, ndim=2, shape=(n_items, None))
     if not 1 <= item_factors.shape[1] <= MAX_FACTORS:
         raise ValueError(f"item_factors must have 1 to {MAX_FACTORS} columns, got {item_factors.shape[1]}")
     return item_factors
 
 
-def regularized_gram(item_factors: np.ndarray, regularization: float, confidence_weight: float) -> NDArray[np.float64]:
+def regularized_gram(
+    item_factors: np.ndarray, regularization: float, confidence_weight: float, *, out: Any = None
+) -> NDArray[np.float64]:
     """Compute V'V + regularization * I in double, or its Cholesky factor for confidence weight 0.
 
     Parameters
@@ -275,6 +393,8 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
         Ridge penalty, at least 0.
     confidence_weight : float
         Weight of the users' items, at least 0.  With 0 all users share one system, which is factored once.
+    out : ndarray of shape (n_factors, n_factors), float64, or None
+        Output array; None makes a new array.
 
     Returns
     -------
@@ -282,25 +402,15 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
         Matrix or Cholesky factor, which the kernels take as `gram`.
     """
     regularization = check_real("regularization", regularization, low=0.0)
-    gram = _plain_gram(check_array("item_factors", item_factors, ndim=2), regularization)
-    # The kernel replaces the matrix by its Cholesky factor, and returns False for a singular one.
-    if check_real("confidence_weight", confidence_weight, low=0.0) == 0 and not _kernel.factor_gram(gram):
-        raise ValueError(
-            f"the system V'V + {regularization} I of every user is singular: item_factors have dependent columns; "
-            "raise regularization"
-        )
-    return gram
-
-
-def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
-    """Compute V'V + regularization * I in double."""
-    gram = np.empty((item_factors.shape[1],) * 2)
-    _kernel.gram(item_factors, gram)
-    # Squares of huge factors overflow even in double.
-    if not np.isfinite(gram).all():
-        raise ValueError(f"item_factors must be small enough for V'V, got {abs(item_factors).max():g}; scale them down")
-    gram[np.diag_indices_from(gram)] += regularization
-    return gram
+    item_factors = check_array("item_factors", item_factors, ndim=2)
+    weight = check_real("confidence_weight", confidence_weight, low=0.0)
+    if out is None:
+        return find_gram(item_factors, regularization, weight)
+    shape = (item_factors.shape[1],) * 2
+    np.copyto(
+        check_out(out, shape, np.float64, apart_from=item_factors), find_gram(item_factors, regularization, weight)
+    )
+    return out
 
 
 def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool) -> FloatArray:
@@ -325,27 +435,3 @@ def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool
     # A value that overflows becomes infinite, which the solver handles.  A warning would reveal one user's data.
     with np.errstate(over="ignore"):
         return interactions.values_or_ones(dtype)
-
-
-def raise_if_singular(singular: np.ndarray, interactions: Interactions, regularization: float | np.ndarray) -> None:
-    """Raise an error that names the first user with a singular system, if there is one.
-
-    Parameters
-    ----------
-    singular : ndarray of int64
-        Output of the kernels for each thread: a row, -1 for a failed allocation, or n_users for no singular system.
-    interactions : Interactions
-        Interactions with the users' external ids.
-    regularization : float or ndarray of shape (n_users,)
-        Ridge penalty, for the message.
-    """
-    # The smallest row of all threads makes the message independent of the number of threads.
-    user = int(singular.min())
-    if user < 0:
-        raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")
-    if user < interactions.n_users:
-        regularization = np.broadcast_to(regularization, interactions.n_users)[user]
-        raise ValueError(
-            f"the system of user {id_at(interactions.user_ids, user)!r} (row {user}) is singular at regularization="
-            f"{regularization}: its items and V'V do not span all factors; raise regularization"
-        )

@@ -1,13 +1,14 @@
 """k-means of sparse or dense rows by k-means++ and Lloyd's iterations, without a privacy guarantee."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import clustering as _kernel
 from fastfedrec.core import hardware
-from fastfedrec.core.arrays import LINE_BYTES, zeros_on_lines
+from fastfedrec.core.arrays import LINE_BYTES, check_outs, zeros_on_lines
 from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -15,9 +16,12 @@ from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table, widened
 
 __all__ = ["KMeans", "assign_rows", "kmeans"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 _TAIL_BYTES = 16  # width of the kernel's narrow block for the last few clusters
 _PER_UNIT = 1024  # values that are multiples of 1 / 1024 have exact sums
 _IN_LINE = 64  # centres of 8 bits in one cache line
+_LONG_ROW = 16  # mean number of values from which threads add rows faster than one thread without a sort
 _MIN_ROUNDED_CLUSTERS = 32  # smallest number of clusters for which centres of 8 bits save time
 
 
@@ -131,7 +135,7 @@ def kmeans(
 
 
 def assign_rows(
-    rows: RowsLike, centers: np.ndarray, *, n_threads: int = 0
+    rows: RowsLike, centers: np.ndarray, *, out: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Find the nearest centre of each row.
 
@@ -141,6 +145,8 @@ def assign_rows(
         Rows of float32 or float64; bool and float16 become float32.  A user's missing entries count as 0.
     centers : ndarray of shape (n_clusters, n_columns)
         Finite centres, converted to double.
+    out : tuple of two arrays or None
+        Output arrays for the labels and the distances; None makes new arrays.
     n_threads : int
         Number of threads; 0 for all.  The result does not depend on it.
 
@@ -161,13 +167,17 @@ def assign_rows(
     data = _Rows.of(rows, centers)
     centers = _check_centers(centers, data.n_columns)
     check_integer("the number of centers", len(centers), low=1)
-    if not len(data):
-        return np.zeros(0, dtype=np.int32), np.zeros(0)
-    centers = np.ascontiguousarray(centers - data.middle)
-    n_threads = resolve_n_threads(n_threads)
-    columns = _Columns.of(data, centers)
-    labels = _assign(data, columns, n_threads)
-    return labels, _distances(data, centers, columns.norms, labels, n_threads)
+    size = (len(data),)
+    labels, distances = check_outs(
+        out, ("labels", size, np.int32), ("squared_distances", size, np.float64), apart_from=(data.values, centers)
+    )
+    if len(data):
+        centers = np.ascontiguousarray(centers - data.middle)
+        n_threads = resolve_n_threads(n_threads)
+        columns = _Columns.of(data, centers)
+        _assign(data, columns, n_threads, labels)
+        _distances(data, centers, columns.norms, labels, n_threads, distances)
+    return (labels, distances) if out is None else out
 
 
 def _check_centers(centers: np.ndarray, n_columns: int) -> np.ndarray:
@@ -269,8 +279,8 @@ class _Columns:
         self.centers = centers
 
 
-def _assign(data: _Rows, columns: _Columns, n_threads: int) -> np.ndarray:
-    labels = np.empty(len(data), dtype=np.int32)
+def _assign(data: _Rows, columns: _Columns, n_threads: int, labels: np.ndarray | None = None) -> np.ndarray:
+    labels = np.empty(len(data), dtype=np.int32) if labels is None else labels
     _kernel.assign(
         data.indptr, data.indices, data.values, data.norms, columns.body, columns.tail, columns.start, columns.centers,
         columns.norms, labels, n_threads,
@@ -279,9 +289,14 @@ def _assign(data: _Rows, columns: _Columns, n_threads: int) -> np.ndarray:
 
 
 def _distances(
-    data: _Rows, centers: np.ndarray, center_norms: np.ndarray, labels: np.ndarray, n_threads: int
+    data: _Rows,
+    centers: np.ndarray,
+    center_norms: np.ndarray,
+    labels: np.ndarray,
+    n_threads: int,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
-    out = np.empty(len(data))
+    out = np.empty(len(data)) if out is None else out
     _kernel.distances_to(
         data.indptr, data.indices, data.values, data.norms, centers, center_norms, labels, out, n_threads
     )
@@ -374,11 +389,17 @@ class _Means:
             moved = np.flatnonzero(labels != before)
             rows, clusters = np.tile(moved, 2), np.concatenate([labels[moved], before[moved]])
             signs = np.repeat([1.0, -1.0], len(moved))
-        # Each cluster's rows are added in ascending order, so that the sums do not depend on the threads.
-        order = np.argsort(clusters, kind="stable")
-        starts = np.zeros(len(centers) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(clusters, minlength=len(centers)), out=starts[1:])
         sizes = np.bincount(labels, minlength=len(centers))
+        n_members = np.bincount(clusters, minlength=len(centers))
+        # Each cluster's rows are added in ascending order, so that the sums do not depend on the threads.
+        if n_threads == 1 or len(data.values) < _LONG_ROW * len(data):
+            _kernel.add_members(data.indptr, data.indices, data.values, rows, clusters, signs, self.sums)
+            changed = (n_members > 0) & (sizes > 0)  # an empty cluster keeps its centre
+            centers[changed] = self.sums[changed] / sizes[changed, None]
+            return
+        # With several threads each cluster belongs to one of them.
+        order = np.argsort(clusters, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(n_members)])
         _kernel.update_centers(
             data.indptr, data.indices, data.values, rows[order], signs[order], starts, sizes, self.sums, centers,
             n_threads,

@@ -9,27 +9,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.compute import hadamard as _kernel
+from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.threads import resolve_n_threads
 
 __all__ = ["hadamard_transform"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
 
-def hadamard_transform(values: ArrayLike, *, n_threads: int = 0) -> NDArray[np.int64] | NDArray[np.float64]:
+
+def hadamard_transform(
+    values: ArrayLike, *, out: Any = None, n_threads: int = 0
+) -> NDArray[np.int64] | NDArray[np.float64]:
     """Multiply vectors by the Hadamard matrix.
 
     Parameters
     ----------
     values : array_like of shape (..., n)
         Integers or floats; n is a power of two.  Each vector along the last axis is transformed.
+    out : ndarray of shape (..., n), int64 or float64, or None
+        Output array, which may be `values` itself; None makes a new array.
     n_threads : int
         Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     ndarray of shape (..., n), int64 or float64
-        Product H x without a normalisation.  Integers are exact while the sum of their magnitudes is below 2^63, and
-        reduced modulo 2^64 otherwise.
+        Product H x without a normalisation, in `out` or a new array.  Integers are exact while the sum of their
+        magnitudes is below 2^63, and reduced modulo 2^64 otherwise.
 
     Raises
     ------
@@ -61,10 +68,11 @@ def hadamard_transform(values: ArrayLike, *, n_threads: int = 0) -> NDArray[np.i
             f"values must have a power of two as the length of the last axis, got shape {values.shape}; pad them"
         )
     n_threads = resolve_n_threads(n_threads)
-    out: NDArray[Any] = np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64, order="C")
+    array = check_out(out, values.shape, np.float64 if values.dtype.kind == "f" else np.int64)
+    np.copyto(array, values, casting="unsafe")  # correct for memory that overlaps
     # The kernel transforms in place, with one buffer of n numbers for each thread.
-    if out.size:
+    if array.size:
         _kernel.transform_rows(
-            out.reshape(-1, n), np.empty((n_threads, n), dtype=out.dtype), n.bit_length() - 1, n_threads
+            array.reshape(-1, n), np.empty((n_threads, n), dtype=array.dtype), n.bit_length() - 1, n_threads
         )
-    return out
+    return array if out is None else out

@@ -1,12 +1,13 @@
 """Non-negative matrix factorisation of observed entries, with weights and regularisation, by alternating updates."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
 
 from fastfedrec._kernels.compute import nmf as _kernel
-from fastfedrec.core.arrays import FloatArray, zeros_on_lines
+from fastfedrec.core.arrays import FloatArray, check_out, zeros_on_lines
 from fastfedrec.core.check import check_array, check_choice, check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.log import log_done
 from fastfedrec.core.randomness import Key
@@ -15,6 +16,8 @@ from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table, widened
 from fastfedrec.data.interactions import Interactions
 
 __all__ = ["NMF", "fit_nmf", "solve_rows_nonnegative"]
+
+__dir__ = __all__.copy  # dir() lists only the public names
 
 # Rows of factors are padded to a multiple of these numbers of factors, so that kernels compute with whole vectors.
 _LINE = 16  # floats of the widest vector
@@ -156,6 +159,7 @@ def solve_rows_nonnegative(
     start: np.ndarray | None = None,
     max_sweeps: int = 500,
     tolerance: float = 1e-6,
+    out: Any = None,
     n_threads: int = 0,
 ) -> FloatArray:
     """Solve each row's non-negative least squares for fixed item factors.
@@ -180,13 +184,15 @@ def solve_rows_nonnegative(
     tolerance : float
         Relative tolerance, at least 0.  A row stops at a sweep that changes no factor by more than this share of the
         row's largest factor.
+    out : ndarray of shape (n_rows, n_factors) or None
+        Output array of the dtype of `ratings`, which may be `start`; None makes a new array.
     n_threads : int
         Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_rows, n_factors)
-        Factors of the dtype of `ratings`, at least 0.
+        Factors of the dtype of `ratings`, at least 0: `out` or a new array.
 
     Examples
     --------
@@ -204,13 +210,16 @@ def solve_rows_nonnegative(
     tolerance = check_real("tolerance", tolerance, low=0.0)
     n_threads = resolve_n_threads(n_threads)
     dtype = rows.values.dtype
-    out = np.zeros((rows.n_rows, n_factors), dtype=dtype)
-    if start is not None:
-        out[:] = check_array("start", start, ndim=2, shape=out.shape)
-        if out.min(initial=0) < 0:
-            raise ValueError(f"start must be at least 0, got {out.min()}; clip it")
-    _solve(rows, item_factors.astype(dtype, copy=False), regularization, out, tolerance, max_sweeps, n_threads)
-    return out
+    weighting = () if rows.weights is None else (rows.weights,)
+    array = check_out(out, (rows.n_rows, n_factors), dtype.type, apart_from=(rows.values, item_factors, *weighting))
+    if start is None:
+        array.fill(0)
+    else:
+        np.copyto(array, check_array("start", start, ndim=2, shape=array.shape), casting="same_kind")
+    if array.min(initial=0) < 0:
+        raise ValueError(f"start must be at least 0, got {array.min()}; clip it")
+    _solve(rows, item_factors.astype(dtype, copy=False), regularization, array, tolerance, max_sweeps, n_threads)
+    return array if out is None else out
 
 
 @dataclass(frozen=True)

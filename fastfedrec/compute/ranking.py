@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import ranking as _kernel
-from fastfedrec._kernels.core import hardware as _hardware
+from fastfedrec.compute import _screening
 from fastfedrec.compute._ranking_inputs import (
     check_counts,
     check_factors,
@@ -16,8 +16,7 @@ from fastfedrec.compute._ranking_inputs import (
     check_scores,
     seen_rows,
 )
-from fastfedrec.core import hardware
-from fastfedrec.core.arrays import FloatArray
+from fastfedrec.core.arrays import FloatArray, check_out, check_outs
 from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key
@@ -33,18 +32,11 @@ __all__ = [
     "top_k",
 ]
 
-# Smallest n_items * n_factors / n for which screening by 8-bit copies of the factors saves time, as measured, by
-# instruction set and bytes of a number.  Code that multiplies 16 floats at once gains little from screening.
-_MIN_SCREENED_PRODUCTS = {
-    ("x86-64-v3", 4): 12_000,
-    ("x86-64-v3", 8): 6_000,
-    ("x86-64-v4", 4): 60_000,
-    ("x86-64-v4", 8): 8_000,
-}
+__dir__ = __all__.copy  # dir() lists only the public names
 
 
 def sample_unseen(
-    interactions: RowsLike, rows: Any, n: int, *, key: Key, purpose: str, n_threads: int = 0
+    interactions: RowsLike, rows: Any, n: int, *, key: Key, purpose: str, out: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Draw items that users have not seen, uniformly and without replacement.
 
@@ -62,6 +54,8 @@ def sample_unseen(
     purpose : str
         Purpose of the draws.  Each user's stream is (purpose, round 0, global user id), so a user's items do not depend
         on the other rows, on shards or on threads.
+    out : tuple of two arrays or None
+        Output arrays for the items and the counts; None makes new arrays.
     n_threads : int
         Number of threads; 0 for all processors.  The result does not depend on it.
 
@@ -99,8 +93,10 @@ def sample_unseen(
     n = check_integer("n", n, low=0, high=2**31 - 1)
     n_threads = resolve_n_threads(n_threads)
     unseen = interactions.n_items - interactions.interactions_per_user()[rows]
-    counts = np.minimum(n, unseen)
-    items = np.empty((len(rows), n), dtype=np.int32)
+    wanted = ("items", (len(rows), n), np.int32), ("counts", (len(rows),), np.int64)
+    read = interactions.indptr, interactions.indices, rows
+    items, counts = check_outs(out, *wanted, apart_from=read)
+    np.minimum(n, unseen, out=counts)
     if items.size:
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.sample_unseen(
@@ -109,11 +105,11 @@ def sample_unseen(
         )  # fmt: skip
         if failed.any():
             raise MemoryError("sample_unseen needs n_items / 4 bytes for each thread; use fewer threads")
-    return items, counts
+    return (items, counts) if out is None else out
 
 
 def held_out_ranks(
-    held_out_scores: Any, other_scores: Any, counts: Any, *, rows: Any = None, n_threads: int = 0
+    held_out_scores: Any, other_scores: Any, counts: Any, *, rows: Any = None, out: Any = None, n_threads: int = 0
 ) -> NDArray[np.float64]:
     """Rank each held-out score among the scores of its row: 1 + the number of greater scores + half of the ties.
 
@@ -127,6 +123,8 @@ def held_out_ranks(
         Number of scores of each row; the row's remaining entries are ignored.
     rows : array_like of shape (n_held_out,), int, or None
         Row of each held-out score; None for one held-out score in each row, in order.
+    out : ndarray of shape (n_held_out,), float64, or None
+        Output array; None makes a new array.
     n_threads : int
         Number of threads; 0 for all processors.  The result does not depend on it.
 
@@ -153,13 +151,13 @@ def held_out_ranks(
     n_rows, n = other_scores.shape
     counts = check_counts(counts, n_rows, n, "scores")
     rows = check_held_out_rows("held_out_scores", held_out_scores, rows, n_rows)
-    ranks = np.empty(len(rows))
+    ranks = check_out(out, (len(rows),), np.float64, apart_from=(held_out_scores, other_scores, counts, rows))
     # A million comparisons take 0.2 ms; for fewer, waking a thread costs more than it saves.
     n_threads = min(resolve_n_threads(n_threads), 1 + len(rows) * n // 2**20)
     _kernel.held_out_ranks(held_out_scores, other_scores, counts, rows, ranks, n_threads)
     if (bad := np.flatnonzero(np.isnan(ranks))).size:
         raise ValueError(f"scores must not be NaN, got one in row {rows[bad[0]]}; has the model diverged?")
-    return ranks
+    return ranks if out is None else out
 
 
 _shares_rank_parameters = shares_docstring("""\
@@ -188,9 +186,15 @@ def held_out_rank_counts_factors(
     counts: Any,
     *,
     rows: Any = None,
+    out: Any = None,
     n_threads: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count, for each held-out item, the other items of its row with a greater or an equal inner product.
+
+    Parameters
+    ----------
+    out : tuple of two arrays or None
+        Output arrays of int64 for the two counts; None makes new arrays.
 
     Returns
     -------
@@ -244,7 +248,9 @@ def held_out_rank_counts_factors(
     if rows is not None:
         order = np.argsort(held_out_rows, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(held_out_rows, minlength=n_rows))])
-    above, same = (np.empty(len(held_out_rows), dtype=np.int64) for _ in range(2))
+    size = (len(held_out_rows),)
+    read = user_factors, item_factors, held_out_items, items, counts, held_out_rows
+    above, same = check_outs(out, ("above", size, np.int64), ("same", size, np.int64), apart_from=read)
     n_threads = resolve_n_threads(n_threads)
     wrong = np.zeros(n_threads, dtype=np.int64)
     _kernel.held_out_rank_counts_factors(
@@ -260,7 +266,8 @@ def held_out_rank_counts_factors(
         raise ValueError(f"inner products of user row {held_out_rows[order][bad[0]]} overflow; has the model diverged?")
     if rows is not None:
         above[order], same[order] = above.copy(), same.copy()
-    return above, same + 1
+    same += 1
+    return (above, same) if out is None else out
 
 
 @_shares_rank_parameters
@@ -272,9 +279,15 @@ def held_out_ranks_factors(
     counts: Any,
     *,
     rows: Any = None,
+    out: Any = None,
     n_threads: int = 0,
 ) -> NDArray[np.float64]:
     """Rank held-out items among other items by their inner products with the user, without an array of scores.
+
+    Parameters
+    ----------
+    out : ndarray of shape (n_held_out,), float64, or None
+        Output array; None makes a new array.
 
     Returns
     -------
@@ -301,10 +314,14 @@ def held_out_ranks_factors(
     above, same = held_out_rank_counts_factors(
         user_factors, item_factors, held_out_items, other_items, counts, rows=rows, n_threads=n_threads
     )
-    return 1.0 + above + 0.5 * (same - 1)
+    ranks = check_out(out, above.shape, np.float64)
+    np.add(1.0 + above, 0.5 * (same - 1), out=ranks)
+    return ranks if out is None else out
 
 
-def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple[NDArray[np.int32], FloatArray]:
+def top_k(
+    scores: Any, n: int, *, seen: Any = None, out: Any = None, n_threads: int = 0
+) -> tuple[NDArray[np.int32], FloatArray]:
     """Find the `n` best columns of each row of a dense block of scores.
 
     Parameters
@@ -315,6 +332,8 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
         Number of columns to find for each row, from 1 to n_items.
     seen : Interactions, SciPy sparse matrix or array, array, (indptr, indices) or None
         Columns to exclude from each row, as `n_rows` compressed rows.
+    out : tuple of two arrays or None
+        Output arrays for the items and their scores; None makes new arrays.
     n_threads : int
         Number of threads; 0 for all processors.  The result does not depend on it.
 
@@ -342,19 +361,19 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     n = check_integer("n", n, low=1, high=scores.shape[1])
     n_threads = resolve_n_threads(n_threads)
     indptr, indices = seen_rows(seen, *scores.shape)
-    items = np.empty((len(scores), n), dtype=np.int32)
-    best = np.empty((len(scores), n), dtype=scores.dtype)
+    wanted = ("items", (len(scores), n), np.int32), ("scores", (len(scores), n), scores.dtype.type)
+    items, best = check_outs(out, *wanted, apart_from=(scores, indptr, indices))
     failed = np.full(n_threads, len(scores), dtype=np.int64)
     _kernel.top_k(scores, indptr, indices, items, best, failed, n_threads)
-    _check_memory(failed)
+    first_bad = _first_bad(failed)
     # The kernel reports the first row with a NaN or infinite score, and the check raises the error.
-    if failed.min() < len(scores):
+    if first_bad < len(scores):
         check_array("scores", scores, ndim=2)
-    return items, best
+    return (items, best) if out is None else out
 
 
 def recommend_factors(
-    user_factors: Any, item_factors: Any, n: int, *, seen: Any = None, n_threads: int = 0
+    user_factors: Any, item_factors: Any, n: int, *, seen: Any = None, out: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int32], NDArray[np.float32] | NDArray[np.float64]]:
     """Find the `n` items with the greatest inner products for each user, without an array of users x items.
 
@@ -368,6 +387,8 @@ def recommend_factors(
         Number of items to find for each user, from 1 to n_items.
     seen : Interactions, SciPy sparse matrix or array, array, (indptr, indices) or None
         Items to exclude for each user, as `n_users` compressed rows.
+    out : tuple of two arrays or None
+        Output arrays for the items and their scores; None makes new arrays.
     n_threads : int
         Number of threads; 0 for all processors.  The result does not depend on it.
 
@@ -413,36 +434,26 @@ def recommend_factors(
     n = check_integer("n", n, low=1, high=n_items)
     n_threads = resolve_n_threads(n_threads)
     indptr, indices = seen_rows(seen, n_users, n_items)
-    items = np.empty((n_users, n), dtype=np.int32)
-    best = np.empty((n_users, n), dtype=user_factors.dtype)
-    is_open = np.ones(n_users, dtype=np.int8)  # 1 for a user without a result so far
-    if _pays_to_screen(n_users, n_items, user_factors.shape[1], user_factors.itemsize, n):
+    wanted = ("items", (n_users, n), np.int32), ("scores", (n_users, n), user_factors.dtype.type)
+    items, best = check_outs(out, *wanted, apart_from=(user_factors, item_factors, indptr, indices))
+    rows, failed = np.arange(n_users), np.full(n_threads, n_users, dtype=np.int64)
+    if _screening.pays(n_users, n_items, user_factors.shape[1], user_factors.itemsize, n):
         has_stopped = np.zeros(n_threads, dtype=np.int64)
+        is_open = np.ones(n_users, dtype=np.int8)  # 1 for a user without a result so far
         _kernel.recommend_screened(
             user_factors, item_factors, indptr, indices, items, best, is_open, has_stopped, n_threads
         )
-    rows, failed = np.flatnonzero(is_open), np.full(n_threads, n_users, dtype=np.int64)
+        rows = np.flatnonzero(is_open)
     # The kernel without screening computes the users that screening left out or gave up.
     if rows.size:
         _kernel.recommend_factors(user_factors, item_factors, indptr, indices, rows, items, best, failed, n_threads)
-    _check_memory(failed)
-    if (overflowed := failed.min()) < n_users:
+    if (overflowed := _first_bad(failed)) < n_users:
         raise ValueError(f"inner products of user row {overflowed} overflow; has the model diverged?")
-    return items, best
+    return (items, best) if out is None else out
 
 
-def _pays_to_screen(n_users: int, n_items: int, n_factors: int, itemsize: int, n: int) -> bool:
-    """Return whether screening by 8-bit copies of the factors saves time; the result does not depend on it."""
-    name = hardware.instruction_set()
-    # A processor that splits AVX-512 vectors into halves has the speed of AVX2.
-    if name == "x86-64-v4" and _hardware.splits_vectors():
-        name = "x86-64-v3"
-    min_products = _MIN_SCREENED_PRODUCTS.get((name, itemsize))
-    if min_products is None or n > 16 or n_users < 400 or n_factors * itemsize < 128:
-        return False
-    return n_items * n_factors >= min_products * n
-
-
-def _check_memory(failed: np.ndarray) -> None:
-    if (failed < 0).any():
+def _first_bad(failed: np.ndarray) -> int:
+    """Return the first row that a thread reported, or the number of rows; -1 is a failed allocation."""
+    if (first := int(failed.min())) < 0:
         raise MemoryError("a copy of item_factors, or the bitmaps and candidates of a thread, did not fit into memory")
+    return first

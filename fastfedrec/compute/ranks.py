@@ -7,15 +7,18 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import ranks as _kernel
 from fastfedrec.compute._ranking_inputs import check_factors, check_scores
+from fastfedrec.core.arrays import check_outs
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import borrow_rows
 from fastfedrec.data.csr import check_named_rows
 
 __all__ = ["rank_counts", "rank_counts_factors"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 
 def rank_counts(
-    scores: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
+    scores: Any, held_out: Any, *, seen: Any = None, out: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count, for each held-out item, the unseen items of its row with a greater or an equal score.
 
@@ -27,6 +30,8 @@ def rank_counts(
         Items to rank, as `n_rows` compressed rows.
     seen : Interactions, SciPy matrix or array, dense array, (indptr, indices) or None
         Items to exclude, as `n_rows` compressed rows in ascending order; no item may be both seen and held out.
+    out : tuple of two arrays or None
+        Output arrays of int64 for the two counts; None makes new arrays.
     n_threads : int
         Number of threads; 0 for all processors.  The result does not depend on it.
 
@@ -55,14 +60,14 @@ def rank_counts(
     (array([1]), array([2]))
     """
     scores = check_scores("scores", scores, 2)
-    failed, above, same = _count(scores, None, scores.shape, held_out, seen, n_threads)
+    failed, above, same = _count(scores, None, scores.shape, held_out, seen, out, n_threads)
     if failed < len(scores):
         raise ValueError(f"scores must not be NaN, got one in row {failed}; has the model diverged?")
-    return above, same
+    return (above, same) if out is None else out
 
 
 def rank_counts_factors(
-    user_factors: Any, item_factors: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
+    user_factors: Any, item_factors: Any, held_out: Any, *, seen: Any = None, out: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count, for each held-out item, the unseen items with a greater or an equal inner product with the user.
 
@@ -76,6 +81,8 @@ def rank_counts_factors(
         Items to rank, as `n_users` compressed rows.
     seen : Interactions, SciPy matrix or array, dense array, (indptr, indices) or None
         Items to exclude, as `n_users` compressed rows in ascending order; no item may be both seen and held out.
+    out : tuple of two arrays or None
+        Output arrays of int64 for the two counts; None makes new arrays.
     n_threads : int
         Number of threads; 0 for all processors.  The result does not depend on it.
 
@@ -110,21 +117,31 @@ def rank_counts_factors(
     """
     user_factors, item_factors = check_factors(user_factors, item_factors)
     shape = len(user_factors), len(item_factors)
-    failed, above, same = _count(user_factors, item_factors, shape, held_out, seen, n_threads)
+    failed, above, same = _count(user_factors, item_factors, shape, held_out, seen, out, n_threads)
     if failed < len(user_factors):
         raise ValueError(f"inner products of user row {failed} overflow; has the model diverged?")
-    return above, same
+    return (above, same) if out is None else out
 
 
 def _count(
-    rows: np.ndarray, factors: np.ndarray | None, shape: tuple[int, int], held_out: Any, seen: Any, n_threads: int
+    rows: np.ndarray,
+    factors: np.ndarray | None,
+    shape: tuple[int, int],
+    held_out: Any,
+    seen: Any,
+    out: Any,
+    n_threads: int,
 ) -> tuple[int, np.ndarray, np.ndarray]:
     """Return the first row with invalid scores, or the number of rows, and the kernel's counts."""
     indptr, items = _check_rows("held_out", held_out, shape)
     empty_rows = np.zeros(shape[0] + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
     seen_indptr, seen_items = empty_rows if seen is None else _check_rows("seen", seen, shape, rising=True)
     n_threads = resolve_n_threads(n_threads)
-    above, same = np.zeros(len(items), dtype=np.int64), np.zeros(len(items), dtype=np.int64)
+    read = rows, *(() if factors is None else (factors,)), indptr, items, seen_indptr, seen_items
+    size = (len(items),)
+    above, same = check_outs(out, ("above", size, np.int64), ("same", size, np.int64), apart_from=read)
+    above.fill(0)
+    same.fill(0)
     failed = np.full(n_threads, shape[0], dtype=np.int64)
     if len(items):
         _kernel.rank_counts(rows, factors, indptr, items, seen_indptr, seen_items, above, same, failed, n_threads)

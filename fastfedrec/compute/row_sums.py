@@ -7,6 +7,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import row_sums as _kernel
+from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_array, plain_array
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows
@@ -14,9 +15,11 @@ from fastfedrec.data.sparse import as_csr, check_arrays
 
 __all__ = ["sum_rows"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 
 def sum_rows(
-    interactions: RowsLike, matrix: Any, *, weights: np.ndarray | None = None, n_threads: int = 0
+    interactions: RowsLike, matrix: Any, *, weights: np.ndarray | None = None, out: Any = None, n_threads: int = 0
 ) -> NDArray[np.float64]:
     """Sum, for each user, the rows of a matrix that belong to the user's items.
 
@@ -29,14 +32,17 @@ def sum_rows(
         Row i is the contribution of item i; converted to float64.
     weights : ndarray of shape (n_interactions,), optional
         Factor of each interaction, in storage order: by user, then item.  None for the values.
+    out : ndarray of shape (n_users, n_columns), float64, or None
+        Output array; None makes a new array.
     n_threads : int
         Number of threads; 0 for all.  The result depends neither on it nor on the instruction set.
 
     Returns
     -------
     ndarray of shape (n_users, n_columns), float64
-        Sums, which are zeros for a user without items.  The user's items are added in their storage order.  A
-        row therefore has the same bits for any set of other users, and the same bits as SciPy's product.
+        Sums, in `out` or a new array, which are zeros for a user without items.  The user's items are added in their
+        storage order.  A row therefore has the same bits for any set of other users, and the same bits as SciPy's
+        product.
 
     Raises
     ------
@@ -68,19 +74,19 @@ def sum_rows(
         sparse = as_csr(matrix)  # entries with equal indices are summed
         if sparse.shape[0] != interactions.n_items:
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")
-        out = np.empty((interactions.n_users, sparse.shape[1]))
-        if out.size:
+        array = check_out(out, (interactions.n_users, sparse.shape[1]), np.float64, apart_from=(weights, sparse.data))
+        if array.size:
             # The kernel takes int64 row starts, int32 columns and float64 values; SciPy's types vary.
             layout = (sparse.indptr, np.int64), (sparse.indices, np.int32), (sparse.data, np.float64)
-            _kernel.sum_sparse_rows(*rows, *(np.ascontiguousarray(*part) for part in layout), out, n_threads)
-        return out
+            _kernel.sum_sparse_rows(*rows, *(np.ascontiguousarray(*part) for part in layout), array, n_threads)
+        return array if out is None else out
     shape = (interactions.n_items, None)
     matrix = plain_array("matrix", matrix)
     if matrix.dtype.kind in "bf":  # `check_array` converts integers, and rejects those that float64 would round
         matrix = matrix.astype(np.float64, copy=False)
     matrix = check_array("matrix", matrix, ndim=2, shape=shape, dtypes=(np.float64,), finite=False)
     # The kernel writes every entry, also zeros for users without items.
-    out = np.empty((interactions.n_users, matrix.shape[1]))
-    if out.size:
-        _kernel.sum_dense_rows(*rows, matrix, out, n_threads)
-    return out
+    array = check_out(out, (interactions.n_users, matrix.shape[1]), np.float64, apart_from=(weights, matrix))
+    if array.size:
+        _kernel.sum_dense_rows(*rows, matrix, array, n_threads)
+    return array if out is None else out

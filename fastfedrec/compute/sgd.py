@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastfedrec.core.arrays import FloatArray, split_permutation
+from fastfedrec.core.arrays import FloatArray, check_out, split_permutation
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real, plain_array
 from fastfedrec.core.log import log_done
 from fastfedrec.core.randomness import Key, resolve_key
@@ -17,10 +17,11 @@ from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, RowsLike, borrow_rows, is_table
 
 if TYPE_CHECKING:
-    from fastfedrec.compute._sgd_loss import CompiledLoss
     from fastfedrec.compute._sgd_training import Ratings, State, Training
 
 __all__ = ["LOSSES", "FactorModel", "fit_factors"]
+
+__dir__ = __all__.copy  # dir() lists only the public names
 
 LOSSES = ("squared", "absolute", "huber", "logistic")
 MAX_BLOCKS = 256
@@ -75,7 +76,7 @@ class FactorModel:
     epoch: int
     stopped: str
 
-    def predict(self, users: np.ndarray, items: np.ndarray) -> FloatArray:
+    def predict(self, users: np.ndarray, items: np.ndarray, *, out: Any = None) -> FloatArray:
         """Predict the ratings of pairs: ``mean + b_u + c_i + p_u'q_i``; log-odds under the logistic loss.
 
         Parameters
@@ -84,6 +85,8 @@ class FactorModel:
             Row of `user_factors` of each pair.
         items : ndarray of shape (n_pairs,), int64
             Row of `item_factors` of each pair.
+        out : ndarray of shape (n_pairs,) or None
+            Output array of the factors' dtype; None makes a new array.
 
         Returns
         -------
@@ -94,10 +97,11 @@ class FactorModel:
 
         users = _check_ids("users", users, len(self.user_factors))
         items = _check_ids("items", items, len(self.item_factors), len(users))
-        out = np.empty(len(users), dtype=self.user_factors.dtype)
+        dtype = self.user_factors.dtype
         arrays = self.user_factors, self.item_factors, self.user_biases, self.item_biases
-        _kernel.predict(users, items, *(np.ascontiguousarray(x, dtype=out.dtype) for x in arrays), self.mean, out)
-        return out
+        array = check_out(out, users.shape, dtype.type, apart_from=(users, items, *arrays))
+        _kernel.predict(users, items, *(np.ascontiguousarray(x, dtype=dtype) for x in arrays), self.mean, array)
+        return array if out is None else out
 
 
 def fit_factors(
@@ -212,7 +216,7 @@ def fit_factors(
     >>> bool(model.predict([2], [0]) > model.predict([2], [1]) + 1)
     True
     """
-    from fastfedrec.compute._sgd_training import Training
+    from fastfedrec.compute._sgd_training import Training, compiled
 
     if items is None and ratings is None:
         users, items, ratings, n_users, n_items = _rating_list("users", users, n_users, n_items, weights)
@@ -246,7 +250,7 @@ def fit_factors(
             shape=shape,
             n_factors=check_integer("n_factors", n_factors, low=1, high=MAX_FACTORS),
             biases=biases,
-            loss=_compile_loss(loss) if callable(loss) else loss,
+            loss=compiled(loss),
             mean=mean,
             key=key,
             n_blocks=n_blocks,
@@ -443,9 +447,3 @@ def _resolve_schedule(schedule: Any) -> Callable[[int], float]:
     if callable(schedule):
         return lambda epoch: check_real(f"schedule({epoch})", schedule(epoch), low=0.0)
     return _SCHEDULES[check_choice("schedule", schedule, _SCHEDULES)]
-
-
-def _compile_loss(function: Callable[..., Any]) -> "CompiledLoss":
-    from fastfedrec.compute._sgd_loss import compile_loss  # imports Numba, which takes long
-
-    return compile_loss(function)

@@ -1,11 +1,12 @@
 """Arrays for kernels: checked row numbers and outputs, distinct numbers, read-only and aligned arrays."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core._exchange import shared_array
 from fastfedrec.core.check import plain_array
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "as_uniform",
     "check_mask",
     "check_out",
+    "check_outs",
     "check_rows",
     "distinct",
     "exceed",
@@ -54,22 +56,45 @@ def check_rows(name: str, rows: Any, n: int) -> np.ndarray:
 
 
 def check_out(
-    out: Any, shape: tuple[int, ...], dtype: type, *, apart_from: np.ndarray | None = None, name: str = "out"
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: type,
+    *,
+    apart_from: np.ndarray | Iterable[np.ndarray] | None = None,
+    name: str = "out",
 ) -> np.ndarray:
-    """Return the output array, a new one if `out` is None, or raise if `out` does not fit."""
-    # `apart_from` is an input that a kernel reads while it writes to the output, so the two must not share memory.
+    """Return an array over the memory of `out`, a new array if `out` is None, or raise if `out` does not fit."""
+    # `apart_from` are inputs that a kernel reads while it writes to the output, so they must not share memory with it.
     if out is None:
         return np.empty(shape, dtype=dtype)
-    if not isinstance(out, np.ndarray) or out.dtype != dtype:
-        got = f"an array of {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+    array = out if isinstance(out, np.ndarray) else shared_array(name, out)
+    if array is None or array.dtype != dtype:
+        got = type(out).__name__ if array is None else f"an array of {array.dtype}"
         raise TypeError(f"{name} must be an array of {np.dtype(dtype).name}, got {got}; pass None to get a new one")
-    if out.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {out.shape}")
-    if not (out.flags.c_contiguous and out.flags.writeable):
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if not (array.flags.c_contiguous and array.flags.writeable):
         raise ValueError(f"{name} must be C-contiguous and writable; pass None to get a new one")
-    if apart_from is not None and np.may_share_memory(out, apart_from):
+    inputs = (apart_from,) if isinstance(apart_from, np.ndarray) else apart_from or ()
+    if any(np.may_share_memory(array, read) for read in inputs):
         raise ValueError(f"{name} must not share memory with the values; pass None to get a new one")
-    return out
+    return array
+
+
+def check_outs(
+    out: Any, *wanted: tuple[str, tuple[int, ...], type], apart_from: Iterable[np.ndarray] = ()
+) -> tuple[np.ndarray, ...]:
+    """Return an array for each wanted (name, shape, type), over a tuple `out` as in `check_out`, or new for None."""
+    if out is None:
+        out = (None,) * len(wanted)
+    if not isinstance(out, tuple) or len(out) != len(wanted):
+        got = f"{len(out)} arrays" if isinstance(out, tuple) else type(out).__name__
+        names = ", ".join(name for name, _, _ in wanted)
+        raise TypeError(f"out must be a tuple of {len(wanted)} arrays ({names}), got {got}; pass None to get new ones")
+    arrays: list[np.ndarray] = []
+    for given, (name, shape, dtype) in zip(out, wanted, strict=True):
+        arrays.append(check_out(given, shape, dtype, apart_from=(*apart_from, *arrays), name=f"{name} of out"))
+    return tuple(arrays)
 
 
 def check_mask(mask: Any, n: int) -> np.ndarray:

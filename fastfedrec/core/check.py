@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.core._exchange import host_array
+from fastfedrec.core._exchange import PYTHON_TYPES, host_array
 from fastfedrec.core.numbers import finite_float, is_exact, python_number, show, without_array
 
 __all__ = [
@@ -139,6 +139,8 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
     # of other libraries in CPU memory are read without a copy if NumPy has their type.
     if type(value) is np.ndarray:  # the fast path of most calls
         return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+    if type(value) in PYTHON_TYPES:
+        return host_array(name, value)
     if isinstance(value, np.ndarray):
         absent, remedy = getattr(value, "mask", False), "drop it, or put a value there and pass the array's .data"
     else:
@@ -150,7 +152,7 @@ def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
         except NotImplementedError:  # a pandas.MultiIndex of tuples
             absent = False
         remedy = "drop it, or put a value there"
-    if np.any(absent):
+    if absent is not False and np.any(absent):
         position = np.argwhere(np.broadcast_to(absent, np.shape(value)))[0].tolist()
         raise ValueError(f"{name}[{', '.join(map(str, position))}] is missing (masked or null); {remedy}")
     array = np.asarray(value) if isinstance(value, np.ndarray) else host_array(name, value)

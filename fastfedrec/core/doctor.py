@@ -21,6 +21,8 @@ from fastfedrec.core.version import __version__
 
 __all__ = ["describe_machine", "report"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 _DEVELOPMENT = ("bench", "dev", "docs")  # prefixes of the extras for the package's own development
 _VARIABLES = ("BLIS_", "GOMP_", "KMP_", "MKL_", "NUMBA_", "OMP_", "OPENBLAS_", "VECLIB_")
 _BINDING = ("GOMP_CPU_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")

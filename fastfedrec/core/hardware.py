@@ -16,6 +16,8 @@ from fastfedrec.core.check import check_choice
 
 __all__ = ["instruction_set", "instruction_sets", "use_instruction_set"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 # Names by level.  "plain" is the baseline of the architecture, which every processor has.
 _NAMES = ("plain", "x86-64-v3", "x86-64-v4")
 

@@ -23,6 +23,7 @@ __all__ = ["Key", "claim_call", "resolve_key"]
 
 _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
 _PERSON = b"fastfedrec-1"  # BLAKE2's personalisation, which makes these hashes differ from other programs' hashes
+_LITTLE_ENDIAN = np.dtype("<u4")  # of the words of a ChaCha20 key
 _MIN_WORDS_PER_THREAD = 16_384  # smallest number of words to sort for which another thread saves time
 
 #: Decorator of methods that draw from a stream, with the parameters that they share.
@@ -158,7 +159,7 @@ class Key:
         check_instance("purpose", purpose, str, "pass a name for the purpose of the bits")
         self._check_process()  # every draw of the package calls this method
         digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
-        return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
+        return np.frombuffer(digest, dtype=_LITTLE_ENDIAN).astype(np.uint32)
 
     @_draws_words
     def words(
@@ -177,8 +178,7 @@ class Key:
             Uniform words.
         """
         user = check_integer("user", user, low=0, high=2**64 - 1)
-        users = np.array([user], dtype=np.uint64)
-        return self.words_by_user(purpose, users, round=round, size=size, n_threads=n_threads)[0]
+        return self._words(purpose, np.array([user], dtype=np.uint64), round, size, n_threads)[0]
 
     @_draws_words
     def words_by_user(
@@ -196,9 +196,12 @@ class Key:
         ndarray of shape (n_users, size), uint64
             Uniform words.
         """
+        return self._words(purpose, _check_users(users), round, size, n_threads)
+
+    def _words(self, purpose: str, users: np.ndarray, round: int, size: int, n_threads: int) -> NDArray[np.uint64]:
+        """Return words of the streams of checked users."""
         size = check_integer("size", size, low=0, high=2**35)
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
-        users = _check_users(users)
         out = np.empty((len(users), size), dtype=np.uint64)
         if out.size:
             _kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))

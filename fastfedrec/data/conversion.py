@@ -1,16 +1,18 @@
 """Conversion of SciPy matrices and frames to `Interactions`, and of dense arrays to rows for kernels."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data._frames import column_names, is_frame, native_frame
-from fastfedrec.data.csr import are_in_order, check_csr, check_integers, check_item_count
+from fastfedrec.data.csr import MAX_ITEMS, are_in_order, check_csr, check_integers, check_item_count, is_faultless
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
 from fastfedrec.data.sparse import check_arrays, checked_csr, remedy_for
@@ -46,6 +48,9 @@ InteractionsLike: TypeAlias = Interactions | _SparseMatrix | _Frame
 RowsLike: TypeAlias = InteractionsLike | ArrayLike | _SupportsDLPack
 
 _VALUE_NAMES = ("value", "rating")  # accepted names of the optional column of values in a frame
+# Types of a CSR matrix that need at most a conversion of the integers.
+_INDEX_TYPES = np.dtype(np.int32), np.dtype(np.int64)
+_VALUE_TYPES = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def frame_columns(given: object) -> list[str] | None:
@@ -164,11 +169,39 @@ def widened(dense: np.ndarray) -> np.ndarray:
 class _BorrowedRows(Interactions):
     """Rows in a caller's memory, valid for one call; no object that outlives the call may keep them."""
 
+    # Ids are the numbers of rows and columns.  They are made at their first use, since most kernels need none of them.
+    timestamps = None
+    user_features = item_features = MappingProxyType({})
+    _catalogue, _repeats = "public", None
+
+    @classmethod
+    def of(cls, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, n_items: int) -> Self:
+        """Return checked arrays as rows."""
+        rows = cls.__new__(cls)
+        vars(rows).update(indptr=indptr, indices=indices, values=values, n_items=n_items, _indexes={})
+        return rows
+
     def _set_fields(self, fields: Mapping[str, Any]) -> None:
         vars(self).update(
             {f"_{name}" if name in ("catalogue", "repeats") else name: value for name, value in fields.items()}
         )
-        self._indexes = {}
+        vars(self).update(n_items=len(fields["item_ids"]), _indexes={})
+
+    @functools.cached_property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @functools.cached_property
+    def user_ids(self) -> NDArray[Any]:  # type: ignore[override]
+        return np.arange(self.n_users)
+
+    @functools.cached_property
+    def item_ids(self) -> NDArray[Any]:  # type: ignore[override]
+        return np.arange(self.n_items)
+
+    @functools.cached_property
+    def global_user_ids(self) -> NDArray[np.uint64]:  # type: ignore[override]
+        return np.arange(self.n_users, dtype=np.uint64)
 
 
 def is_table(given: Any) -> bool:
@@ -220,14 +253,17 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
     if isinstance(given, Interactions):
         return given._replace(values=given.values_or_ones()) if wide else given
     matrix: Any = given
-    if is_frame(given) and aligned is None:
+    is_sparse = scipy.sparse.issparse(given)
+    if is_sparse and matrix.format == "csr" and (ready := _ready_rows(matrix)) is not None:
+        return _BorrowedRows.of(*ready, matrix.shape[1])
+    is_table = not is_sparse and is_frame(given)
+    if is_table and aligned is None:
         return borrow_rows(name, as_interactions(name, matrix), wide=wide)
-    if is_frame(given):
+    if is_table:
         raise TypeError(
             f"{name} must be Interactions or a CSR matrix if {aligned} are given for its entries, got "
             f"{type(given).__name__}, which is sorted on conversion; convert it with Interactions.from_dataframe first"
         )
-    is_sparse = scipy.sparse.issparse(given)
     if not is_sparse:
         dense = plain_array(name, given)
         if dense.ndim != 2 or dense.dtype.kind not in "biuf":
@@ -239,7 +275,7 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
         matrix = scipy.sparse.csr_array(widened(dense))
     if matrix.ndim != 2:
         raise ValueError(f"{name} must have 2 dimensions, got shape {matrix.shape}")
-    n_users, n_items = matrix.shape
+    n_items = matrix.shape[1]
     check_item_count(n_items)
     # A CSR with sorted rows is used in place; all other input is converted to new arrays.
     rows = _in_place(name, matrix) if matrix.format == "csr" else None
@@ -253,21 +289,28 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
         rows = indptr, indices, float_values(f"{name}.data", data, len(indices))
         check_csr(*rows, n_items, name=_array_names(name))
     indptr, indices, values = rows
-    return _BorrowedRows._trusted(
-        {
-            "indptr": indptr,
-            "indices": indices,
-            "values": values,
-            "timestamps": None,
-            "user_ids": np.arange(n_users),
-            "item_ids": np.arange(n_items),
-            "global_user_ids": np.arange(n_users, dtype=np.uint64),
-            "user_features": {},
-            "item_features": {},
-            "catalogue": "public",
-            "repeats": None,
-        }
-    )
+    return _BorrowedRows.of(indptr, indices, values, n_items)
+
+
+def _ready_rows(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return the arrays of a CSR matrix that kernels can read in their order, or None for other or faulty matrices."""
+    # One pass of the kernel checks all entries.  The caller converts other matrices, and names the faults of bad ones.
+    indptr, indices, values = parts = matrix.indptr, matrix.indices, matrix.data
+    if not all(type(part) is np.ndarray and part.ndim == 1 and part.flags.c_contiguous for part in parts):
+        return None
+    n_rows, n_columns = matrix.shape
+    if indptr.dtype not in _INDEX_TYPES or indices.dtype not in _INDEX_TYPES or values.dtype not in _VALUE_TYPES:
+        return None
+    if len(indptr) != n_rows + 1 or len(indices) != len(values) or n_columns > MAX_ITEMS:
+        return None
+    n_used = int(indptr[-1])  # SciPy permits unused capacity after the last row
+    if not 0 <= n_used <= len(indices):
+        return None
+    columns = indices[:n_used].astype(np.int32, copy=False)
+    if indices.dtype != np.int32 and not np.array_equal(columns, indices[:n_used]):
+        return None
+    rows = indptr.astype(np.int64, copy=False), columns, values[:n_used]
+    return rows if is_faultless(*rows, n_columns) else None
 
 
 def _in_place(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

@@ -15,6 +15,7 @@ from fastfedrec.data._frames import columns_by_name
 from fastfedrec.data.ids import axis_ids, column_array
 
 __all__ = [
+    "MAX_ITEMS",
     "Remade",
     "are_in_order",
     "check_columns",
@@ -24,6 +25,7 @@ __all__ = [
     "check_integers",
     "check_item_count",
     "check_named_rows",
+    "is_faultless",
     "own_array",
     "own_columns",
     "owned",
@@ -33,16 +35,15 @@ __all__ = [
 #: Source of a list of items: a public list, the data themselves, their counts, or a private choice.
 CATALOGUES = ("public", "data", "counts", "chosen")
 
+MAX_ITEMS = 2**31 - 1  # column numbers are int32
 _MIN_ENTRIES = 500_000  # per thread
 _NO_VALUES = np.empty(0, dtype=np.float32)
 
 
 def check_item_count(n_items: int) -> None:
     """Raise if column numbers would not fit in 32 bits."""
-    if n_items > np.iinfo(np.int32).max:
-        raise ValueError(
-            f"the number of items must be at most {np.iinfo(np.int32).max}, got {n_items}; drop or hash rare items"
-        )
+    if n_items > MAX_ITEMS:
+        raise ValueError(f"the number of items must be at most {MAX_ITEMS}, got {n_items}; drop or hash rare items")
 
 
 def check_csr(
@@ -71,10 +72,18 @@ def are_in_order(
     return kind == _kernel.NO_FAULT
 
 
+def is_faultless(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, n_columns: int) -> bool:
+    """Return whether CSR rows have no fault, with increasing columns within each row."""
+    return _find_fault(indptr, indices, values, n_columns, True)[0] == _kernel.NO_FAULT
+
+
 def _find_fault(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray | None, n_columns: int, rising: bool
 ) -> tuple[int, int]:
-    n_threads = threads_for_rows(len(indices), resolve_n_threads(0), min_rows=_MIN_ENTRIES)
+    # Few entries get one thread, so the limits of the machine are not read.
+    n_threads = 1
+    if len(indices) >= 2 * _MIN_ENTRIES:
+        n_threads = threads_for_rows(len(indices), resolve_n_threads(0), min_rows=_MIN_ENTRIES)
     return _kernel.find_fault(indptr, indices, _NO_VALUES if values is None else values, n_columns, rising, n_threads)
 
 

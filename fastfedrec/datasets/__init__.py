@@ -31,3 +31,5 @@ __all__ = [
     "store_table",
     "zip_regions",
 ]
+
+__dir__ = __all__.copy  # dir() lists only the public names

@@ -8,3 +8,5 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.local import LocalEngine
 
 __all__ = ["DaskEngine", "Engine", "LocalEngine"]
+
+__dir__ = __all__.copy  # dir() lists only the public names

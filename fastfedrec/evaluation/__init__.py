@@ -36,3 +36,5 @@ __all__ = [
     "mean_percentile_rank",
     "parse_metrics",
 ]
+
+__dir__ = __all__.copy  # dir() lists only the public names

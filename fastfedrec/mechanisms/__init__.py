@@ -54,3 +54,5 @@ __all__ = [
     "clip_rows_l1",
     "clip_rows_l2",
 ]
+
+__dir__ = __all__.copy  # dir() lists only the public names

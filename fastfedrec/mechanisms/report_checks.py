@@ -99,8 +99,10 @@ def check_reals(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
         if numbers is None:
             raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}; {remedy}")
         array = np.clip(numbers, -(2**1000), 2**1000)  # a larger integer has no double
+    if array.dtype in (np.float32, np.float64):
+        return array
     with np.errstate(over="ignore"):  # a wider type may overflow; a warning would depend on private values
-        return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+        return array.astype(np.float64)
 
 
 def python_numbers(values: ArrayLike, kinds: Any) -> np.ndarray | None:

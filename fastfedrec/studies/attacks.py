@@ -30,3 +30,5 @@ __all__ = [
     "run_attacks",
     "value_matching",
 ]
+
+__dir__ = __all__.copy  # dir() lists only the public names

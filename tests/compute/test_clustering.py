@@ -226,6 +226,25 @@ def test_near_ties_go_to_the_nearer_centre(seed, shift, scale):
     np.testing.assert_allclose(expected[np.arange(30), labels], expected.min(axis=1), rtol=1e-9)
 
 
+@pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("n_clusters", [1, 2, 16, 18, 50])
+def test_rows_in_lanes_have_the_labels_of_each_row_alone(instruction_set, n_columns, n_clusters):
+    rng = np.random.default_rng(n_columns)
+    centers = rng.standard_normal((n_clusters, n_columns)).astype(np.float32)
+    centers[-1] = centers[0]  # the first of equal centres wins
+    pairs = centers[rng.integers(0, n_clusters, (400, 2))]
+    # Half of the rows are between two centres up to rounding.
+    x = np.concatenate([pairs.mean(axis=1), rng.standard_normal((403, n_columns))]).astype(np.float32)
+    with hardware.use_instruction_set(instruction_set):
+        labels, _ = assign_rows(x, centers)
+        alone = np.concatenate([assign_rows(row[None], centers)[0] for row in x])
+    np.testing.assert_array_equal(labels, alone)
+    scores = x @ centers.T - (centers**2).sum(axis=1) / 2
+    if n_clusters > 2:  # the greatest score of rounded numbers is another one
+        assert (scores.argmax(axis=1) != labels).any()
+
+
 def test_a_label_does_not_depend_on_other_rows():
     """In ties up to rounding, where one more row changed the middle of all columns: 8 labels of 3,000."""
     rng = np.random.default_rng(0)

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.compute import ranking as naive
 
-from fastfedrec import hardware, ranking
+from fastfedrec import hardware
 from fastfedrec._kernels.compute import ranking as kernel
+from fastfedrec.compute import _screening
 from fastfedrec.compute.ranking import recommend_factors
 
 INSTRUCTION_SETS = hardware.instruction_sets()
@@ -184,7 +185,7 @@ def test_items_do_not_depend_on_how_many_users_there_are(instruction_set, n):
 
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 def test_users_that_are_left_get_their_items_from_every_score(instruction_set, monkeypatch):
-    monkeypatch.setattr(ranking, "_pays_to_screen", lambda *_: True)
+    monkeypatch.setattr(_screening, "pays", lambda *_: True)
     rng = np.random.default_rng(6)
     users, items = (rng.standard_normal((n, 40), dtype=np.float32) for n in (500, 900))
     users[[3, 100, 101, 499]] = 0
@@ -214,13 +215,13 @@ def test_where_vectors_are_split_screening_pays_as_early_as_with_shorter_ones(mo
         monkeypatch.setattr("fastfedrec._kernels.core.hardware.splits_vectors", lambda split=split: split)
         for name in ("x86-64-v3", "x86-64-v4"):
             monkeypatch.setattr(hardware, "instruction_set", lambda name=name: name)
-            pays[split, name] = [ranking._pays_to_screen(*size) for size in sizes]
+            pays[split, name] = [_screening.pays(*size) for size in sizes]
     assert pays[True, "x86-64-v4"] == pays[True, "x86-64-v3"] == pays[False, "x86-64-v3"]
     assert sum(pays[False, "x86-64-v4"]) < sum(pays[True, "x86-64-v4"])
 
 
 def test_scores_that_overflow_are_named(monkeypatch):
-    monkeypatch.setattr(ranking, "_pays_to_screen", lambda *_: True)
+    monkeypatch.setattr(_screening, "pays", lambda *_: True)
     users, items = normal()
     users[61] *= np.float32(1e30)
     items[5] *= np.float32(1e10)
@@ -233,7 +234,7 @@ def test_scores_that_overflow_are_named(monkeypatch):
 
 @pytest.mark.parametrize("n_threads", [2, 4])
 def test_threads_do_not_change_the_bits(n_threads, monkeypatch):
-    monkeypatch.setattr(ranking, "_pays_to_screen", lambda *_: True)
+    monkeypatch.setattr(_screening, "pays", lambda *_: True)
     rng = np.random.default_rng(8)
     users, items = (rng.standard_normal((n, 30), dtype=np.float32) for n in (700, 500))
     users[200:300] = 0

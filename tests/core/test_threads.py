@@ -54,6 +54,51 @@ def test_an_interrupt_before_any_line_restores_what_zero_means():
         assert resolve_n_threads(0) == outside
 
 
+SMALL_CALLS = """
+import os
+import numpy as np
+import scipy.sparse
+from fastfedrec import Key, als, clustering, hadamard, nmf, ranking, row_sums
+from fastfedrec.compute import ranks
+from fastfedrec.mechanisms import GRR, BinaryResponse, DiscreteLaplace, Piecewise, SubsetSelection, clip_rows_l2
+key, one, items = Key.from_seed(1), np.ones((1, 40)), np.random.default_rng(1).normal(size=(40, 3))
+how = {"regularization": 0.1, "confidence_weight": 2.0}
+calls = [
+    lambda: als.solve_users(one, items, n_threads=4, **how),
+    lambda: als.HalfStep(items, solver="cg", **how).solve(one, n_threads=4),
+    lambda: clustering.assign_rows(one, one, n_threads=4),
+    lambda: hadamard.hadamard_transform(one[0, :32], n_threads=4),
+    lambda: nmf.solve_rows_nonnegative(one, abs(items), regularization=0.1, n_threads=4),
+    lambda: ranking.recommend_factors(items[:1], items, 5, n_threads=4),
+    lambda: ranking.sample_unseen(one[:, :2], [0], 0, key=key, purpose="t", n_threads=4),
+    lambda: ranking.top_k(one, 5, n_threads=4),
+    lambda: ranks.rank_counts_factors(items[:1], items, ([0, 1], [3]), n_threads=4),
+    lambda: row_sums.sum_rows(one, items, n_threads=4),
+    lambda: row_sums.sum_rows(one, scipy.sparse.csr_array(items), n_threads=4),
+    lambda: BinaryResponse(1.0).privatize([0.5], key=key, n_threads=4),
+    lambda: DiscreteLaplace(2).sample(1, key=key, purpose="t", n_threads=4),
+    lambda: GRR(1.0, 5).privatize([3], key=key, n_threads=4),
+    lambda: SubsetSelection(1.0, 5).privatize([3], key=key, n_threads=4),
+    lambda: clip_rows_l2(one, 1.0, n_threads=4),
+    lambda: Piecewise(1.0).privatize([0.5], key=key, n_threads=4),
+]
+before = len(os.listdir("/proc/self/task"))
+for number, call in enumerate(calls):
+    call()
+    assert len(os.listdir("/proc/self/task")) == before, f"call {number} started threads"
+ranking.top_k(np.tile(one, (4, 1)), 5, n_threads=4)
+assert len(os.listdir("/proc/self/task")) == before + 3  # which the calls above would have seen
+print("done")
+"""
+
+
+@needs_linux
+@needs_openmp
+def test_a_call_for_one_row_starts_no_thread():
+    # A thread that waits for work takes a processor for some time, which a server would pay in each call.
+    assert "done" in run_python("-c", SMALL_CALLS)
+
+
 def test_few_rows_take_few_threads():
     assert [threads_for_rows(n, 4) for n in (0, 1, 255, 256, 383, 384, 511, 512, 10**6)] == [1, 1, 1, 2, 2, 3, 3, 4, 4]
     assert [threads_for_rows(n, 4, min_rows=10) for n in (0, 19, 20, 100)] == [1, 1, 2, 4]

@@ -34,7 +34,6 @@ KEY = Key.from_seed(1)
 SHARDS = ("shard", "shards")
 INTERACTIONS_ONLY = {
     "compute.als.kernel_values": "called by systems, of what fit has checked",
-    "compute.als.raise_if_singular": "called by systems, of what fit has checked",
     "compute.networks.sequences.check_sequences": "called by those who have taken the data",
     "datasets.movielens.zip_regions": "looks at a feature, which Interactions alone have",
     "engines.flower.app.client_app": "a node's own users, whose ids another node must not have",

@@ -54,3 +54,16 @@ class WithGradient(Exported):
 
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+
+
+class OlderExported(Exported):
+    """CPU tensor with DLPack before version 1, which does not state whether memory is read-only, and `__array__`."""
+
+    def __init__(self, array):
+        self.array = np.ascontiguousarray(array)
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array

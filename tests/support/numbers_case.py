@@ -99,6 +99,13 @@ FUNCTIONS = {
         lambda: functools.partial(fastfedrec.als.solve_users, implicit(), np.ones((40, 2)), solver="cg"),
         regularization=HALF, confidence_weight=2.0, cg_steps=2,
     ),
+    "compute.als.HalfStep": call(
+        item_factors=np.ones((3, 2)), regularization=HALF, confidence_weight=2.0, solver="cg", cg_steps=2,
+    ),
+    "compute.als.HalfStep.solve": on(
+        lambda: fastfedrec.als.HalfStep(np.ones((40, 2)), regularization=HALF, confidence_weight=2.0),
+        interactions=implicit(),
+    ),
     "compute.als.solve_own_users": to(
         lambda: functools.partial(fastfedrec.als.solve_own_users, implicit(), np.ones((40, 2))),
         regularization=HALF, confidence_weight=2.0,

@@ -39,7 +39,7 @@ EXEMPT = {
         "rounds.system.FederatedSystem", "rounds.engine.Engine",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
         "core.randomness.Key.claim_message",
-        "compute.als.raise_if_singular", "compute.networks.gru.GRUEncoder.encode_sequences",
+        "compute.networks.gru.GRUEncoder.encode_sequences",
         "systems.private_prototypes.private_kmeans.draw_loss",
         "systems.private_prototypes.private_kmeans.selection_weights",
         "systems.private_prototypes.private_kmeans.swap_losses", "systems.private_prototypes.private_lloyd.limit_steps",

@@ -52,7 +52,7 @@ def respond_values(
     if n == 0:
         return
     # A block has separate values, words and answers.
-    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
         _respond_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], span, round_number, b)
 
 

@@ -44,7 +44,7 @@ def sample_rows(
     if n == 0:
         return
     # A block has separate values, words and outputs.
-    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
         _sample_block(
             &values[0], &thresholds[0, 0], thresholds.shape[1], &last[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK),
             &subkey[0], round_number, b,

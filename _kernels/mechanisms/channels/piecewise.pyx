@@ -121,7 +121,7 @@ def report_values(
     if n == 0:
         return
     # A block has separate values, words and reports.
-    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
         _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &plan, &subkey[0], round_number, b)
 
 

@@ -30,7 +30,7 @@ def report_values(
     if n == 0:
         return
     # Blocks have separate values, words and reports: no report depends on the number of threads.
-    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
         _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low, extra, round_number, b)
 
 
@@ -61,7 +61,7 @@ def report_bits(
     if n == 0:
         return
     # Blocks of bits are separate as well, and may begin within a row.
-    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
         _bits_block(
             &values[0], n_values, &out[0, 0], NULL, b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low, round_number, b
         )

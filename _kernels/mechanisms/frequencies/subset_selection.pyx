@@ -33,6 +33,7 @@ def report_subsets(
     cdef uint64_t* marked
     if n == 0:
         return
+    n_threads = <int>min(<Py_ssize_t>n_threads, n_blocks)
     with nogil, parallel(num_threads=n_threads):
         marked = <uint64_t*>calloc(bitmap_words(n_values), sizeof(uint64_t))
         # Blocks have separate values, words and rows of `out`; `marked` belongs to the thread, and is 0 between

@@ -110,7 +110,7 @@ cdef void _add_blocks(
     if n == 0:
         return
     # A block belongs to one thread, and has separate streams: neither order nor number of threads matters.
-    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+    for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
         _add_block(
             &values[b * BLOCK], min(<Py_ssize_t>BLOCK, n - b * BLOCK), top, below, subkeys, n_layers, base,
             round_number, b,

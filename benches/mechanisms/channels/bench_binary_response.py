@@ -6,7 +6,15 @@ import numpy as np
 
 from benches.floors import fastest
 from benches.generated import random_interactions
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster, times_of_part
+from benches.ratios import (
+    INSTRUCTION_SETS,
+    OnInstructionSet,
+    microseconds,
+    nan_without_peers,
+    peer,
+    times_faster,
+    times_of_part,
+)
 from fastfedrec import Key, hardware
 from fastfedrec._kernels.mechanisms.channels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
@@ -179,3 +187,28 @@ class SampleMemberships:
         answers = np.where((rng.random(len(cells)) < P_TRUE) == has, 1, -1)
         sums = np.bincount(items.ravel(), weights=answers, minlength=data.n_items).astype(np.int64)
         return sums, np.bincount(items.ravel(), minlength=data.n_items)
+
+
+class OneValue:
+    """One answer in a call, of a mechanism and a key that exist already."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "numpy"),)
+
+    def setup(self, impl):
+        self.response, self.key = BinaryResponse(EPSILON), Key.from_seed(0)
+        self.value, self.rng = np.array([0.5]), np.random.Generator(np.random.PCG64(0))
+
+    def time_privatize(self, impl):
+        self._fastfedrec() if impl == "fastfedrec" else self._numpy()
+
+    def track_microseconds(self, impl):
+        return microseconds(self._fastfedrec if impl == "fastfedrec" else self._numpy)[0]
+
+    track_microseconds.unit = "us"
+
+    def _fastfedrec(self):
+        return self.response.privatize(self.value, key=self.key, n_threads=1)
+
+    def _numpy(self):
+        return np.where(self.rng.random(1) < (1 + self.value * (2 * P_TRUE - 1)) / 2, 1, -1)

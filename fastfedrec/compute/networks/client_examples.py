@@ -16,6 +16,8 @@ from fastfedrec.data.csr import Remade, check_indptr, check_integers, check_name
 
 __all__ = ["MAX_DRAWS", "ClientExamples", "Events", "draw_examples"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 #: Maximum number of 32-bit draws of one client in a round, two from each of the 2**35 words of its stream.
 MAX_DRAWS = 2**36
 

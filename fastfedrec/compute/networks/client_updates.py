@@ -12,6 +12,8 @@ from fastfedrec.data.csr import Remade, check_named_rows, own_array
 
 __all__ = ["ClientUpdates"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 # Accepted types of each array; the kernels read the arrays without a conversion.
 _TYPES: dict[str, tuple[type, ...]] = {
     "values": (np.float32, np.float64),

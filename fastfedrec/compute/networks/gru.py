@@ -15,13 +15,15 @@ from fastfedrec.compute.networks._client_steps import (
 )
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_width, run_in_threads, tile_of
-from fastfedrec.core.arrays import FloatArray, check_rows, distinct, frozen
+from fastfedrec.core.arrays import FloatArray, check_out, check_rows, distinct, frozen
 from fastfedrec.core.check import check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.csr import check_indptr
 
 __all__ = ["ContrastiveExamples", "GRUEncoder"]
+
+__dir__ = __all__.copy  # dir() lists only the public names
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,9 @@ class GRUEncoder(ClientModel):
         """
         return self._check_parameters(parameters)[self.n_dense :].reshape(self.n_items, self.n_factors)
 
-    def encode_sequences(self, parameters: np.ndarray, items: Any, starts: Any, *, n_threads: int = 0) -> FloatArray:
+    def encode_sequences(
+        self, parameters: np.ndarray, items: Any, starts: Any, *, out: Any = None, n_threads: int = 0
+    ) -> FloatArray:
         """Encode sequences by their last states.
 
         Parameters
@@ -146,13 +150,15 @@ class GRUEncoder(ClientModel):
             Items of all sequences: sequence s is ``items[starts[s]:starts[s + 1]]``.
         starts : array_like of shape (n_sequences + 1,), int
             Start of each sequence, strictly ascending from 0.
+        out : ndarray of shape (n_sequences, n_factors) or None
+            Output array of the type of `parameters`; None makes a new array.
         n_threads : int
             Number of threads; 0 for all processors.  The result does not depend on it.
 
         Returns
         -------
         ndarray of shape (n_sequences, n_factors)
-            Encodings of the type of `parameters`.
+            Encodings of the type of `parameters`: `out` or a new array.
         """
         from fastfedrec._kernels.compute.networks import gru as _kernel
 
@@ -160,34 +166,39 @@ class GRUEncoder(ClientModel):
         items = check_rows("items", items, self.n_items)
         starts = _check_starts("starts", starts, len(items))
         n_threads = resolve_n_threads(n_threads)
-        out = np.empty((len(starts) - 1, self.n_factors), dtype=parameters.dtype)
+        shape = len(starts) - 1, self.n_factors
+        array = check_out(out, shape, parameters.dtype.type, apart_from=(parameters, items, starts))
         # The kernel takes blocks of similar lengths, the longest first, so that threads end at nearly the same time.
         order = np.argsort(-np.diff(starts), kind="stable")
 
         def work(counter: np.ndarray, thread: int) -> None:
-            _kernel.encode(frozen(parameters), items, starts, order, counter, out, *tile_of(parameters))
+            _kernel.encode(frozen(parameters), items, starts, order, counter, array, *tile_of(parameters))
 
-        run_in_threads(work, min(n_threads, max(len(out), 1)))
-        return out
+        run_in_threads(work, min(n_threads, max(len(array), 1)))
+        return array if out is None else out
 
-    def encode_items(self, parameters: np.ndarray) -> FloatArray:
+    def encode_items(self, parameters: np.ndarray, *, out: Any = None) -> FloatArray:
         """Encode all items; the score of an item after a sequence is the inner product of their encodings.
 
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,), float32 or float64
             Finite parameters.
+        out : ndarray of shape (n_items, n_factors) or None
+            Output array of the type of `parameters`; None makes a new array.
 
         Returns
         -------
         ndarray of shape (n_items, n_factors)
-            Encodings, at least 0.
+            Encodings, at least 0: `out` or a new array.
         """
         parameters, width = self._check_parameters(parameters), self.n_factors
         # Weights and biases of the items' layer are the last dense parameters.
         dense = parameters[: self.n_dense]
         weights = dense[-width * (width + 1) : -width].reshape(width, width)
-        return np.maximum(self.embeddings(parameters) @ weights + dense[-width:], 0)
+        array = check_out(out, (self.n_items, width), parameters.dtype.type, apart_from=parameters)
+        np.maximum(self.embeddings(parameters) @ weights + dense[-width:], 0, out=array)
+        return array if out is None else out
 
     @trains_clients
     def train_clients(

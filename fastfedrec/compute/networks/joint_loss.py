@@ -23,6 +23,8 @@ from fastfedrec.core.randomness import Key
 
 __all__ = ["JointNetwork"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 
 class JointNetwork(ClientModel):
     """A two-tower network and a recurrent encoder that share the embeddings of item ids.

@@ -22,6 +22,8 @@ from fastfedrec.core.randomness import Key
 
 __all__ = ["METHODS", "MetaNetwork", "split_examples"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 #: Methods of `MetaNetwork`.
 METHODS = ("first-order-maml", "maml", "meta-sgd")
 _ADAPTED, _FIRST_ORDER, _SECOND_ORDER = range(3)  # as in the kernel

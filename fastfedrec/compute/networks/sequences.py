@@ -12,6 +12,8 @@ from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 
 __all__ = ["draw_contrastive_examples"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 _SEGMENT_DIVISOR = 4  # a segment is a quarter of its sequence, at least one item
 
 

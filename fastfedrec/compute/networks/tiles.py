@@ -11,6 +11,8 @@ from fastfedrec.core.check import check_integer
 
 __all__ = ["check_hidden", "check_width", "check_widths", "run_in_threads", "tile_of", "worth_threads"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 _WIDTH_MULTIPLE = 16  # floats of the widest vector
 _MIN_THREADED_NUMBERS = 2**20  # smallest pass over numbers for which threads save time
 # Bytes of a vector, and rows of a tile.  A tile of two columns of vectors fills the registers.

@@ -18,7 +18,7 @@ from fastfedrec.compute.networks._client_steps import (
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_widths
-from fastfedrec.core.arrays import FloatArray, check_rows, read_only
+from fastfedrec.core.arrays import FloatArray, check_out, check_rows, read_only
 from fastfedrec.core.check import check_array, check_instance, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -26,6 +26,8 @@ from fastfedrec.data.csr import check_indptr
 from fastfedrec.data.features import Features
 
 __all__ = ["TwoTower"]
+
+__dir__ = __all__.copy  # dir() lists only the public names
 
 
 class TwoTower(ClientModel):
@@ -162,6 +164,7 @@ class TwoTower(ClientModel):
         contexts: Any = None,
         updates: ClientUpdates | None = None,
         clients: Any = None,
+        out: Any = None,
         n_threads: int = 0,
     ) -> FloatArray:
         """Score all items for users, or for users in contexts.
@@ -178,13 +181,15 @@ class TwoTower(ClientModel):
             Updates of personalised networks; one client's update is added to the parameters for each query.
         clients : array_like of shape (n_queries,), int, or None
             Client of each query, as a row of `updates`; required with `updates`.
+        out : ndarray of shape (n_queries, n_items) or None
+            Output array of the type of `parameters`; None makes a new array.
         n_threads : int
             Number of threads; 0 for all processors.  The result does not depend on it.
 
         Returns
         -------
         ndarray of shape (n_queries, n_items)
-            Logits of the type of `parameters`.
+            Logits of the type of `parameters`: `out` or a new array.
 
         Raises
         ------
@@ -209,16 +214,17 @@ class TwoTower(ClientModel):
             stored = updates.stored()
         if len(clients) != len(users):
             raise ValueError(f"clients must have one entry for each query ({len(users)}), got {len(clients)}")
-        out = np.empty((len(users), self.features.item.n_entries), dtype=parameters.dtype)
+        shape = len(users), self.features.item.n_entries
+        array = check_out(out, shape, parameters.dtype.type, apart_from=(parameters, users, contexts, clients, *stored))
         # Queries of one client are consecutive, so that a thread adds the update once for all of them.
         order = np.argsort(clients, kind="stable")
         n_threads = min(resolve_n_threads(n_threads), max(len(users), 1))
-        _kernel.score_items(self._tables(), parameters, users, contexts, clients, order, *stored, out, n_threads)
+        _kernel.score_items(self._tables(), parameters, users, contexts, clients, order, *stored, array, n_threads)
         # Parameters may be finite and still large enough for products that overflow.
-        if not np.isfinite(out).all():
-            bad = users[int(np.argmin(np.isfinite(out).all(axis=1)))]
+        if not np.isfinite(array).all():
+            bad = users[int(np.argmin(np.isfinite(array).all(axis=1)))]
             raise ValueError(f"scores of user row {bad} are not finite; has the network diverged?")
-        return out
+        return array if out is None else out
 
     def _check_contexts(self, name: str, contexts: Any, length: int) -> np.ndarray:
         n = self.features.context.n_entries

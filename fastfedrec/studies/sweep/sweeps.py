@@ -31,6 +31,8 @@ from fastfedrec.systems.registry import make_system, system_class
 
 __all__ = ["GeneratedData", "Setting", "baselines", "grid", "sweep"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 _THINNING = "sweep.kept"
 MAX_TESTED = 20_000  # maximum number of tested users; the standard error of a share is then below .004
 _BASELINE_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # epsilons of DP popularity, for adding or removing a user

@@ -48,6 +48,8 @@ from fastfedrec.systems.registry import system_class
 
 __all__ = ["Advice", "Offer", "advise", "stored_sweeps"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 MAX_EPSILON = 1e6  # largest epsilon, in nats, which is no protection
 
 
