@@ -4,63 +4,18 @@ Vector code (`_als.cpp`) solves in the type of the factors; for other users, `_a
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
 
-from _kernels.compute._als cimport solve_user
+from _kernels.compute._als_problem cimport (
+    ALIGNMENT, ALS_ITEMS_AT_ONCE, ALS_PACKED_NUMBERS, ALS_ROTATED_FROM, ALS_ROWS_AT_ONCE, USERS_AT_ONCE, AlsProblem,
+    AlsRotation, aligned, als_add_gram, als_find_rotation, als_rotate_rows, als_rotated_bytes, als_rotation_size,
+    als_scratch_bytes, als_solve_cg, als_whiten, als_whitened_weight, exact_scratch_bytes, open_problem,
+    open_whitened, padded_stride, solve_some,
+)
 from _kernels.compute._cholesky cimport cholesky_factor
 
 include "_kernels/core/_level.pxi"
-
-cdef extern from "_kernels/compute/_als.h" namespace "fastfedrec" nogil:
-    enum:
-        ALS_ITEMS_AT_ONCE
-        ALS_PACKED_NUMBERS
-        ALS_ROWS_AT_ONCE
-        ALS_ROTATED_FROM
-    cdef cppclass AlsRotation[T]:
-        T* to_rotated
-        T* to_original
-        T* diagonal
-        T* above
-        T* below
-    cdef cppclass AlsProblem[T]:
-        const int64_t* indptr
-        const int32_t* indices
-        const T* values
-        const T* item_factors
-        const T* gram
-        const T* ridges
-        const double* wide_gram
-        const T* whitened
-        const AlsRotation[T]* rotation
-        int n_factors
-        int stride
-        double weight
-    size_t als_scratch_bytes(int stride) noexcept
-    void als_add_gram[T](
-        const T* rows, Py_ssize_t n_rows, int n_factors, int stride, double* packed, double* gram
-    ) noexcept
-    double als_whitened_weight[T](const AlsProblem[T]& problem) noexcept
-    Py_ssize_t als_whitened_size(Py_ssize_t n_items, int stride) noexcept
-    bint als_whiten[T](
-        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* whitened
-    ) noexcept
-    void als_solve[T](
-        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
-    ) noexcept
-    Py_ssize_t als_rotation_size(int stride) noexcept
-    size_t als_rotated_bytes(int stride) noexcept
-    void als_find_rotation[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
-    void als_rotate_rows[T](const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows) noexcept
-    void als_solve_cg[T](
-        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, int n_steps, char* scratch, T* out
-    ) noexcept
-
-cdef enum:
-    USERS_AT_ONCE = 32   # users of a thread at a time: a multiple of the lanes of every vector
-    ALIGNMENT = 64
 
 
 def factor_gram(
@@ -75,14 +30,14 @@ def gram(
     double[:, ::1] out,               # OUT (n_factors, n_factors)
 ):
     """Compute V'V in double."""
-    cdef Py_ssize_t n_factors = factors.shape[1], stride = _stride(n_factors), f, g
+    cdef Py_ssize_t n_factors = factors.shape[1], stride = padded_stride(n_factors), f, g
     cdef size_t n_bytes = (ALS_PACKED_NUMBERS + stride * stride) * sizeof(double)
     cdef void* memory = calloc(n_bytes + ALIGNMENT, 1)
     cdef double* packed
     cdef double* padded
     if memory == NULL:
         raise MemoryError
-    packed = <double*>_aligned(memory)
+    packed = <double*>aligned(memory)
     padded = packed + ALS_PACKED_NUMBERS
     with nogil:
         # One thread adds the rows in their order, so the sum has one order.
@@ -92,56 +47,6 @@ def gram(
             for g in range(f, n_factors):
                 out[f, g] = out[g, f] = padded[f * stride + g]
     free(memory)
-
-
-cdef inline Py_ssize_t _stride(Py_ssize_t n_factors) noexcept nogil:
-    # A stride is whole vectors at every level.
-    return 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16
-
-
-cdef inline char* _aligned(void* memory) noexcept nogil:
-    return <char*>((<uintptr_t>memory + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
-
-
-cdef void* _open(
-    AlsProblem[floating]* problem,    # OUT, except its users
-    const floating* item_factors,     # IN  (n_items, n_factors)
-    const double* gram,               # IN  (n_factors, n_factors)
-    Py_ssize_t n_items,
-    Py_ssize_t n_factors,
-    double weight,
-) noexcept nogil:
-    """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
-    cdef Py_ssize_t stride = _stride(n_factors), f, g
-    # All sizes are products of 64 bits. calloc sets the padded columns to zeros, so that they add 0.
-    cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
-    cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
-    cdef double* wide_gram = <double*>_aligned(memory)
-    cdef floating* gram_copy = <floating*>(_aligned(memory) + gram_bytes)
-    cdef floating* rows = <floating*>(_aligned(memory) + 2 * gram_bytes)
-    if memory == NULL:
-        return NULL
-    # There are two copies of V'V + reg I: in double for users that T cannot solve, and in T for the vectors.
-    for f in range(n_factors):
-        for g in range(n_factors):
-            wide_gram[f * stride + g] = gram[f * n_factors + g]
-    for f in range(n_factors, stride):  # padded unknowns have a pivot of 1, and are 0
-        wide_gram[f * stride + f] = 1.0
-    for f in range(stride * stride):
-        gram_copy[f] = <floating>wide_gram[f]
-    # Each row has n_factors numbers, then zeros up to `stride`.
-    for f in range(n_items):
-        memcpy(rows + f * stride, item_factors + f * n_factors, n_factors * sizeof(floating))
-    problem.item_factors = rows
-    problem.gram = gram_copy
-    problem.wide_gram = wide_gram
-    problem.ridges = NULL
-    problem.whitened = NULL
-    problem.rotation = NULL
-    problem.n_factors = <int>n_factors
-    problem.stride = <int>stride
-    problem.weight = weight
-    return memory
 
 
 cdef void _set_users(
@@ -155,69 +60,6 @@ cdef void _set_users(
     problem.indices = &indices[0] if indices.shape[0] else NULL  # an empty view has no first number
     problem.values = &values[0] if values.shape[0] else NULL
     problem.ridges = &ridges[0] if ridges.shape[0] else NULL
-
-
-cdef void* _open_whitened(
-    AlsProblem[floating]* problem,    # IN/OUT
-    Py_ssize_t n_items,
-) noexcept nogil:
-    """Set `problem.whitened` for the first items, if V'V allows it; return the memory to free after use."""
-    cdef void* memory = malloc(als_whitened_size(n_items, problem.stride) * sizeof(floating) + ALIGNMENT)
-    cdef void* scratch = malloc(als_scratch_bytes(problem.stride) + ALIGNMENT)
-    cdef floating* whitened
-    if memory == NULL or scratch == NULL:
-        free(memory)
-        free(scratch)
-        return NULL
-    whitened = <floating*>_aligned(memory)
-    if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), whitened):
-        problem.whitened = whitened
-    free(scratch)
-    return memory
-
-
-cdef Py_ssize_t _solve_some(
-    const AlsProblem[floating]* problem,
-    const floating* item_factors,     # IN  (n_items, n_factors), not padded
-    const double* gram,               # IN  (n_factors, n_factors)
-    Py_ssize_t first,
-    Py_ssize_t last,
-    char* scratch,
-    double* exact_scratch,            # (n_factors + 2, n_factors)
-    floating* out,                    # OUT (n_users, n_factors)
-) noexcept nogil:
-    """Solve users [first, last), and write zeros for singular ones; return the first of these, or `last`."""
-    cdef unsigned char solved[USERS_AT_ONCE]
-    cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
-    cdef double* x = exact_scratch + (n_factors + 1) * n_factors
-    # als_solve fills solved[0, last - first), and last - first is at most USERS_AT_ONCE.
-    als_solve(problem[0], first, last, scratch, out + first * n_factors, solved)
-    # Users without a solution by vectors are solved in double, one at a time, in a row that no other thread has.
-    for u in range(first, last):
-        if solved[u - first]:
-            continue
-        if solve_user(
-            problem.indices + problem.indptr[u],
-            problem.values,
-            problem.indptr[u],
-            problem.indptr[u + 1] - problem.indptr[u],
-            item_factors,
-            gram,
-            n_factors,
-            problem.weight,
-            problem.ridges[u] if problem.ridges != NULL else 0.0,
-            exact_scratch,
-            x,
-        ):
-            # The result is rounded to the type of the factors once, at the end.
-            for f in range(n_factors):
-                out[u * n_factors + f] = <floating>x[f]
-            continue
-        for f in range(n_factors):
-            out[u * n_factors + f] = 0
-        if u < singular:
-            singular = u
-    return singular
 
 
 def solve_users(
@@ -234,7 +76,7 @@ def solve_users(
 ):
     """Solve the systems of all users; each result depends on its user alone, and not on the number of threads."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, singular_user
-    cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    cdef size_t exact_bytes = exact_scratch_bytes(n_factors)
     cdef Py_ssize_t n_items = item_factors.shape[0], block, n_blocks = 0
     cdef AlsProblem[floating] problem
     cdef double max_weight
@@ -246,7 +88,7 @@ def solve_users(
     cdef int thread
     if indices.shape[0] == 0:
         return                # no user has items: all of `out` is 0 already
-    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, n_factors, confidence_weight)
+    shared = open_problem(&problem, &item_factors[0, 0], &gram[0, 0], n_items, n_factors, confidence_weight)
     if shared == NULL:
         raise MemoryError
     _set_users(&problem, indptr, indices, values, ridges)
@@ -256,7 +98,7 @@ def solve_users(
     if confidence_weight != 0.0 and max_weight > 0 and not ridges.shape[0] and (
         values.shape[0] or confidence_weight <= max_weight
     ):
-        shared_whitened = _open_whitened(&problem, n_items)
+        shared_whitened = open_whitened(&problem, n_items)
         if shared_whitened == NULL:
             free(shared)
             raise MemoryError
@@ -275,24 +117,23 @@ def solve_users(
                     singular[thread] = -1
                 else:
                     als_whiten(
-                        problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), _aligned(thread_memory), whitened
+                        problem, first, min(first + ALS_ITEMS_AT_ONCE, n_items), aligned(thread_memory), whitened
                     )
             # Each block of users writes separate rows of `out`, and singular[thread] belongs to this thread.
             for first in prange(0, n_users, USERS_AT_ONCE, schedule="dynamic"):
                 if thread_memory == NULL:
                     singular[thread] = -1
                 else:
-                    scratch = _aligned(thread_memory)
+                    scratch = aligned(thread_memory)
                     last = min(first + USERS_AT_ONCE, n_users)
-                    singular_user = _solve_some(
+                    singular_user = solve_some(
                         &problem,
-                        &item_factors[0, 0],
                         &gram[0, 0],
                         first,
                         last,
                         scratch + exact_bytes,
                         <double*>scratch,
-                        &out[0, 0],
+                        &out[first, 0],
                     )
                     if singular_user < last and singular_user < singular[thread]:  # the smallest one
                         singular[thread] = singular_user
@@ -314,12 +155,12 @@ cdef void* _open_rotation(
         free(scratch)
         # forth, back, diagonal, above, below follow each other: 2 stride^2 + 3 stride numbers
         return NULL
-    rotation.to_rotated = <floating*>_aligned(memory)
+    rotation.to_rotated = <floating*>aligned(memory)
     rotation.to_original = rotation.to_rotated + square
     rotation.diagonal = rotation.to_original + square
     rotation.above = rotation.diagonal + stride
     rotation.below = rotation.above + stride
-    als_find_rotation(problem[0], <double*>_aligned(scratch), rotation[0])
+    als_find_rotation(problem[0], <double*>aligned(scratch), rotation[0])
     problem.rotation = rotation
     free(scratch)
     return memory
@@ -353,7 +194,7 @@ def solve_users_cg(
     if indices.shape[0] == 0:
         out[:, :] = 0         # no user has items: b = 0
         return
-    shared = _open(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
+    shared = open_problem(&problem, &item_factors[0, 0], &gram[0, 0], n_items, item_factors.shape[1], confidence_weight)
     thread_bytes = als_rotated_bytes(problem.stride) if shared != NULL else 0
     memory = malloc(n_threads * thread_bytes + ALIGNMENT)  # for all threads, because a single thread cannot fail
     if shared != NULL and problem.n_factors >= ALS_ROTATED_FROM:
@@ -368,7 +209,7 @@ def solve_users_cg(
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
             # Each thread has its own scratch; threadid() < n_threads.
-            scratch = _aligned(memory) + threadid() * thread_bytes
+            scratch = aligned(memory) + threadid() * thread_bytes
             # V is converted to the new coordinates in place. Each block of rows belongs to one thread; the end of the
             # loop waits for all.
             if problem.rotation != NULL:

@@ -42,6 +42,7 @@ SYSTEMS = {
 }
 #: Modules that define the public classes and functions.
 HOMES = {name: module for module, _, name in (path.rpartition(".") for path in SYSTEMS.values())} | {
+    "ChaCha20": "core.bit_generator",
     "DivergenceError": "rounds.system",
     "Interactions": "data.interactions",
     "Key": "core.randomness",

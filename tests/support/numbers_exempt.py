@@ -38,7 +38,7 @@ EXEMPT = {
     "called by engines, with numbers of theirs": (
         "rounds.system.FederatedSystem", "rounds.engine.Engine",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
-        "core.randomness.Key.claim_message",
+        "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",
         "compute.als.raise_if_singular", "compute.networks.gru.GRUEncoder.encode_sequences",
         "systems.private_prototypes.private_kmeans.draw_loss",
         "systems.private_prototypes.private_kmeans.selection_weights",

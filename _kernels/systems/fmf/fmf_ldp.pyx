@@ -135,7 +135,9 @@ cdef void _solve_and_mark(
         return
     # A system that is singular because of the data of this user counts as no data: whether a client answers must not
     # depend on its data. The caller has rejected item factors that are singular for every user.
-    if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, 0.0, s.solve, s.x):
+    if not solve_user(
+        items, values, start, n, item_factors, plan.n_factors, gram, plan.n_factors, weight, 0.0, s.solve, s.x
+    ):
         memset(s.x, 0, plan.n_factors * sizeof(double))
     for j in range(n):
         s.marks[items[j]] = s.mark
