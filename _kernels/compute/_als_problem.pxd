@@ -175,5 +175,3 @@ cdef inline Py_ssize_t solve_some(
         if u < singular:
             singular = u
     return singular
-
-

@@ -115,6 +115,7 @@ cdef uint64_t _refuse(Source* source) noexcept nogil:
     source.filler = source.filler * <uint64_t>6364136223846793005 + <uint64_t>1442695040888963407  # Knuth's constants
     with gil:
         PyErr_SetString(
-            PyExc_OverflowError, "the stream has ended after 2**35 words; use spawn(), or another purpose, round or user"
+            PyExc_OverflowError,
+            "the stream has ended after 2**35 words; use spawn(), or another purpose, round or user",
         )
     return source.filler

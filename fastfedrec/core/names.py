@@ -48,6 +48,7 @@ HOMES = {name: module for module, _, name in (path.rpartition(".") for path in S
     "Key": "core.randomness",
     "NoAnswerError": "rounds.engine",
     "choose_items": "mechanisms.item_choice",
+    "get_include": "capi",
     "load": "systems.recommender",
 }
 #: Modules that have a short public name.
@@ -57,6 +58,7 @@ MODULES = {
     "als": "compute.als",
     "attacks": "studies.attacks",
     "audit": "audit",
+    "capi": "capi",
     "clustering": "compute.clustering",
     "datasets": "datasets",
     "doctor": "core.doctor",

@@ -66,6 +66,7 @@ EXEMPT = {
         "data.interactions.Interactions.from_arrays",
     ),
     "columns of a file, by name or number": ("datasets.stored_tables.store_table", "datasets.tables.load_table"),
+    "runs in compiled functions only, which test_numba.py compiles": ("numba",),
     "takes a secret; its seed is a note": ("core.randomness.Key",),
     "needs what FedRec recorded": ("systems.fedrec.attacks.gradients", "systems.fedrec.attacks.run_attacks"),
     "its only numbers are n_threads and round, checked by resolve_n_threads for all": (
