@@ -46,6 +46,11 @@ cdef extern from "_kernels/compute/_als.h" namespace "fastfedrec" nogil:
     void als_solve[T](
         const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
     ) noexcept
+    # The level whose results are the same on all processors.
+    void als_solve_plain "fastfedrec::plain::als_solve"(
+        const AlsProblem[double]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, double* out,
+        unsigned char* solved,
+    ) noexcept
     Py_ssize_t als_rotation_size(int stride) noexcept
     size_t als_rotated_bytes(int stride) noexcept
     void als_find_rotation[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
@@ -73,6 +78,16 @@ cdef inline size_t exact_scratch_bytes(Py_ssize_t n_factors) noexcept nogil:
     return ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
+cdef inline void pad_gram(const double* gram, Py_ssize_t n_factors, Py_ssize_t stride, double* out) noexcept nogil:
+    """Copy gram to rows of `stride`, which are zeros before."""
+    cdef Py_ssize_t f, g
+    for f in range(n_factors):
+        for g in range(n_factors):
+            out[f * stride + g] = gram[f * n_factors + g]
+    for f in range(n_factors, stride):  # padded unknowns have a pivot of 1, and are 0
+        out[f * stride + f] = 1.0
+
+
 cdef inline void* open_problem(
     AlsProblem[floating]* problem,    # OUT, except its users
     const floating* item_factors,     # IN  (n_items, n_factors)
@@ -82,7 +97,7 @@ cdef inline void* open_problem(
     double weight,
 ) noexcept nogil:
     """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
-    cdef Py_ssize_t stride = padded_stride(n_factors), f, g
+    cdef Py_ssize_t stride = padded_stride(n_factors), f
     # All sizes are products of 64 bits. calloc sets the padded columns to zeros, so that they add 0.
     cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
     cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
@@ -92,11 +107,7 @@ cdef inline void* open_problem(
     if memory == NULL:
         return NULL
     # There are two copies of V'V + reg I: in double for users that T cannot solve, and in T for the vectors.
-    for f in range(n_factors):
-        for g in range(n_factors):
-            wide_gram[f * stride + g] = gram[f * n_factors + g]
-    for f in range(n_factors, stride):  # padded unknowns have a pivot of 1, and are 0
-        wide_gram[f * stride + f] = 1.0
+    pad_gram(gram, n_factors, stride, wide_gram)
     for f in range(stride * stride):
         gram_copy[f] = <floating>wide_gram[f]
     # Each row has n_factors numbers, then zeros up to `stride`.
@@ -144,10 +155,23 @@ cdef inline Py_ssize_t solve_some(
 ) noexcept nogil:
     """Solve users [first, last), and write zeros for singular ones; return the first of these, or `last`."""
     cdef unsigned char solved[USERS_AT_ONCE]
-    cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
-    cdef double* x = exact_scratch + (n_factors + 1) * n_factors
     # als_solve fills solved[0, last - first), and last - first is at most USERS_AT_ONCE.
     als_solve(problem[0], first, last, scratch, out, solved)
+    return solve_others(problem, gram, first, last, solved, exact_scratch, out)
+
+
+cdef inline Py_ssize_t solve_others(
+    const AlsProblem[floating]* problem,
+    const double* gram,               # IN  (n_factors, n_factors), not padded
+    Py_ssize_t first,
+    Py_ssize_t last,
+    const unsigned char* solved,      # IN  (last - first,)
+    double* exact_scratch,            # (n_factors + 2, n_factors)
+    floating* out,                    # IN/OUT (last - first, n_factors)
+) noexcept nogil:
+    """Solve the users without a solution by vectors; return as `solve_some`."""
+    cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
+    cdef double* x = exact_scratch + (n_factors + 1) * n_factors
     # Users without a solution by vectors are solved in double, one at a time, in a row that no other thread has.
     for u in range(first, last):
         if solved[u - first]:
