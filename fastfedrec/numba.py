@@ -6,7 +6,7 @@ with Python's objects.  Types of arrays are checked at compilation, and lengths 
 indices are trusted.  A thread needs a separate stream and scratch.
 
 **No guarantee.** A guarantee depends on how the caller uses the draws: each stream (purpose, round, user) is opened
-once, and `subkey` claims the key of its purpose.
+once, in one process, and `subkey` claims the key of its purpose.
 
 Examples
 --------

@@ -17,6 +17,7 @@ include "_kernels/core/_level.pxi"
 
 cdef extern from "Python.h":
     PyObject* PyExc_OverflowError
+    PyObject* PyExc_ValueError
     void PyErr_SetString(PyObject* kind, const char* message)
 
 cdef extern from *:
@@ -44,6 +45,7 @@ cdef struct Source:
     uint32_t half             # the upper half of a word, if its lower half was the last draw of 32 bits
     bint has_half
     uint64_t filler           # after the end of the stream
+    bint is_closed
 
 
 cdef class Stream:
@@ -60,6 +62,7 @@ cdef class Stream:
         bounded_open(&self.source.words, &subkey[0], round_number, user)
         self.source.has_half = False
         self.source.filler = 0
+        self.source.is_closed = False
 
     def connect(self, capsule):
         """Let the bit generator of this capsule draw from here; it must keep this object."""
@@ -80,6 +83,11 @@ cdef class Stream:
         bounded_seek(&self.source.words, n_read)
         self.source.has_half = half is not None
         self.source.half = 0 if half is None else half
+
+    def close(self):
+        """Refuse all further draws, in a child process that would repeat the words of its parent."""
+        bounded_seek(&self.source.words, N_WORDS)
+        self.source.has_half, self.source.is_closed = False, True
 
 
 cdef uint64_t _next_uint64(void* state) noexcept nogil:
@@ -114,8 +122,15 @@ cdef uint64_t _refuse(Source* source) noexcept nogil:
     """
     source.filler = source.filler * <uint64_t>6364136223846793005 + <uint64_t>1442695040888963407  # Knuth's constants
     with gil:
-        PyErr_SetString(
-            PyExc_OverflowError,
-            "the stream has ended after 2**35 words; use spawn(), or another purpose, round or user",
-        )
+        if source.is_closed:
+            PyErr_SetString(
+                PyExc_ValueError,
+                "the generator has an entropy key from before the fork of this process, and both would draw the same "
+                "words; use a new Key.from_entropy() here",
+            )
+        else:
+            PyErr_SetString(
+                PyExc_OverflowError,
+                "the stream has ended after 2**35 words; use spawn(), or another purpose, round or user",
+            )
     return source.filler

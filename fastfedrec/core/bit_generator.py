@@ -1,5 +1,7 @@
 """Streams of a `Key` as a bit generator of NumPy."""
 
+import os
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -14,6 +16,17 @@ __all__ = ["ChaCha20"]
 _JUMP = 2**30  # words
 _SEED = np.random.SeedSequence(0)  # NumPy's base class requires one; no draw depends on it
 
+_of_entropy_keys: "weakref.WeakSet[ChaCha20]" = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for generator in _of_entropy_keys:
+        generator._stream.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
+
 
 class ChaCha20(np.random.BitGenerator):
     """The stream (purpose, round, user) of a key as a bit generator, ``numpy.random.Generator(ChaCha20(...))``.
@@ -22,8 +35,8 @@ class ChaCha20(np.random.BitGenerator):
     are not private: their floating-point numbers depend on more than the distribution.  Noise for a guarantee is
     integer noise of `fastfedrec.mechanisms`.
 
-    A stream of an entropy key is used once: a second generator of it raises an error, and so do `state`, `jumped` and
-    pickling, which would repeat its words.
+    A stream of an entropy key is used once: a second generator of it raises an error, and so do `state`, `jumped`,
+    pickling and draws in a fork of the process, which would repeat its words.
 
     Parameters
     ----------
@@ -74,6 +87,8 @@ class ChaCha20(np.random.BitGenerator):
         key.claim_stream("ChaCha20", purpose, self._round, self._user)
         self._stream = _kernel.Stream(key.subkey(purpose), self._round, self._user)
         self._stream.connect(self.capsule)
+        if not key.is_simulation:
+            _of_entropy_keys.add(self)
 
     @property
     def seed_seq(self) -> NoReturn:

@@ -5,7 +5,8 @@
  * `ffr_stream_bytes()` bytes, aligned like malloc's, for a stream, and `ffr_als_scratch_bytes()` for a scratch.
  *
  * A stream has 2^35 words (256 GiB).  Functions with a block of draws return -1, without any draw, if fewer words are
- * left; a single draw after the end stops the process with a message, because no word may come twice.
+ * left; a single draw after the end stops the process with a message, because no word may come twice.  For the same
+ * reason, a process and its fork must not both draw from an open stream.
  */
 #ifndef FASTFEDREC_H
 #define FASTFEDREC_H

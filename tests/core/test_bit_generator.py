@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import os
 import pickle
 import threading
 from fractions import Fraction
@@ -33,14 +34,32 @@ def at(position, key=None, purpose="test"):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_block_of_rfc_8439():
-    # Appendix A.1, vector 1: key, counter and nonce are 0.
-    stream, generator = kernel.Stream(np.zeros(8, dtype=np.uint32), 0, 0), ChaCha20(Key.from_seed(1), "test")
+@pytest.mark.parametrize(
+    ("key", "counter", "nonce", "expected"),
+    [
+        # RFC 8439, section 2.3.2, then appendix A.1, vectors 1, 2 and 5.
+        (bytes(range(32)), 1, "000000090000004a00000000",
+         "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"
+         "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"),
+        (bytes(32), 0, "00" * 12,
+         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+         "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"),
+        (bytes(32), 1, "00" * 12,
+         "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+         "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"),
+        (bytes(32), 0, "00" * 11 + "02",
+         "c2c64d378cd536374ae204b9ef933fcd1a8b2288b3dfa49672ab765b54ee27c7"
+         "8a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d"),
+    ],
+)  # fmt: skip
+def test_rfc_8439_blocks(key, counter, nonce, expected):
+    # The nonce has the round, then the user in two words.
+    round_number, low, high = np.frombuffer(bytes.fromhex(nonce), dtype="<u4").tolist()
+    generator = ChaCha20(Key.from_seed(1), "test")
+    stream = kernel.Stream(np.frombuffer(key, dtype="<u4").astype(np.uint32), round_number, low | high << 32)
     stream.connect(generator.capsule)
-    assert generator.random_raw(8).astype("<u8").tobytes().hex() == (
-        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
-        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
-    )
+    stream.seek(8 * counter, None)
+    assert generator.random_raw(8).astype("<u8").tobytes().hex() == expected
 
 
 @given(st.text(max_size=5), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 400))
@@ -231,6 +250,33 @@ def test_jumps_beyond_the_end_are_refused():
         at(1).jumped(32)
     with pytest.raises(ValueError, match="jumps must be at least 0"):
         at(1).jumped(-1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_cannot_draw_the_words_of_its_parent():
+    private, simulated = (ChaCha20(key, "p") for key in (Key.from_entropy(), Key.from_seed(1)))
+    np.random.Generator(private).integers(0, 2**32, dtype=np.uint32)  # half a word waits
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:  # bypasses pytest, so that the pipe is the only output
+        try:
+            outcomes = []
+            for draw in (np.random.Generator(private).integers, np.random.Generator(simulated).integers):
+                try:
+                    outcomes.append(str(draw(0, 2**32, dtype=np.uint32)))
+                except Exception as error:
+                    outcomes.append(f"{error} {error.__cause__}")
+            with os.fdopen(writer, "w") as file:
+                file.write("\n".join(outcomes))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        refused, drawn = file.read().split("\n")
+    os.waitpid(child, 0)
+    assert "an entropy key from before the fork of this process" in refused
+    assert int(drawn) == int(Key.from_seed(1).words("p", size=1)[0]) & 0xFFFFFFFF
+    assert private.random_raw(3).shape == (3,)  # the parent goes on
 
 
 def test_there_is_no_seed_sequence():
