@@ -23,7 +23,7 @@
 typedef struct {
     uint32_t (*version)(void);
 
-    /* The stream (purpose, round, user) of a key; `subkey` has 8 words, of `fastfedrec.numba.subkey(key, purpose)`. */
+    /* The stream (purpose, round, user) of a key; `subkey` has 8 words, of `fastfedrec.capi.subkey(key, purpose)`. */
     size_t (*stream_bytes)(void);
     void (*stream_open)(void* stream, const uint32_t* subkey, uint32_t round, uint64_t user);
     uint64_t (*stream_left)(const void* stream); /* words */
@@ -38,9 +38,9 @@ typedef struct {
     /* The same from words that were read before; a word serves one answer. */
     void (*binary_answers)(const double* values, const uint64_t* words, int64_t n, int64_t span, int8_t* out);
 
-    /* Integer noise.  Exact draws take the numbers of `fastfedrec.numba.exact_numbers(noise)`, 4 for discrete Laplace
+    /* Integer noise.  Exact draws take the numbers of `fastfedrec.capi.exact_numbers(noise)`, 4 for discrete Laplace
      * and 10 for discrete Gaussian noise, and return INT64_MIN, which is no draw, if one needs too large integers.
-     * `table_noise` takes the arrays of `fastfedrec.numba.noise_table(noise)`, the first two with n + 1 entries. */
+     * `table_noise` takes the arrays of `fastfedrec.capi.noise_table(noise)`, the first two with n + 1 entries. */
     int64_t (*discrete_laplace)(void* stream, const uint64_t* numbers);
     int64_t (*discrete_gaussian)(void* stream, const uint64_t* numbers);
     int64_t (*table_noise)(void* stream, const uint64_t* high, const uint64_t* low, const int32_t* guide, int64_t n,

@@ -171,9 +171,7 @@ bool fill_blocks(const uint64_t* numbers, const uint32_t* subkey, uint32_t round
     BlockWords words(subkey, round, n_words);
     try {
         for (int64_t i = 0; i < n; ++i) out[i] = noise.draw(words);
-    } catch (Stop) {
-        return false;
-    }
+    } catch (Stop) { return false; }
     return true;
 }
 
