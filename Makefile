@@ -8,12 +8,12 @@ INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 BIN := $(VENV)/bin
 KERNELS := $(shell find _kernels -name '[a-z]*.pyx')
 KERNEL_TESTS := $(join $(patsubst _kernels/%,tests/%,$(dir $(KERNELS))),$(patsubst %.pyx,test_%.py,$(notdir $(KERNELS))))
-KERNEL_TESTS += tests/evaluation/metrics/test_evaluate.py tests/evaluation/metrics/test_sampled.py tests/systems/fmf/test_fmf_ldp_runs.py
+KERNEL_TESTS += tests/evaluation/metrics/test_evaluate.py tests/evaluation/metrics/test_sampled.py tests/systems/fmf/test_fmf_ldp_runs.py tests/test_numba.py
 # Tests of kernels with vector code; all other kernels use vector code for random words only.
 VECTOR_CODE := $(shell find _kernels -name '_*.cpp')
 VECTOR_TESTS := $(wildcard $(subst /_,/test_,$(patsubst _kernels/%.cpp,tests/%.py,$(VECTOR_CODE))))
 VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_products.py tests/systems/fedrec/test_model.py
-SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
+SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json' -o -name '*.h') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
 .PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean

@@ -62,6 +62,27 @@ def check_numba():
     assert "numba" in sys.modules
 
 
+def check_compiled_callers():
+    """The header for C, the declarations for Cython, and a function that Numba compiles with the C API."""
+    import numba
+
+    import fastfedrec
+    from fastfedrec import Key
+    from fastfedrec import numba as private
+
+    assert Path(fastfedrec.get_include(), "fastfedrec.h").is_file()
+    assert Path(fastfedrec.get_include(), "../_kernels/capi.pxd").is_file()
+
+    @numba.njit
+    def first_word(subkey):
+        stream = private.make_stream()
+        private.open_stream(stream, subkey, 0, 0)
+        return private.next_word(stream)
+
+    key = Key.from_seed(1)
+    assert first_word(private.subkey(key, "p")) == key.words("p", size=1)[0]
+
+
 def check_command():
     """Return the instruction set from the report of ``fastfedrec doctor``."""
     program = str(Path(sys.executable).with_name("fastfedrec"))
@@ -165,4 +186,5 @@ if __name__ == "__main__":
     check_fit()
     check_tables()
     check_numba()
+    check_compiled_callers()
     print(f"fastfedrec {version} works on Python {sys.version.split()[0]}, instruction set {check_command()}")

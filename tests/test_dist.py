@@ -13,6 +13,8 @@ TRACKED = [
     "pyproject.toml",
     "fastfedrec/__init__.py",
     "fastfedrec/systems/private_recommender/advice.json",
+    "_kernels/capi.pxd",
+    "_kernels/compute/_als.pxd",
     "_kernels/compute/als.pyx",
     "_kernels/compute/networks/gru.py",
 ]
@@ -20,6 +22,7 @@ WHEEL = [
     "fastfedrec/__init__.py",
     "fastfedrec/__init__.pyi",
     "fastfedrec/systems/private_recommender/advice.json",
+    "fastfedrec/_kernels/capi.pxd",
     "fastfedrec/_kernels/compute/als.cpython-312-x86_64-linux-gnu.so",
     "fastfedrec/_kernels/compute/networks/gru.py",
     "fastfedrec-1.0.dist-info/METADATA",

@@ -16,7 +16,8 @@ cdef inline bint solve_user(
     const floating* values,        # IN  r_ui of all users; NULL if all are 1
     Py_ssize_t start,              # where the user's values begin
     Py_ssize_t n,
-    const floating* item_factors,  # IN  (n_items, n_factors)
+    const floating* item_factors,  # IN  (n_items, stride), of which n_factors columns are read
+    Py_ssize_t stride,
     const double* gram,            # IN  (n_factors, n_factors), V'V + reg I; its Cholesky factor where weight is 0
     Py_ssize_t n_factors,
     double weight,
@@ -35,7 +36,7 @@ cdef inline bint solve_user(
     # w_ui = 0: A = V'V + reg I for every user, b = sum_i v_i, in the order of the items.
     if weight == 0.0:
         for j in range(n):
-            row = item_factors + items[j] * n_factors
+            row = item_factors + items[j] * stride
             for f in range(n_factors):
                 x[f] += row[f]
         cholesky_solve(gram, x, n_factors)
@@ -47,7 +48,7 @@ cdef inline bint solve_user(
     # Items i in I_u are in the order of `items`, so the sums depend on the items of this user alone.
     for j in range(n):
         # Items are below n_items (Interactions checks); the product is 64 bits wide.
-        row = item_factors + items[j] * n_factors
+        row = item_factors + items[j] * stride
         w = weight if values == NULL else weight * values[start + j]
         for f in range(n_factors):
             v[f] = row[f]

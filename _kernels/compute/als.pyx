@@ -4,64 +4,19 @@ Vector code (`_als.cpp`) solves in the type of the factors; for other users, `_a
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
-from _kernels.compute._als cimport solve_user
+from _kernels.compute._als_problem cimport (
+    ALIGNMENT, ALS_ITEMS_AT_ONCE, ALS_PACKED_NUMBERS, ALS_ROTATED_FROM, ALS_ROWS_AT_ONCE, USERS_AT_ONCE, AlsProblem,
+    AlsRotation, aligned, als_add_gram, als_find_rotation, als_rotate_rows, als_rotated_bytes, als_rotation_size,
+    als_scratch_bytes, als_solve_cg, als_whiten, als_whitened_size, als_whitened_weight, exact_scratch_bytes,
+    open_problem, padded_stride, solve_some,
+)
 from _kernels.compute._cholesky cimport cholesky_factor
 
 include "_kernels/core/_level.pxi"
-
-cdef extern from "_kernels/compute/_als.h" namespace "fastfedrec" nogil:
-    enum:
-        ALS_ITEMS_AT_ONCE
-        ALS_PACKED_NUMBERS
-        ALS_ROWS_AT_ONCE
-        ALS_ROTATED_FROM
-    cdef cppclass AlsRotation[T]:
-        T* to_rotated
-        T* to_original
-        T* diagonal
-        T* above
-        T* below
-    cdef cppclass AlsProblem[T]:
-        const int64_t* indptr
-        const int32_t* indices
-        const T* values
-        const T* item_factors
-        const T* gram
-        const T* ridges
-        const double* wide_gram
-        const T* whitened
-        const AlsRotation[T]* rotation
-        int n_factors
-        int stride
-        double weight
-    size_t als_scratch_bytes(int stride) noexcept
-    void als_add_gram[T](
-        const T* rows, Py_ssize_t n_rows, int n_factors, int stride, double* packed, double* gram
-    ) noexcept
-    double als_whitened_weight[T](const AlsProblem[T]& problem) noexcept
-    Py_ssize_t als_whitened_size(Py_ssize_t n_items, int stride) noexcept
-    bint als_whiten[T](
-        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* whitened
-    ) noexcept
-    void als_solve[T](
-        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, char* scratch, T* out, unsigned char* solved
-    ) noexcept
-    Py_ssize_t als_rotation_size(int stride) noexcept
-    size_t als_rotated_bytes(int stride) noexcept
-    void als_find_rotation[T](const AlsProblem[T]& problem, double* scratch, const AlsRotation[T]& rotation) noexcept
-    void als_rotate_rows[T](const AlsRotation[T]& rotation, int stride, int n_rows, char* scratch, T* rows) noexcept
-    void als_solve_cg[T](
-        const AlsProblem[T]& problem, Py_ssize_t first, Py_ssize_t last, int n_steps, char* scratch, T* out
-    ) noexcept
-
-cdef enum:
-    USERS_AT_ONCE = 32   # users of a thread at a time: a multiple of the lanes of every vector
-    ALIGNMENT = 64
 
 
 def factor_gram(
@@ -76,14 +31,14 @@ def gram(
     double[:, ::1] out,               # OUT (n_factors, n_factors)
 ):
     """Compute V'V in double."""
-    cdef Py_ssize_t n_factors = factors.shape[1], stride = _stride(n_factors), f, g
+    cdef Py_ssize_t n_factors = factors.shape[1], stride = padded_stride(n_factors), f, g
     cdef size_t n_bytes = (ALS_PACKED_NUMBERS + stride * stride) * sizeof(double)
     cdef void* memory = calloc(n_bytes + ALIGNMENT, 1)
     cdef double* packed
     cdef double* padded
     if memory == NULL:
         raise MemoryError
-    packed = <double*>_aligned(memory)
+    packed = <double*>aligned(memory)
     padded = packed + ALS_PACKED_NUMBERS
     with nogil:
         # One thread adds the rows in their order, so the sum has one order.
@@ -93,56 +48,6 @@ def gram(
             for g in range(f, n_factors):
                 out[f, g] = out[g, f] = padded[f * stride + g]
     free(memory)
-
-
-cdef inline Py_ssize_t _stride(Py_ssize_t n_factors) noexcept nogil:
-    # A stride is whole vectors at every level.
-    return 8 if n_factors <= 8 else (n_factors + 15) // 16 * 16
-
-
-cdef inline char* _aligned(void* memory) noexcept nogil:
-    return <char*>((<uintptr_t>memory + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
-
-
-cdef void* _open(
-    AlsProblem[floating]* problem,    # OUT, except its users
-    const floating* item_factors,     # IN  (n_items, n_factors)
-    const double* gram,               # IN  (n_factors, n_factors)
-    Py_ssize_t n_items,
-    Py_ssize_t n_factors,
-    double weight,
-) noexcept nogil:
-    """Copy item factors and gram to padded, aligned rows; return the memory to free after use, or NULL."""
-    cdef Py_ssize_t stride = _stride(n_factors), f, g
-    # All sizes are products of 64 bits. calloc sets the padded columns to zeros, so that they add 0.
-    cdef size_t gram_bytes = stride * stride * sizeof(double), rows_bytes = n_items * stride * sizeof(floating)
-    cdef void* memory = calloc(2 * gram_bytes + rows_bytes + ALIGNMENT, 1)
-    cdef double* wide_gram = <double*>_aligned(memory)
-    cdef floating* gram_copy = <floating*>(_aligned(memory) + gram_bytes)
-    cdef floating* rows = <floating*>(_aligned(memory) + 2 * gram_bytes)
-    if memory == NULL:
-        return NULL
-    # There are two copies of V'V + reg I: in double for users that T cannot solve, and in T for the vectors.
-    for f in range(n_factors):
-        for g in range(n_factors):
-            wide_gram[f * stride + g] = gram[f * n_factors + g]
-    for f in range(n_factors, stride):  # padded unknowns have a pivot of 1, and are 0
-        wide_gram[f * stride + f] = 1.0
-    for f in range(stride * stride):
-        gram_copy[f] = <floating>wide_gram[f]
-    # Each row has n_factors numbers, then zeros up to `stride`.
-    for f in range(n_items):
-        memcpy(rows + f * stride, item_factors + f * n_factors, n_factors * sizeof(floating))
-    problem.item_factors = rows
-    problem.gram = gram_copy
-    problem.wide_gram = wide_gram
-    problem.ridges = NULL
-    problem.whitened = NULL
-    problem.rotation = NULL
-    problem.n_factors = <int>n_factors
-    problem.stride = <int>stride
-    problem.weight = weight
-    return memory
 
 
 cdef void _set_users(
@@ -190,7 +95,7 @@ def open_factors(
     cdef Factors factors = Factors.__new__(Factors)
     cdef const floating* rows = &item_factors[0, 0]
     cdef Py_ssize_t n_items = item_factors.shape[0], n_factors = item_factors.shape[1]
-    factors.rows = _open(_problem_of(factors, rows), rows, &gram[0, 0], n_items, n_factors, confidence_weight)
+    factors.rows = open_problem(_problem_of(factors, rows), rows, &gram[0, 0], n_items, n_factors, confidence_weight)
     if factors.rows == NULL:
         raise MemoryError
     return factors
@@ -224,62 +129,18 @@ def whiten(
         free(factors.derived)
         factors.derived = NULL
         raise MemoryError
-    whitened = <floating*>_aligned(factors.derived)
+    whitened = <floating*>aligned(factors.derived)
     with nogil:
         # The first block decides whether V'V allows it.
-        if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), _aligned(scratch), whitened):
+        if als_whiten(problem[0], 0, min(n_items, <Py_ssize_t>ALS_ITEMS_AT_ONCE), aligned(scratch), whitened):
             # Each block writes separate rows of V R^-1; a thread has its own scratch, of whole cache lines.
             for block in prange(n_blocks, schedule="dynamic", num_threads=n_threads, use_threads_if=n_threads > 1):
                 first = (block + 1) * ALS_ITEMS_AT_ONCE
                 last = min(first + ALS_ITEMS_AT_ONCE, n_items)
-                als_whiten(problem[0], first, last, _aligned(scratch) + threadid() * n_bytes, whitened)
+                als_whiten(problem[0], first, last, aligned(scratch) + threadid() * n_bytes, whitened)
             problem.whitened = whitened
     free(scratch)
     factors.has_derived = True
-
-
-cdef Py_ssize_t _solve_some(
-    const AlsProblem[floating]* problem,
-    const floating* item_factors,     # IN  (n_items, n_factors), not padded
-    const double* gram,               # IN  (n_factors, n_factors)
-    Py_ssize_t first,
-    Py_ssize_t last,
-    char* scratch,
-    double* exact_scratch,            # (n_factors + 2, n_factors)
-    floating* out,                    # OUT (n_users, n_factors)
-) noexcept nogil:
-    """Solve users [first, last), and write zeros for singular ones; return the first of these, or `last`."""
-    cdef unsigned char solved[USERS_AT_ONCE]
-    cdef Py_ssize_t n_factors = problem.n_factors, singular = last, u, f
-    cdef double* x = exact_scratch + (n_factors + 1) * n_factors
-    # als_solve fills solved[0, last - first), and last - first is at most USERS_AT_ONCE.
-    als_solve(problem[0], first, last, scratch, out + first * n_factors, solved)
-    # Users without a solution by vectors are solved in double, one at a time, in a row that no other thread has.
-    for u in range(first, last):
-        if solved[u - first]:
-            continue
-        if solve_user(
-            problem.indices + problem.indptr[u],
-            problem.values,
-            problem.indptr[u],
-            problem.indptr[u + 1] - problem.indptr[u],
-            item_factors,
-            gram,
-            n_factors,
-            problem.weight,
-            problem.ridges[u] if problem.ridges != NULL else 0.0,
-            exact_scratch,
-            x,
-        ):
-            # The result is rounded to the type of the factors once, at the end.
-            for f in range(n_factors):
-                out[u * n_factors + f] = <floating>x[f]
-            continue
-        for f in range(n_factors):
-            out[u * n_factors + f] = 0
-        if u < singular:
-            singular = u
-    return singular
 
 
 def solve_users(
@@ -299,7 +160,7 @@ def solve_users(
     Each result depends on its user alone, and not on the number of threads.  -1 reports a failed allocation.
     """
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_factors = item_factors.shape[1], first, last, singular_user
-    cdef size_t exact_bytes = ((n_factors + 2) * n_factors * sizeof(double) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    cdef size_t exact_bytes = exact_scratch_bytes(n_factors)
     cdef AlsProblem[floating] problem
     cdef vector[Py_ssize_t] singular
     cdef void* thread_memory
@@ -323,17 +184,16 @@ def solve_users(
                 if thread_memory == NULL:
                     singular[thread] = -1
                 else:
-                    scratch = _aligned(thread_memory)
+                    scratch = aligned(thread_memory)
                     last = min(first + USERS_AT_ONCE, n_users)
-                    singular_user = _solve_some(
+                    singular_user = solve_some(
                         &problem,
-                        &item_factors[0, 0],
                         &gram[0, 0],
                         first,
                         last,
                         scratch + exact_bytes,
                         <double*>scratch,
-                        &out[0, 0],
+                        &out[first, 0],
                     )
                     if singular_user < last and singular_user < singular[thread]:  # the smallest one
                         singular[thread] = singular_user
@@ -354,14 +214,14 @@ cdef void* _open_rotation(
     if memory == NULL or scratch == NULL:
         free(memory)
         free(scratch)
-        # forth, back, diagonal, above, below follow each other: 2 stride^2 + 3 stride numbers
         return NULL
-    rotation.to_rotated = <floating*>_aligned(memory)
+    # The five parts follow each other: 2 stride^2 + 3 stride numbers.
+    rotation.to_rotated = <floating*>aligned(memory)
     rotation.to_original = rotation.to_rotated + square
     rotation.diagonal = rotation.to_original + square
     rotation.above = rotation.diagonal + stride
     rotation.below = rotation.above + stride
-    als_find_rotation(problem[0], <double*>_aligned(scratch), rotation[0])
+    als_find_rotation(problem[0], <double*>aligned(scratch), rotation[0])
     problem.rotation = rotation
     free(scratch)
     return memory
@@ -394,7 +254,7 @@ def rotate(
             raise MemoryError
         # V is converted in place. Each block of rows belongs to one thread, which has its own scratch.
         with nogil, parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
-            memory = _aligned(scratch) + threadid() * thread_bytes
+            memory = aligned(scratch) + threadid() * thread_bytes
             for first in prange(0, n_items, ALS_ROWS_AT_ONCE, schedule="dynamic"):
                 als_rotate_rows(
                     rotation[0],
@@ -439,7 +299,7 @@ def solve_users_cg(
     with nogil:
         with parallel(num_threads=n_threads, use_threads_if=n_threads > 1):
             # Each thread has its own scratch; threadid() < n_threads.
-            scratch = _aligned(memory) + threadid() * thread_bytes
+            scratch = aligned(memory) + threadid() * thread_bytes
             # Each block of users reads all of V, and reads and writes separate rows of `out`.
             for first in prange(0, n_users, ALS_ROWS_AT_ONCE, schedule="dynamic"):
                 als_solve_cg(

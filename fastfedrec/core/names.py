@@ -42,11 +42,13 @@ SYSTEMS = {
 }
 #: Modules that define the public classes and functions.
 HOMES = {name: module for module, _, name in (path.rpartition(".") for path in SYSTEMS.values())} | {
+    "ChaCha20": "core.bit_generator",
     "DivergenceError": "rounds.system",
     "Interactions": "data.interactions",
     "Key": "core.randomness",
     "NoAnswerError": "rounds.engine",
     "choose_items": "mechanisms.item_choice",
+    "get_include": "capi",
     "load": "systems.recommender",
 }
 #: Modules that have a short public name.
@@ -56,6 +58,7 @@ MODULES = {
     "als": "compute.als",
     "attacks": "studies.attacks",
     "audit": "audit",
+    "capi": "capi",
     "clustering": "compute.clustering",
     "datasets": "datasets",
     "doctor": "core.doctor",

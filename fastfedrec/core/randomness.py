@@ -87,7 +87,7 @@ class Key:
     Key.from_seed(7)
     """
 
-    __slots__ = ("_lock", "_messages", "_process", "_secret", "_seed", "_used_by")
+    __slots__ = ("_lock", "_messages", "_process", "_secret", "_seed", "_streams", "_used_by")
 
     def __init__(self, secret: bytes, *, seed: int | None = None):
         if not isinstance(secret, bytes) or len(secret) != 32:
@@ -96,6 +96,7 @@ class Key:
         self._seed = seed
         self._used_by: str | None = None
         self._messages: set[tuple[str, int, str]] = set()
+        self._streams: set[tuple[str, int | None, int | None]] = set()
         self._process = os.getpid(), _lineage
         self._lock = threading.Lock()
 
@@ -340,6 +341,34 @@ class Key:
                     "other data would cancel it; keep that message and send it again"
                 )
             self._messages.add(name)
+
+    @_draws_words
+    def claim_stream(self, what: str, purpose: str, round: int | None = None, user: int | None = None) -> None:
+        """Claim one stream, or all of a purpose with None, for draws outside of this package; once for an entropy key.
+
+        Parameters
+        ----------
+        what : str
+            Name of the consumer, for the message of a second claim.
+
+        Raises
+        ------
+        ValueError
+            The stream was claimed before, or the key for a run.
+        """
+        self._check_process()
+        if self.is_simulation:
+            return
+        name, every = (purpose, round, user), (purpose, None, None)
+        with self._lock:
+            taken = {other for other in self._streams if other[0] == purpose} if name == every else {name, every}
+            if taken & self._streams or (self._used_by is not None and not self._streams):
+                raise ValueError(
+                    f"key is single-use and was already used by {self._used_by}: {what} would repeat bits of "
+                    f"{purpose!r}; pass another purpose, round or user, or a new Key.from_entropy()"
+                )
+            self._streams.add(name)
+            self._used_by = what
 
     def _check_process(self) -> None:
         # The process number changes in a fork, and the lineage also where a child gets the number of a dead process.

@@ -6,7 +6,7 @@ import tempfile
 
 import numpy as np
 
-from fastfedrec import Interactions, Key, Popularity, PrivRec
+from fastfedrec import ChaCha20, Interactions, Key, Popularity, PrivRec, capi
 from fastfedrec import mechanisms as m
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.joint_loss import JointNetwork
@@ -58,6 +58,9 @@ DRAWS = {
     "permutation": lambda key: key.permutation("test", size=3),
     "claim": lambda key: key.claim("test"),
     "claim_message": lambda key: key.claim_message("test", 0, "shard-0"),
+    "claim_stream": lambda key: key.claim_stream("test", "test"),
+    "ChaCha20": lambda key: ChaCha20(key, "test").random_raw(),
+    "capi.subkey": lambda key: capi.subkey(key, "test"),
     "add_noise after claim": claimed_before,
     **WAYS,
     **PARTS,

@@ -38,7 +38,7 @@ EXEMPT = {
     "called by engines, with numbers of theirs": (
         "rounds.system.FederatedSystem", "rounds.engine.Engine",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
-        "core.randomness.Key.claim_message",
+        "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",
         "compute.networks.gru.GRUEncoder.encode_sequences",
         "systems.private_prototypes.private_kmeans.draw_loss",
         "systems.private_prototypes.private_kmeans.selection_weights",
@@ -66,6 +66,7 @@ EXEMPT = {
         "data.interactions.Interactions.from_arrays",
     ),
     "columns of a file, by name or number": ("datasets.stored_tables.store_table", "datasets.tables.load_table"),
+    "runs in compiled functions only, which test_numba.py compiles": ("numba",),
     "takes a secret; its seed is a note": ("core.randomness.Key",),
     "needs what FedRec recorded": ("systems.fedrec.attacks.gradients", "systems.fedrec.attacks.run_attacks"),
     "its only numbers are n_threads and round, checked by resolve_n_threads for all": (

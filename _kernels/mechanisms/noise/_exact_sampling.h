@@ -3,7 +3,9 @@
 // No number wraps: a draw that needs more bits, or is outside int64, is rejected, and the integers of Python replace
 // it.
 #pragma once
-#include <stdint.h>
+#include <cstdint>
+
+#include "_kernels/core/_bounded_stream.h"
 
 namespace fastfedrec {
 
@@ -14,12 +16,47 @@ enum Stop { NO_WORDS, TOO_LARGE };
 // Returns the integer of two words, the lower word first.
 inline uint128 whole(const uint64_t* words) { return (uint128)words[1] << 64 | words[0]; }  // the shift loses no bit
 
-struct Words {
+// Words of an array.
+struct ArrayWords {
     const uint64_t *at, *end;
 
     uint64_t next() {
         if (at == end) throw NO_WORDS;
         return *at++;
+    }
+};
+
+// Words of one stream.
+struct StreamWords {
+    BoundedStream& stream;
+
+    uint64_t next() {
+        if (stream.position == stream.end && !bounded_refill(&stream)) throw NO_WORDS;
+        return stream.buffer[stream.position++];
+    }
+};
+
+// The first words of the streams of users 0, 1, ..., the same number of each.
+struct BlockWords {
+    BoundedStream stream;
+    const uint32_t* subkey;
+    uint32_t round;
+    uint64_t n_blocks;  // of ChaCha20, of a stream
+    uint64_t user = 0;
+
+    BlockWords(const uint32_t* subkey, uint32_t round, uint64_t n_words)
+        : subkey(subkey), round(round), n_blocks(n_words / WORDS_PER_BLOCK) {
+        stream.position = stream.end = 0;
+        stream.n_blocks = 0;
+    }
+
+    uint64_t next() {
+        if (stream.position == stream.end && !bounded_refill(&stream)) {
+            bounded_open(&stream, subkey, round, user++);
+            stream.n_blocks = n_blocks;
+            bounded_refill(&stream);
+        }
+        return stream.buffer[stream.position++];
     }
 };
 
@@ -30,6 +67,7 @@ inline uint128 sum(uint128 a, uint128 b) {
 
 // Returns a uniform integer in [0, bound): the fewest high bits of one or two words that can hold it, drawn until the
 // number is below.
+template <class Words>
 inline uint128 below(uint128 bound, Words& words) {
     const uint128 last = bound - 1;
     const uint64_t high = (uint64_t)(last >> 64);
@@ -47,12 +85,14 @@ inline uint128 below(uint128 bound, Words& words) {
 // Returns true with probability exp(-numerator / denominator), for a ratio in [0, 1]. Trial k = 1, 2, ... succeeds with
 // probability x / k, for x = numerator / denominator; the number of successes before the first failure is even with
 // probability exp(-x) (Canonne, Kamath, Steinke 2020, algorithm 1).
+template <class Words>
 inline bool bernoulli_exp_fraction(uint128 numerator, uint128 denominator, Words& words) {
     bool even = true;
     for (uint128 bound = denominator; below(bound, words) < numerator; bound = sum(bound, denominator)) even = !even;
     return even;
 }
 
+template <class Words>
 inline bool bernoulli_exp(uint128 numerator, uint128 denominator, Words& words) {
     // For x above 1, exp(-x) = exp(-(x - 1)) exp(-1): one factor exp(-1) at a time.
     for (; numerator > denominator; numerator -= denominator)
@@ -65,6 +105,7 @@ struct Laplace {
 
     explicit Laplace(const uint64_t* numbers) : numerator(whole(numbers)), denominator(whole(numbers + 2)) {}
 
+    template <class Words>
     int64_t draw(Words& words) const {
         // Draws by Canonne, Kamath, Steinke 2020, algorithm 2, with scale t / s for t = numerator, s = denominator.
         for (;;) {
@@ -88,6 +129,7 @@ struct Gaussian {
     explicit Gaussian(const uint64_t* numbers)
         : proposal(numbers), step(whole(numbers + 4)), shift(whole(numbers + 6)), denominator(whole(numbers + 8)) {}
 
+    template <class Words>
     int64_t draw(Words& words) const {
         // Algorithm 3 of the same paper uses Laplace proposals.
         for (;;) {
@@ -107,7 +149,7 @@ template <class Noise>
 int64_t fill(const uint64_t* numbers, const uint64_t* first, int64_t n_words, int64_t* out, int64_t n,
              int64_t& n_read) {
     const Noise noise(numbers);
-    Words words{first, first + n_words};
+    ArrayWords words{first, first + n_words};
     int64_t n_drawn = 0;
     n_read = 0;
     try {
@@ -119,6 +161,30 @@ int64_t fill(const uint64_t* numbers, const uint64_t* first, int64_t n_words, in
         if (stop == TOO_LARGE) return -1;
     }
     return n_drawn;
+}
+
+// Makes n draws from the streams of BlockWords; returns false if a draw was rejected.
+template <class Noise>
+bool fill_blocks(const uint64_t* numbers, const uint32_t* subkey, uint32_t round, uint64_t n_words, int64_t* out,
+                 int64_t n) {
+    const Noise noise(numbers);
+    BlockWords words(subkey, round, n_words);
+    try {
+        for (int64_t i = 0; i < n; ++i) out[i] = noise.draw(words);
+    } catch (Stop) { return false; }
+    return true;
+}
+
+// Returns one draw; INT64_MIN, which is no draw, if it was rejected. At the end of the stream `ended` is called.
+template <class Noise>
+int64_t draw_one(const uint64_t* numbers, BoundedStream* stream, void (*ended)()) {
+    StreamWords words{*stream};
+    try {
+        return Noise(numbers).draw(words);
+    } catch (Stop stop) {
+        if (stop == NO_WORDS) ended();
+    }
+    return INT64_MIN;
 }
 
 }  // namespace fastfedrec

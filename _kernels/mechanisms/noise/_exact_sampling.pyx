@@ -1,10 +1,13 @@
 """Exact discrete Laplace and Gaussian draws, equal bit for bit to mechanisms.noise.exact_sampling
 (docs/explanation/mechanisms/noise/discrete-laplace.md).  Inputs are trusted.
 
-Each function draws until `out` is full or words are too few for another draw, and returns the numbers of draws and of
-words that they took.  -1 draws mean that a draw needs numbers that are too large: `out` is invalid then.
+`laplace_blocks` and `gaussian_blocks` fill `out`; they return whether no draw needed numbers that are too large, and
+`out` is invalid otherwise.  `laplace` and `gaussian`, for tests, draw from given words until `out` is full or words are
+too few for another draw, and return the numbers of draws and of words that they took; -1 draws mean the same failure.
 """
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+include "_kernels/core/_level.pxi"
 
 cdef extern from "_kernels/mechanisms/noise/_exact_sampling.h" namespace "fastfedrec" nogil:
     int64_t fill_laplace "fastfedrec::fill<fastfedrec::Laplace>"(
@@ -13,6 +16,44 @@ cdef extern from "_kernels/mechanisms/noise/_exact_sampling.h" namespace "fastfe
     int64_t fill_gaussian "fastfedrec::fill<fastfedrec::Gaussian>"(
         const uint64_t* numbers, const uint64_t* first, int64_t n_words, int64_t* out, int64_t n, int64_t& n_read
     ) noexcept
+    bint fill_laplace_blocks "fastfedrec::fill_blocks<fastfedrec::Laplace>"(
+        const uint64_t* numbers, const uint32_t* subkey, uint32_t round, uint64_t n_words, int64_t* out, int64_t n
+    ) noexcept
+    bint fill_gaussian_blocks "fastfedrec::fill_blocks<fastfedrec::Gaussian>"(
+        const uint64_t* numbers, const uint32_t* subkey, uint32_t round, uint64_t n_words, int64_t* out, int64_t n
+    ) noexcept
+
+
+def laplace_blocks(
+    const uint64_t[:, ::1] numbers,   # IN  (2, 2) numerator and denominator of the scale, each the lower word first
+    const uint32_t[::1] subkey,       # IN  (8,)
+    int64_t[::1] out,                 # OUT (n,)
+    uint32_t round_number,
+    uint64_t n_words,                 # of each stream, a multiple of 8
+):
+    """Draw as `laplace`, from the first `n_words` words of the streams (subkey, round, 0), (subkey, round, 1), ..."""
+    cdef bint is_complete
+    if out.shape[0] == 0:
+        return True
+    with nogil:
+        is_complete = fill_laplace_blocks(&numbers[0, 0], &subkey[0], round_number, n_words, &out[0], out.shape[0])
+    return is_complete
+
+
+def gaussian_blocks(
+    const uint64_t[:, ::1] numbers,   # IN  (5, 2) of a proposal as above, then its step, shift and denominator
+    const uint32_t[::1] subkey,       # IN  (8,)
+    int64_t[::1] out,                 # OUT (n,)
+    uint32_t round_number,
+    uint64_t n_words,                 # of each stream, a multiple of 8
+):
+    """Draw as `gaussian`, from the same words."""
+    cdef bint is_complete
+    if out.shape[0] == 0:
+        return True
+    with nogil:
+        is_complete = fill_gaussian_blocks(&numbers[0, 0], &subkey[0], round_number, n_words, &out[0], out.shape[0])
+    return is_complete
 
 
 def laplace(

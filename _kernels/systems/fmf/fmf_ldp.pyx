@@ -15,63 +15,22 @@ n_factors, combines the columns.  Coordinates are those of the result, n_rows x 
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from _kernels.compute._als cimport solve_user
+from _kernels.compute._als_problem cimport (
+    AlsProblem, aligned, als_scratch_bytes, als_solve_plain, exact_scratch_bytes, pad_gram, padded_stride, solve_others,
+)
 from _kernels.core._chacha20 cimport Streams, streams_allocate, streams_next, streams_open
+from _kernels.systems.fmf._fmf_ldp cimport (
+    FMFNormal, FMFRound, FMFUser, fmf_add_gradient, fmf_normalized_reports, fmf_reports, fmf_solve,
+)
 
 include "_kernels/core/_level.pxi"
 
-cdef extern from "_kernels/systems/fmf/_fmf_ldp.h" namespace "fastfedrec" nogil:
-    cdef cppclass FMFRound:
-        const double* rows
-        const double* columns
-        const double* inverse
-        Py_ssize_t n_items
-        Py_ssize_t n_factors
-        Py_ssize_t width
-        Py_ssize_t n_reports
-        double scale
-        int64_t span
-
-    cdef cppclass FMFNormal:
-        const float* rows
-        const float* signs
-        const float* mix
-        Py_ssize_t length
-        Py_ssize_t n_rows
-        Py_ssize_t n_columns
-        int n_passes
-        double scale
-
-    cdef cppclass FMFUser:
-        const double* x
-        const int32_t* items
-        Py_ssize_t n_user_items
-        const uint8_t* marks
-        const int32_t* position
-        const double* confidence
-        uint8_t mark
-
-    void fmf_solve(
-        const FMFRound& round, const int32_t* items, Py_ssize_t n, uint8_t mark, uint8_t* marks, double* scratch,
-        double* x,
-    ) noexcept
-    int64_t fmf_reports(
-        const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates, int64_t* answers
-    ) noexcept
-    int64_t fmf_normalized_reports(
-        const FMFRound& round, const FMFNormal& normal, const FMFUser& user, const uint64_t* words, float* scratch,
-        int64_t* coordinates, int64_t* answers,
-    ) noexcept
-    void fmf_add_gradient(
-        const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch, int64_t* sums,
-    ) noexcept
-
 cdef enum:
-    CHUNK = 32                # users that a thread takes at a time
+    CHUNK = 32                # users that a thread takes at a time, as ALS does
     LINE = 64                 # bytes; a padded row of up to 8 factors is one cache line
 
 cdef double MIN_SQUARE = 1e-280  # squared norm, below which squares of entries are near the least normal numbers
@@ -82,6 +41,8 @@ cdef struct Scratch:
     Streams streams
     double* solve             # (n_factors + 3, width)
     double* x                 # (width,), 0 beyond n_factors
+    void* exact               # scratch of weighted users that vectors do not solve, then of all others
+    double* weighted          # (CHUNK, n_factors), their factors
     uint8_t* marks            # (n_items,), `mark` at the current user's items
     int32_t* position         # (n_items,), position among the items of the user, if the weight is not 0
     double* confidence        # (n_items,), by position, where the weight is not 0
@@ -98,12 +59,17 @@ cdef bint _allocate(Scratch* s, const FMFRound* plan, const FMFNormal* normal, b
     s.marks = <uint8_t*>calloc(plan.n_items, 1)
     s.position = <int32_t*>malloc(plan.n_items * sizeof(int32_t) if is_weighted else 1)
     s.confidence = <double*>malloc(plan.n_items * sizeof(double) if is_weighted else 1)
+    s.exact = malloc(
+        exact_scratch_bytes(plan.n_factors) + als_scratch_bytes(<int>plan.width) + LINE if is_weighted else 1
+    )
+    s.weighted = <double*>malloc(CHUNK * plan.n_factors * sizeof(double) if is_weighted else 1)
     s.coordinates = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
     s.answers = <int64_t*>malloc((plan.n_reports + 7) * sizeof(int64_t))
     s.gradient = <float*>malloc(((plan.n_factors + 2) * normal.length + 1) * sizeof(float))
     s.mark = 0
     return (
-        has_streams and s.solve != NULL and s.marks != NULL and s.position != NULL and s.confidence != NULL
+        has_streams and s.exact != NULL and s.weighted != NULL and s.solve != NULL and s.marks != NULL
+        and s.position != NULL and s.confidence != NULL
         and s.coordinates != NULL and s.answers != NULL and s.gradient != NULL
     )
 
@@ -111,6 +77,8 @@ cdef bint _allocate(Scratch* s, const FMFRound* plan, const FMFNormal* normal, b
 cdef void _release(Scratch* s) noexcept nogil:
     free(s.streams.buffer)
     free(s.solve)
+    free(s.exact)
+    free(s.weighted)
     free(s.marks)
     free(s.position)
     free(s.confidence)
@@ -119,9 +87,23 @@ cdef void _release(Scratch* s) noexcept nogil:
     free(s.gradient)
 
 
+cdef void _solve_weighted(
+    Scratch* s, const AlsProblem[double]* problem, const double* gram, Py_ssize_t start, Py_ssize_t stop
+) noexcept nogil:
+    """Write the factors of a chunk of users, with the same bits at every level."""
+    cdef unsigned char[CHUNK] solved
+    cdef char* memory = aligned(s.exact)
+    als_solve_plain(
+        problem[0], start, stop, memory + exact_scratch_bytes(problem.n_factors), s.weighted, solved
+    )
+    # A system that is singular because of the data of this user counts as no data: whether a client answers must not
+    # depend on its data. The caller has rejected item factors that are singular for every user.
+    solve_others(problem, gram, start, stop, solved, <double*>memory, s.weighted)
+
+
 cdef void _solve_and_mark(
-    Scratch* s, const FMFRound* plan, const int32_t* items, const floating* values, Py_ssize_t start, Py_ssize_t n,
-    const floating* item_factors, const double* gram, double weight,
+    Scratch* s, const FMFRound* plan, const int32_t* items, const double* values, Py_ssize_t n, double weight,
+    const double* weighted,
 ) noexcept nogil:
     """Write the factors of the user to `x`, its items to `marks`, and their confidence if the weight is not 0."""
     cdef Py_ssize_t j
@@ -133,14 +115,11 @@ cdef void _solve_and_mark(
     if weight == 0.0:
         fmf_solve(plan[0], items, n, s.mark, s.marks, s.solve, s.x)
         return
-    # A system that is singular because of the data of this user counts as no data: whether a client answers must not
-    # depend on its data. The caller has rejected item factors that are singular for every user.
-    if not solve_user(items, values, start, n, item_factors, gram, plan.n_factors, weight, 0.0, s.solve, s.x):
-        memset(s.x, 0, plan.n_factors * sizeof(double))
+    memcpy(s.x, weighted, plan.n_factors * sizeof(double))
     for j in range(n):
         s.marks[items[j]] = s.mark
         s.position[items[j]] = <int32_t>j
-        s.confidence[j] = 1.0 + (weight if values == NULL else weight * values[start + j])
+        s.confidence[j] = 1.0 + (weight if values == NULL else weight * values[j])
 
 
 cdef int64_t _report(
@@ -187,7 +166,7 @@ cdef void _pad_rows(
 def private_round(
     const int64_t[::1] indptr,            # IN  (n_users + 1,)
     const int32_t[::1] indices,           # IN  (n_interactions,)
-    const floating[::1] values,           # IN  (n_interactions,) or (0,) where all are 1
+    const double[::1] values,             # IN  (n_interactions,) or (0,) where all are 1
     const floating[:, ::1] item_factors,  # IN  (n_items, n_factors)
     const double[:, ::1] gram,            # IN  (n_factors, n_factors), V'V + reg I = R'R; where weight is 0, R^-1
     const float[:, ::1] columns,          # IN  (n_factors, length), V'; (0, 0) where gradients are not normalised
@@ -210,7 +189,10 @@ def private_round(
 ):
     """Compute all reports of a shard, added up by coordinate (integers, so in any order) or written out singly."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_chunks = (n_users + CHUNK - 1) // CHUNK, chunk
-    cdef const floating* data = NULL
+    cdef bint is_weighted = confidence_weight != 0.0
+    cdef AlsProblem[double] problem
+    cdef const AlsProblem[double]* weighted_problem = NULL
+    cdef double* padded_gram
     cdef const int32_t* items = NULL
     cdef int64_t* totals = NULL
     cdef int64_t* coordinates = NULL
@@ -220,8 +202,6 @@ def private_round(
     cdef FMFRound plan
     cdef FMFNormal normal
     cdef int thread
-    if values.shape[0]:
-        data = &values[0]
     if indices.shape[0]:
         items = &indices[0]
     if sums.shape[1]:
@@ -231,24 +211,36 @@ def private_round(
     if n_users == 0:
         return
     plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], n_reports
-    plan.width = (plan.n_factors + 7) // 8 * 8
+    plan.width = padded_stride(plan.n_factors) if is_weighted else (plan.n_factors + 7) // 8 * 8
     plan.scale, plan.span = gradient_scale, span
     normal.length, normal.n_columns = columns.shape[1], mix.shape[0]
     normal.n_passes, normal.scale = n_passes, gradient_scale
     normal.n_rows = normal.length if n_passes else plan.n_items
     if normal.length:
         normal.rows, normal.signs, normal.mix = &columns[0, 0], &signs[0, 0], &mix[0, 0]
-    memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
+    memory = calloc((plan.n_items + 2 * plan.n_factors + plan.width) * plan.width * sizeof(double) + LINE, 1)
     if memory == NULL:
         failed[0] = 1
         return
-    _pad_rows(
-        &item_factors[0, 0], &gram[0, 0], <double*>((<uintptr_t>memory + LINE - 1) // LINE * LINE), &plan
-    )
+    _pad_rows(&item_factors[0, 0], &gram[0, 0], <double*>aligned(memory), &plan)
+    if is_weighted:
+        padded_gram = <double*>plan.inverse + plan.n_factors * plan.width
+        pad_gram(&gram[0, 0], plan.n_factors, plan.width, padded_gram)
+        problem.indptr, problem.indices = &indptr[0], items
+        problem.values = NULL
+        if values.shape[0]:
+            problem.values = &values[0]
+        problem.item_factors, problem.gram, problem.wide_gram = plan.rows, padded_gram, padded_gram
+        problem.ridges = NULL
+        problem.whitened = NULL
+        problem.rotation = NULL
+        problem.n_factors, problem.stride = <int>plan.n_factors, <int>plan.width
+        problem.weight = confidence_weight
+        weighted_problem = &problem
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         scratch = <Scratch*>malloc(sizeof(Scratch))
-        if scratch == NULL or not _allocate(scratch, &plan, &normal, confidence_weight != 0.0):
+        if scratch == NULL or not _allocate(scratch, &plan, &normal, is_weighted):
             failed[thread] = 1
         # A chunk of users belongs to one thread: it has a row of `sums`, and each user has a separate range of reports.
         for chunk in prange(n_chunks, schedule="dynamic"):
@@ -257,17 +249,15 @@ def private_round(
                     scratch,
                     &plan,
                     &normal,
+                    weighted_problem,
+                    &gram[0, 0],
                     &indptr[0],
                     items,
-                    data,
-                    &item_factors[0, 0],
-                    &gram[0, 0],
                     &users[0],
                     &subkey[0],
                     totals + thread * sums.shape[1],
                     coordinates,
                     bits,
-                    confidence_weight,
                     round_number,
                     chunk * CHUNK,
                     min(n_users, (chunk + 1) * CHUNK),
@@ -282,17 +272,15 @@ cdef int64_t _report_chunk(
     Scratch* s,
     const FMFRound* plan,
     const FMFNormal* normal,
+    const AlsProblem[double]* problem,  # NULL where the weight is 0
+    const double* gram,
     const int64_t* indptr,
     const int32_t* items,
-    const floating* values,
-    const floating* item_factors,
-    const double* gram,
     const uint64_t* users,
     const uint32_t* subkey,
     int64_t* sums,            # IN/OUT, unless single reports are wanted
     int64_t* coordinates,     # OUT of all users; NULL where sums are wanted
     uint8_t* bits,            # OUT likewise
-    double weight,
     uint32_t round_number,
     Py_ssize_t start,
     Py_ssize_t stop,
@@ -300,10 +288,19 @@ cdef int64_t _report_chunk(
     """Solve, report and add up for some users; return the number of clipped values."""
     cdef Py_ssize_t k = plan.n_reports, u, r
     cdef int64_t clipped = 0
+    cdef double weight = 0.0
+    cdef const double* values = NULL
+    cdef const double* user_values = NULL
+    if problem != NULL:
+        weight, values = problem.weight, problem.values
+        _solve_weighted(s, problem, gram, start, stop)
     streams_open(&s.streams, subkey, round_number, users + start, stop - start)
     for u in range(start, stop):
+        if values != NULL:
+            user_values = values + indptr[u]
         _solve_and_mark(
-            s, plan, items + indptr[u], values, indptr[u], indptr[u + 1] - indptr[u], item_factors, gram, weight
+            s, plan, items + indptr[u], user_values, indptr[u + 1] - indptr[u], weight,
+            s.weighted + (u - start) * plan.n_factors,
         )
         clipped += _report(s, plan, normal, items + indptr[u], indptr[u + 1] - indptr[u], weight != 0.0)
         # Coordinates are below n_items n_factors (or n_rows n_columns), the size of `sums`.
@@ -331,7 +328,6 @@ def gradient_sums(
     """Sum the gradients of norm 1 of users in integers, at confidence weight 0: each is at most scale^2."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
     cdef const int32_t* items = NULL
-    cdef const floating* no_values = NULL
     cdef void* memory
     cdef Scratch* scratch
     cdef FMFRound plan
@@ -347,9 +343,7 @@ def gradient_sums(
     if memory == NULL:
         failed[0] = 1
         return
-    _pad_rows(
-        &item_factors[0, 0], &inverse[0, 0], <double*>((<uintptr_t>memory + LINE - 1) // LINE * LINE), &plan
-    )
+    _pad_rows(&item_factors[0, 0], &inverse[0, 0], <double*>aligned(memory), &plan)
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         scratch = <Scratch*>malloc(sizeof(Scratch))
@@ -358,10 +352,7 @@ def gradient_sums(
         # Each thread adds to separate sums; integers may be added in any order.
         for u in prange(n_users, schedule="dynamic", chunksize=CHUNK):
             if not failed[thread]:
-                _solve_and_mark(
-                    scratch, &plan, items + indptr[u], no_values, 0, indptr[u + 1] - indptr[u], &item_factors[0, 0],
-                    &inverse[0, 0], 0.0,
-                )
+                _solve_and_mark(scratch, &plan, items + indptr[u], NULL, indptr[u + 1] - indptr[u], 0.0, NULL)
                 _add_gradient(
                     scratch, &plan, &normal, items + indptr[u], indptr[u + 1] - indptr[u], &sums[thread, 0, 0]
                 )

@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,16 @@ from fastfedrec._kernels.mechanisms.noise import _exact_sampling as _kernel
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
 
-__all__ = ["accept_exp", "draw_below", "exp_minus", "sample_gaussian", "sample_laplace", "words"]
+__all__ = [
+    "accept_exp",
+    "draw_below",
+    "exp_minus",
+    "gaussian_numbers",
+    "laplace_numbers",
+    "sample_gaussian",
+    "sample_laplace",
+    "words",
+]
 
 _BLOCK_WORDS = 4096  # words of one stream; part of the streams' definition
 _FIRST_WORDS = 64  # a single selection reads fewer, and needs no whole block
@@ -108,36 +116,42 @@ def _gaussian_numbers(variance: Fraction) -> tuple[int, int, int, int]:
 
 def sample_laplace(scale: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
     """Return the first `laplace_draws` from `words` as int64, or as Python's integers if one is beyond int64."""
-    numbers = (scale.numerator, scale.denominator)
-    draws = _compiled(_kernel.laplace, numbers, size, word_blocks(key, purpose, round_number))
+    draws = _compiled(_kernel.laplace_blocks, laplace_numbers(scale), size, key, purpose, round_number)
     return _collected(laplace_draws(scale, words(key, purpose, round_number)), size) if draws is None else draws
 
 
 def sample_gaussian(variance: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
     """Return the first `gaussian_draws` from `words` as int64, or as Python's integers if one is beyond int64."""
-    scale, *acceptance = _gaussian_numbers(variance)
-    draws = _compiled(_kernel.gaussian, (scale, 1, *acceptance), size, word_blocks(key, purpose, round_number))
+    draws = _compiled(_kernel.gaussian_blocks, gaussian_numbers(variance), size, key, purpose, round_number)
     return _collected(gaussian_draws(variance, words(key, purpose, round_number)), size) if draws is None else draws
 
 
-def _compiled(
-    fill: Callable[..., Any], numbers: tuple[int, ...], size: int, blocks: Iterator[np.ndarray]
-) -> np.ndarray | None:
-    """Return a kernel's draws, or None if a number is too large for it, before or during a draw."""
+def laplace_numbers(scale: Fraction) -> np.ndarray | None:
+    """Return the parameters of the kernel's discrete Laplace draws, or None if one is too large for it."""
+    return _halves(scale.numerator, scale.denominator)
+
+
+def gaussian_numbers(variance: Fraction) -> np.ndarray | None:
+    """Return the parameters of the kernel's discrete Gaussian draws, or None if one is too large for it."""
+    scale, *acceptance = _gaussian_numbers(variance)
+    return _halves(scale, 1, *acceptance)
+
+
+def _halves(*numbers: int) -> np.ndarray | None:
     if max(numbers) >> 128:
         return None
-    halves = np.array([[number & (2**64 - 1), number >> 64] for number in numbers], dtype=np.uint64)
+    return np.array([[number & (2**64 - 1), number >> 64] for number in numbers], dtype=np.uint64)
+
+
+def _compiled(
+    fill: Callable[..., bool], numbers: np.ndarray | None, size: int, key: Key, purpose: str, round_number: int
+) -> np.ndarray | None:
+    """Return a kernel's draws from the words of `word_blocks`, or None if a number is too large for it."""
+    check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
+    round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
     out = np.empty(size, dtype=np.int64)
-    unread = np.empty(0, dtype=np.uint64)
-    done = 0
-    while done < size:
-        # A draw that runs out of words starts over from its first word, with the next block appended.
-        unread = np.concatenate([unread, next(blocks)])
-        n_drawn, n_read = fill(halves, unread, out[done:])
-        if n_drawn < 0:
-            return None
-        done += n_drawn
-        unread = unread[n_read:]
+    if numbers is None or not fill(numbers, key.subkey(purpose), out, round_number, _BLOCK_WORDS):
+        return None
     return out
 
 

@@ -383,11 +383,12 @@ class FMFRounds(FederatedSystem):
         if self.normalize is not None:
             normal = self._normal(state, round_number)
             scale, n_passes, shared = normal.scale, normal.n_passes, normal.for_kernel(factors)
+        values = als.kernel_values(shard, factors.dtype, self.use_values)
         sums = np.zeros((n_threads, 0 if as_stream else self.n_coordinates(state)), dtype=np.int64)
         index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
         clipped, failed = np.zeros((2, n_threads), dtype=np.int64)
         _kernel.private_round(
-            shard.indptr, shard.indices, als.kernel_values(shard, factors.dtype, self.use_values), factors,
+            shard.indptr, shard.indices, values.astype(np.float64), factors,
             self._public_gram(factors), *shared, shard.global_user_ids, key.subkey(_REPORTS), sums, index, bit, clipped,
             failed, settings.confidence_weight, scale, self._channel.span, self.n_reports, n_passes,
             check_integer("round", round_number, low=0, high=2**32 - 1), n_threads,

@@ -29,10 +29,26 @@ def cut(words, sizes):
         yield np.array(list(itertools.islice(words, size)), dtype=np.uint64)
 
 
+def halves(numbers):
+    return np.array([[number & (2**64 - 1), number >> 64] for number in numbers], dtype=np.uint64)
+
+
+def from_blocks(fill, numbers, blocks):
+    """The kernel's draws: one that runs out of words starts over, with the next block appended."""
+    out, unread, done = np.empty(N, dtype=np.int64), np.empty(0, dtype=np.uint64), 0
+    while done < N and not max(numbers) >> 128:
+        unread = np.concatenate([unread, next(blocks)])
+        n_drawn, n_read = fill(halves(numbers), unread, out[done:])
+        if n_drawn < 0:
+            return None
+        done, unread = done + n_drawn, unread[n_read:]
+    return out if done == N else None
+
+
 def first_draws(fill, numbers, draws, first, key, sizes):
     """The kernel's, from blocks of a few words that end in the middle of draws, and Python's."""
     words, same = (itertools.chain(first, exact.words(key, "test", 0)) for _ in range(2))
-    return exact._compiled(fill, numbers, N, cut(words, sizes)), list(itertools.islice(draws(same), N))
+    return from_blocks(fill, numbers, cut(words, sizes)), list(itertools.islice(draws(same), N))
 
 
 @given(scale=st.builds(Fraction, whole_numbers, whole_numbers), first=some_words, key=keys(), sizes=block_sizes)
@@ -86,8 +102,9 @@ def test_gaussian_draws_are_those_of_numbers_of_any_size(stddev, first, key, siz
 )
 def test_python_draws_large_scales_from_the_first_word_on(scale, compiled):
     key = Key.from_seed(3)
-    compiled_draws = exact._compiled(kernel.laplace, scale.as_integer_ratio(), 500, exact.word_blocks(key, "test", 2))
-    assert (compiled_draws is not None) == compiled
+    numbers, out = exact.laplace_numbers(scale), np.empty(500, dtype=np.int64)
+    is_drawn = numbers is not None and kernel.laplace_blocks(numbers, key.subkey("test"), out, 2, 4096)
+    assert is_drawn == compiled
     expected = list(itertools.islice(exact.laplace_draws(scale, exact.words(key, "test", 2)), 500))
     assert exact.sample_laplace(scale, 500, key, "test", 2).tolist() == expected
 
@@ -95,11 +112,24 @@ def test_python_draws_large_scales_from_the_first_word_on(scale, compiled):
 @pytest.mark.parametrize(("stddev", "compiled"), [(Fraction(40), True), (2**26, True), (0.7, False), (2**60, False)])
 def test_python_takes_gaussian_draws_that_are_too_large(stddev, compiled):
     key, variance = Key.from_seed(3), Fraction(stddev) ** 2
-    scale, *parameters = exact._gaussian_numbers(variance)
-    compiled_draws = exact._compiled(kernel.gaussian, (scale, 1, *parameters), 500, exact.word_blocks(key, "test", 2))
-    assert (compiled_draws is not None) == compiled
+    numbers, out = exact.gaussian_numbers(variance), np.empty(500, dtype=np.int64)
+    is_drawn = numbers is not None and kernel.gaussian_blocks(numbers, key.subkey("test"), out, 2, 4096)
+    assert is_drawn == compiled
     expected = list(itertools.islice(exact.gaussian_draws(variance, exact.words(key, "test", 2)), 500))
     assert exact.sample_gaussian(variance, 500, key, "test", 2).tolist() == expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 3000])
+def test_draws_go_on_in_the_stream_of_the_next_block(size):
+    # 3,000 draws take several blocks of 4,096 words.
+    key, scale, variance = Key.from_seed(4), Fraction(20), Fraction(400)
+    words = [exact.words(key, "test", 5) for _ in range(2)]
+    assert exact.sample_laplace(scale, size, key, "test", 5).tolist() == list(
+        itertools.islice(exact.laplace_draws(scale, words[0]), size)
+    )
+    assert exact.sample_gaussian(variance, size, key, "test", 5).tolist() == list(
+        itertools.islice(exact.gaussian_draws(variance, words[1]), size)
+    )
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

@@ -227,6 +227,26 @@ MUTANTS = [
     on("Key.claim_message", "test_an_entropy_key_draws_the_noise_of_a_round_once")(
         "key-message-twice", "an entropy key may be reused for the same message", "name in self._messages", "False",
     ),
+    on("Key.claim_stream", "test_an_entropy_key_gives_each_stream_once")(
+        "key-stream-twice", "an entropy key may be reused for the same stream of other code", "taken & self._streams",
+        "set()",
+    ),
+    on("ChaCha20.__init__", "test_an_entropy_key_gives_each_stream_once")(
+        "bit-generator-repeated", "two NumPy generators of an entropy key may have the same stream",
+        "key.claim_stream('ChaCha20', purpose, self._round, self._user)", "pass",
+    ),
+    on("ChaCha20._require_simulation", "test_an_entropy_key_repeats_no_word")(
+        "bit-generator-copied", "a NumPy generator of an entropy key can be copied", "not self._key.is_simulation",
+        "False",
+    ),
+    on("_close_in_child", "test_a_fork_cannot_draw_the_words_of_its_parent")(
+        "bit-generator-forked", "a fork repeats the words of its parent's NumPy generator", "generator._stream.close()",
+        "pass",
+    ),
+    on("subkey", "test_a_subkey_claims_its_purpose")(
+        "subkey-not-claimed", "compiled code may get an entropy key's streams twice",
+        "key.claim_stream('subkey', purpose)", "pass",
+    ),
     on("Key.__copy__", "test_a_copy_is_the_same_key")(
         "key-copy-forgets", "the record of use is lost in a copy of an entropy key", "return self",
         "return Key(self._secret)",
