@@ -20,6 +20,7 @@ from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.rounds.deployment import OwnDeployment
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._inputs import check_interactions, check_not_negative
@@ -56,8 +57,9 @@ class Recommender(Answers):
     serves_others: ClassVar[bool] = True
     _instead: ClassVar[str] = "fit it again with the others, or use a model that learns of items"
 
-    #: Conditions of runs with data on nodes; None for a model without such runs.  The noise is drawn as in one process.
-    _deployment: ClassVar[DeploymentTerms | None] = None
+    #: Conditions of runs with data on nodes, or the deployment of a system with a separate server; None for a model
+    #: without such runs.  The noise is drawn as in one process.
+    _deployment: ClassVar[DeploymentTerms | type[OwnDeployment] | None] = None
 
     #: Attribute by constructor argument, if a method has the argument's name.
     _attributes: ClassVar[dict[str, str]] = {}

@@ -19,14 +19,15 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.fedrec import fitting, parameters
-from fastfedrec.systems.fedrec._traffic import VectorTraffic
-from fastfedrec.systems.fedrec._views import Messages, RecordedRound
-from fastfedrec.systems.fedrec.dynamics import GradientDescent
-from fastfedrec.systems.fedrec.filling import Filling
-from fastfedrec.systems.fedrec.parties import ServerOnly
-from fastfedrec.systems.fedrec.rounds import FedRecRounds
-from fastfedrec.systems.fedrec.state import FedRecState
+from fastfedrec.systems.fedrec.attacks import note_attacks
+from fastfedrec.systems.gradient_rounds import fitting, parameters
+from fastfedrec.systems.gradient_rounds.dynamics import GradientDescent
+from fastfedrec.systems.gradient_rounds.filling import Filling
+from fastfedrec.systems.gradient_rounds.parties import ServerOnly
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds
+from fastfedrec.systems.gradient_rounds.state import FedRecState
+from fastfedrec.systems.gradient_rounds.traffic import VectorTraffic
+from fastfedrec.systems.gradient_rounds.views import Messages, RecordedRound
 from fastfedrec.systems.rating_model import RatingModel, check_ratings
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
@@ -156,6 +157,7 @@ class FedRec(RatingModel):
         run = fitting.fit_rounds(self, data, fit, record_views)
         self.user_factors_, self.item_factors_, self.n_rounds_ = run.user_factors, run.state.item_factors, run.n_rounds
         self.vectors_, self.records_ = run.vectors, run.records
+        note_attacks(self)
         return self
 
     def _rounds(self, data: Interactions, key: Key, recorded: Collection[int] = ()) -> FedRecRounds:

@@ -33,6 +33,7 @@ from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import RankedFactors
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fmf._auto import AUTO, Settings
+from fastfedrec.systems.fmf.fmf_ldp_deployment import FMFDeployment
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems.recommender import Recommender
 
@@ -100,6 +101,7 @@ class FMFLDP(Recommender):
     375.0
     """
 
+    _deployment = FMFDeployment
     _serves = _FMFScores
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")

@@ -22,10 +22,11 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.fedrec import fitting, parameters
-from fastfedrec.systems.fedrec.devices import response_channel
-from fastfedrec.systems.fedrec.parties import Denoisers, Parties, ServerOnly
-from fastfedrec.systems.fedrec.rounds import FedRecRounds, Training
+from fastfedrec.systems.fedrec.attacks import note_attacks
+from fastfedrec.systems.gradient_rounds import fitting, parameters
+from fastfedrec.systems.gradient_rounds.devices import response_channel
+from fastfedrec.systems.gradient_rounds.parties import Denoisers, Parties, ServerOnly
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds, Training
 from fastfedrec.systems.rating_model import RatingModel, check_ratings
 from fastfedrec.systems.sdcf._filling import TwoStageFilling
 from fastfedrec.systems.sdcf._langevin import LangevinDynamics, SDCFState
@@ -199,6 +200,7 @@ class SDCF(RatingModel):
         run = fitting.fit_rounds(self, data, fit, record_views)
         self.user_factors_, self.item_factors_, self.n_rounds_ = run.user_factors, run.state.item_factors, run.n_rounds
         self.vectors_, self.records_ = run.vectors, run.records
+        note_attacks(self)
         assert isinstance(run.state, SDCFState)
         self.precision_ = run.state.precision
         return self

@@ -16,11 +16,10 @@ from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, DivergenceError
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._served import FactorScores
-from fastfedrec.systems.fedrec._traffic import VectorTraffic, read_vectors, saved_vectors
-from fastfedrec.systems.fedrec._views import RecordedRound
-from fastfedrec.systems.fedrec.attacks import run_attacks
-from fastfedrec.systems.fedrec.rounds import FedRecRounds
-from fastfedrec.systems.fedrec.state import FedRecState
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds
+from fastfedrec.systems.gradient_rounds.state import FedRecState
+from fastfedrec.systems.gradient_rounds.traffic import VectorTraffic, read_vectors, saved_vectors
+from fastfedrec.systems.gradient_rounds.views import RecordedRound
 from fastfedrec.systems.rating_model import RatingModel, popular_values, solve_ratings, warn_beyond_ends
 
 __all__: list[str] = []
@@ -75,7 +74,7 @@ class Run:
 
 
 def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collection[int]) -> Run:
-    """Run the rounds of a model's fit, with claims and attacks in the model's ledger."""
+    """Run the rounds of a model's fit, with claims in the model's ledger."""
     recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
     rounds: FedRecRounds = model._rounds(data, fit.key, recorded)
     rounds.limit(data.n_users)  # raises for too many users, before any message
@@ -99,9 +98,7 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
     except DivergenceError as error:
         warn(str(error), RuntimeWarning)
         _count_planned_rounds(model, rounds, n_done, fit.key)
-    run = Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
-    _note_attacks(model, run.records)
-    return run
+    return Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
 
 
 def _finite_factors(rounds: FedRecRounds, state: FedRecState, round_number: int, learning_rate: float) -> np.ndarray:
@@ -155,19 +152,6 @@ def _note_claims(model: Any, rounds: FedRecRounds, data: Interactions, key: Key)
         )
     for note in model._not_protected(data.n_users):
         ledger.note(f"not protected: {note}")
-
-
-def _note_attacks(model: Any, records: list[RecordedRound]) -> None:
-    """Run the attacks on the recorded messages, and note their results in the ledger."""
-    if len(records) < 2:
-        model.ledger_.note(
-            "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with two "
-            "rounds or more"
-        )
-    if records:
-        model.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
-        for result in run_attacks(records, model.interactions_, grid=model.grid):
-            model.ledger_.note(result.statement())
 
 
 # ---- the model ------------------------------------------------------------------------------------------------------
