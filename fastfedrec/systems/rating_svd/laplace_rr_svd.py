@@ -7,7 +7,7 @@ lists corrections of the paper.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.compute.sgd import MAX_FACTORS
-from fastfedrec.core.check import check_real
+from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, parameter, real
 from fastfedrec.core.randomness import Key
@@ -96,6 +96,7 @@ def rating_channel(
 
 def _check_shares(name: str, prior: Sequence[float]) -> tuple[float, ...]:
     """Return the shares of the ratings as floats."""
+    check_instance(name, prior, Iterable, "pass a share for each rating of the grid")
     return tuple(check_real(f"{name}[{i}]", share, low=0.0) for i, share in enumerate(prior))
 
 
