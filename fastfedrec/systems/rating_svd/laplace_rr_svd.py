@@ -37,7 +37,7 @@ from fastfedrec.mechanisms.ratings.bayes_kary import check_prior
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
-from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._saved import saved_integer
 from fastfedrec.systems._served import AdditiveScores
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.rating_model import (
@@ -157,6 +157,7 @@ class LaplaceRRSVD(RatingModel):
     _communicates = True
     _serves = AdditiveScores
     _saved: ClassVar[tuple[str, ...]] = (*AdditiveScores.saved, "bias_prior_")
+    _saved_fields = (saved_integer("n_epochs", low=0),)
 
     variant: str | None = choice("optimal", (*_NAMES, "published"), also=[None]).doc("""
         Randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true rating
@@ -348,9 +349,6 @@ class LaplaceRRSVD(RatingModel):
 
     # ---- new users ------------------------------------------------------------------------------------------------
 
-    def _as_fitted(self, data: Interactions) -> Interactions:
-        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
-
     def _serving(self, data: Interactions) -> Self:
         return self._serve(super()._serving(data))
 
@@ -366,13 +364,6 @@ class LaplaceRRSVD(RatingModel):
         bias_residuals = data._replace(values=residuals - model.user_biases_[users])
         model.user_factors_ = solve_ratings(bias_residuals, model.item_factors_, self._training.regularization)
         return model
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"n_epochs": self.n_epochs_}
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.n_epochs_ = saved.integer("n_epochs", low=0)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return {**super()._saved_rules(), **BIAS_PRIOR_RULE}
