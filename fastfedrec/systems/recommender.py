@@ -44,7 +44,7 @@ class Recommender(Answers):
 
     _registry: ClassVar[dict[str, type["Recommender"]]] = {}
 
-    #: Fitted arrays that `save` writes.
+    #: Fitted arrays that `save` writes; without a declaration, those of the class `_serves`.
     _saved: ClassVar[tuple[str, ...]] = ()
 
     #: Further fields of a file's header, and attributes that a file does not hold.
@@ -76,6 +76,8 @@ class Recommender(Answers):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Recommender._registry[cls.__name__] = cls
+        if "_serves" in vars(cls) and "_saved" not in vars(cls):
+            cls._saved = cls._serves.arrays()
 
     # ---- parameters, with scikit-learn's interface --------------------------------------------------------------
 

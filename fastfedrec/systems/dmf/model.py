@@ -106,7 +106,6 @@ class DMF(Baseline):
     _serves = _StoredScores
 
     serves_others: ClassVar[bool] = False
-    _saved: ClassVar[tuple[str, ...]] = ("user_scores_", "item_counts_")
     _saved_fields = (unsaved("records", list),)
 
     n_factors: int = number_of_factors(10)

@@ -7,7 +7,7 @@ and corrections.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,6 @@ class FedGNN(RatingModel):
     _deployment = DeploymentTerms(NO_SECRET_COHORT, names_users=True)
     _serves = _GraphScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("weights_", "attention_", "item_factors_", "user_neighbors_")
     _saved_fields = (unsaved("records", list),)
 
     variant: str = choice("guaranteed", ("guaranteed", "published")).doc("""

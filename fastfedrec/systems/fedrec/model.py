@@ -6,7 +6,7 @@ little, as the ledger states with figures.  docs/explanation/systems/fedrec/fedr
 """
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar, Self
+from typing import Self
 
 from fastfedrec.core.parameters import declares_parameters
 from fastfedrec.core.randomness import Key
@@ -80,7 +80,6 @@ class FedRec(RatingModel):
     _serves = fitting.FedRecScores
     _communicates = True
     _saved_fields = fitting.SAVED_FIELDS
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
     rho: int = parameters.RHO
     filling: str = parameters.FILLING

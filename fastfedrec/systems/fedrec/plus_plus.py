@@ -5,7 +5,7 @@ The remainder are the gradients of rated items.  docs/explanation/systems/fedrec
 """
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar, Self
+from typing import Self
 
 from fastfedrec.core.parameters import choice, declares_parameters
 from fastfedrec.core.randomness import Key
@@ -67,7 +67,6 @@ class FedRecPlusPlus(RatingModel):
     _serves = fitting.FedRecScores
     _communicates = True
     _saved_fields = fitting.SAVED_FIELDS
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
     n_denoisers: int = parameters.N_DENOISERS
     sharing: str = parameters.SHARING

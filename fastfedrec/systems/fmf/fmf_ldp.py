@@ -10,7 +10,7 @@ lists corrections of the paper.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -104,7 +104,6 @@ class FMFLDP(Recommender):
     _deployment = FMFDeployment
     _serves = _FMFScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
     n_factors: int = number_of_factors(5)
     epsilon: float | None = real(2.5, above=0.0, also=[None]).doc("""

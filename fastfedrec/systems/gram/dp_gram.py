@@ -104,7 +104,6 @@ class DPGram(CentralModel):
     """
 
     _serves = PairScores
-    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
     _saved_fields = saved_real("signal", low=0.0), unsaved("decision")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
     _max_users = MAX_USERS

@@ -135,7 +135,6 @@ class ShuffledSketchGram(Recommender):
     _deployment = TERMS
     _serves = PairScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
     _saved_fields = saved_real("signal", low=0.0), saved_integer("n_reports", low=1), unsaved("decision")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +139,6 @@ class CentralNMF(RatingModel):
     """
 
     _serves = _ModelScores
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
     serves_others, _instead = False, "fit it again with the others"
 
     n_factors: int = _N_FACTORS
@@ -184,7 +183,6 @@ class IndividualNMF(RatingModel):
     """
 
     _serves = _ModelScores
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
     serves_others, _instead = False, "fit it again with the others"
 
     n_factors: int = _N_FACTORS

@@ -76,7 +76,6 @@ class GlobalMean(RatingModel):
     """
 
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
     serves_others, _instead = False, _REFIT
 
     epsilon: float | None = _EPSILON
@@ -115,7 +114,6 @@ class UserMean(RatingModel):
     """
 
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
     serves_others, _instead = False, _REFIT
 
     epsilon: float | None = _EPSILON
@@ -154,7 +152,6 @@ class ItemMean(RatingModel):
     """
 
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
     serves_others, _instead = False, _REFIT
 
     epsilon: float | None = _EPSILON
@@ -299,9 +296,6 @@ class RatingItemKNN(RatingModel):
     """
 
     _serves = RatingNeighborScores
-    _saved: ClassVar[tuple[str, ...]] = (
-        "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
-    )  # fmt: skip
     serves_others, _instead = False, _REFIT
 
     n_neighbors: int = integer(200, low=1).doc("Number of neighbours stored for each item, at least 1.")

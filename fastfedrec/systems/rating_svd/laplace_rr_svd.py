@@ -156,7 +156,7 @@ class LaplaceRRSVD(RatingModel):
     _deployment = DeploymentTerms(names_users=True, keeps_users=True)
     _communicates = True
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = (*AdditiveScores.saved, "bias_prior_")
+    _saved: ClassVar[tuple[str, ...]] = (*AdditiveScores.arrays(), "bias_prior_")
     _saved_fields = (saved_integer("n_epochs", low=0),)
 
     variant: str | None = choice("optimal", (*_NAMES, "published"), also=[None]).doc("""

@@ -112,7 +112,6 @@ class DPSubspace(CentralModel):
     """
 
     _serves = PairScores
-    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
     _saved_fields = saved_real("signal", low=0.0), unsaved("decision")
     _max_users = MAX_USERS
     scoring: ClassVar[str] = "ease"
