@@ -15,21 +15,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from naive.datasets import tables as naive
-from support.table_case import PLAYS, write
+from support.table_case import PLAYS, table_of, write
 
 from fastfedrec.data.times import MISSING_TIMESTAMP
 from fastfedrec.datasets import load_table, store_table
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import table_columns
 from fastfedrec.systems.baselines.popularity import Popularity
-
-
-def table_of(data):
-    users = np.repeat(data.user_ids, data.interactions_per_user()).tolist()
-    times = [None] * len(users) if data.timestamps is None else data.timestamps.tolist()
-    rows = zip(users, data.item_ids[data.indices].tolist(), data.values_or_ones().tolist(), times, strict=True)
-    return sorted(rows, key=repr)
-
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
