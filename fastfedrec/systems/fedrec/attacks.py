@@ -305,7 +305,13 @@ def run_attacks(
 
 
 def note_attacks(model: Any) -> None:
-    """Run the attacks on a model's recorded messages, and note their results in its ledger."""
+    """Run the attacks on a model's recorded messages, and note their results in its ledger.
+
+    Parameters
+    ----------
+    model : FedRec, FedRecPlusPlus or SDCF
+        Fitted model, of which `records_` holds the messages.
+    """
     records, ledger = model.records_, model.ledger_
     if len(records) < 2:
         ledger.note(
