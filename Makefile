@@ -8,11 +8,11 @@ INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 BIN := $(VENV)/bin
 KERNELS := $(shell find _kernels -name '[a-z]*.pyx')
 KERNEL_TESTS := $(join $(patsubst _kernels/%,tests/%,$(dir $(KERNELS))),$(patsubst %.pyx,test_%.py,$(notdir $(KERNELS))))
-KERNEL_TESTS += tests/evaluation/metrics/test_evaluate.py tests/evaluation/metrics/test_sampled.py tests/systems/fmf/test_fmf_ldp_runs.py tests/test_numba.py
+KERNEL_TESTS += tests/evaluation/metrics/test_evaluate.py tests/evaluation/metrics/test_sampled.py tests/systems/fmf/test_fmf_ldp_runs.py tests/test_numba.py tests/compute/test_als_conditions.py tests/compute/test_clustering_8_bits.py tests/evaluation/metrics/test_evaluate_oracle.py
 # Tests of kernels with vector code; all other kernels use vector code for random words only.
 VECTOR_CODE := $(shell find _kernels -name '_*.cpp')
 VECTOR_TESTS := $(wildcard $(subst /_,/test_,$(patsubst _kernels/%.cpp,tests/%.py,$(VECTOR_CODE))))
-VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_products.py tests/systems/fedrec/test_model.py
+VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_products.py tests/compute/test_als_conditions.py tests/compute/test_clustering_8_bits.py tests/systems/fedrec/test_model.py
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json' -o -name '*.h') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EVERY_MODEL = "systems/test_recommender.py::test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load"
 #: Tests that walk the tree, and those of them that find a part by its class or its folder, or look for it in a list.
 WALKING = ["test_api.py", "test_layers.py", "test_conventions.py"]
-LISTS = "mirror or a_page or layer or short or export or listed or lists or audited or has_a_mutant or called"
+LISTS = "mirror or a_page or layer or short or export or listed or lists or audited or has_a_mutant or called or twin"
 OF_MECHANISMS = [
     *WALKING, "test_mutants.py", "cli/test_audit.py", "mechanisms/test_mechanism_claims.py",
     "mechanisms/test_mechanism_numbers.py", "core/test_numbers.py", "core/test_immutable.py",
@@ -150,6 +150,7 @@ OMISSIONS = [
     (LOADER, additions.REFERENCE, ["test_conventions.py"], "list them in docs/reference/index.md"),
     (LOADER, additions.LOADING, ["test_conventions.py"], "name them on a page of docs/how-to/, such as load-data.md"),
     (LOADER, "tests/datasets/test_lastfm.py", ["test_conventions.py"], "tests/datasets/test_lastfm.py"),
+    (LOADER, "tests/naive/datasets/lastfm.py", ["test_conventions.py"], "tests/naive/datasets/lastfm.py"),
     (METRIC, additions.FORMULAS, OF_METRICS, "define their formulas in fastfedrec/evaluation/metrics/set_metrics.py"),
     (METRIC, additions.TWINS, OF_METRICS, "define them in of_list of tests/naive/evaluation/"),
     (METRIC, additions.METRICS, OF_METRICS, "describe the kind of metric in these texts"),

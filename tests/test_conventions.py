@@ -43,6 +43,9 @@ TESTED_IN = {
     "rounds/system": "tests/rounds/test_receiver.py",
 }
 
+# Loaders without a twin of their own: the test of the columns that they read by compares with the twin of tables.
+TWIN_OF = {"datasets/item_tables": "datasets/tables"}
+
 
 def mirrors(root, kernels, modules, all_modules=()):
     """Yield every missing file that the naming rule requires."""
@@ -62,6 +65,12 @@ def mirrors(root, kernels, modules, all_modules=()):
             path_below = (path.relative_to(root / folder).parent / path.stem.removeprefix(prefix)).as_posix()
             if path.stem != "__init__" and path_below not in {*modules, *all_modules}:
                 yield f"a module of fastfedrec for {path.relative_to(root)}"
+
+
+def without_twin(root, loaders):
+    """Return the missing twins of modules with a loader."""
+    paths = [f"tests/naive/{TWIN_OF.get(loader, loader)}.py" for loader in loaders]
+    return [path for path in paths if not (root / path).exists()]
 
 
 def offered():
@@ -157,6 +166,15 @@ def test_the_mirror_test_sees_a_missing_file():
     assert "tests/data/test_other.py" in list(
         mirrors(ROOT, KERNELS, {**MODULES, "data/other": "fastfedrec.data.other"})
     )
+
+
+def test_every_loader_has_a_twin():
+    loaders = {
+        name.removeprefix("fastfedrec.").replace(".", "/") for name, _ in names_to_export() if "datasets" in name
+    }
+    assert loaders >= {"datasets/frappe", "datasets/item_tables", "datasets/tables"}
+    assert without_twin(ROOT, loaders) == []
+    assert without_twin(ROOT, {*loaders, "datasets/other"}) == ["tests/naive/datasets/other.py"]
 
 
 MEASURES = {
@@ -283,17 +301,22 @@ def test_dir_lists_only_public_names():
     assert "np" in dir(importlib.import_module("fastfedrec.core.arrays"))
 
 
-def test_files_are_short():
+def long_files(*folders, limit):
+    """Return the sources of these folders with more lines than the limit."""
     lists = r"^__all__ = \[.*?\]\n\n(?:__dir__ = [^\n]*\n\n)?"  # which may be long, and are no code
     names = re.compile(lists, re.MULTILINE | re.DOTALL)
-    long = {
+    return {
         str(path.relative_to(ROOT)): n
-        for folder in ("fastfedrec", "_kernels", "benches")
+        for folder in folders
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".pyx", ".pxd", ".pxi", ".h", ".cpp")
-        and (n := len(names.sub("", path.read_text()).splitlines())) > 450
+        and (n := len(names.sub("", path.read_text()).splitlines())) > limit
     }
-    assert long == {}
+
+
+def test_files_are_short():
+    assert long_files("fastfedrec", "_kernels", "benches", "tests", limit=450) == {}
+    assert "tests/test_conventions.py" in long_files("tests", limit=300)
 
 
 def test_version_is_in_one_place():

@@ -13,24 +13,34 @@ ROOT = Path(__file__).resolve().parents[1] / "fastfedrec"
 LIMIT = 3  # largest number of classes of the package above a model
 CLASSES = [place.rpartition(".")[2] for place in names.SYSTEMS.values()]
 # Folders of systems, and modules of one system outside of such a folder.
-FOLDERS = {path.name for path in (ROOT / "systems").iterdir() if path.is_dir() and not path.name.startswith("_")}
-SYSTEMS_WITHOUT_FOLDER = {"dplcf.py"}
-SHARED = [
-    path
-    for path in (*(ROOT / "systems").glob("*.py"), *(ROOT / "rounds").glob("*.py"))
-    if path.name not in SYSTEMS_WITHOUT_FOLDER
-]
+HOMES = {place.split(".")[1] for place in names.SYSTEMS.values()}
+# Folders with code that knows no single system, except in HOMES.
+SHARED = ("rounds", "audit", "engines", "systems")
 # A module is public if the reference lists it.
 PUBLIC = set(
     re.findall(r"^   (fastfedrec[\w.]+)$", (ROOT.parent / "docs/reference/index.md").read_text(), re.MULTILINE)
 )
-# Pairs of a system and another one whose private modules it imports; their number only falls.
-IMPORTS_PRIVATE_MODULES = {("sdcf", "fedrec")}
-OF_SYSTEMS = [
-    path
-    for path in (ROOT / "systems").rglob("*.py")
-    if path.parent.name in FOLDERS or path.name in SYSTEMS_WITHOUT_FOLDER
-]
+
+
+def is_of_a_system(module):
+    """Return whether a module belongs to one system."""
+    top, folder, home = (module + "..").split(".")[:3]
+    return (top, folder) == ("fastfedrec", "systems") and home in HOMES
+
+
+def split_files():
+    """Return the files of shared code, and those of systems with the names of their folders."""
+    shared, of_systems = [], {}
+    for path in sorted(path for folder in SHARED for path in (ROOT / folder).rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+        if is_of_a_system(module):
+            of_systems[path] = module.split(".")[2]
+        else:
+            shared.append(path)
+    return shared, of_systems
+
+
+SHARED_FILES, OF_SYSTEMS = split_files()
 
 
 def classes_above(kind):
@@ -39,17 +49,22 @@ def classes_above(kind):
 
 
 def imported_modules(source):
-    """Return the modules that a file imports."""
-    nodes = list(ast.walk(ast.parse(source)))
-    from_imports = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    return from_imports + [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    """Yield the modules that a file imports; a public name of the package stands for its module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.module == "fastfedrec":
+                yield from (f"fastfedrec.{names.HOMES.get(alias.name, alias.name)}" for alias in node.names)
+            elif node.module == "fastfedrec.systems":
+                yield from (f"fastfedrec.systems.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
 
 
 def imports_of_a_system(source):
-    """Return the imports from a folder of a system."""
-    return [
-        name for name in imported_modules(source) if (name + "..").split(".")[1:3] in [["systems", f] for f in FOLDERS]
-    ]
+    """Return the imported modules that belong to one system."""
+    return list(filter(is_of_a_system, imported_modules(source)))
 
 
 def private_imports(system, source):
@@ -74,14 +89,14 @@ def test_a_baseline_of_exact_ratings_is_no_private_system():
     assert not issubclass(BiasedMF, LaplaceRRSVD)
 
 
-@pytest.mark.parametrize("path", SHARED, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", SHARED_FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_shared_code_imports_nothing_of_one_system(path):
     assert imports_of_a_system(path.read_text(encoding="utf-8")) == []
 
 
 def test_no_system_imports_private_modules_of_another_system():
-    pairs = [private_imports(path.parent.name, path.read_text(encoding="utf-8")) for path in OF_SYSTEMS]
-    assert set().union(*pairs) == IMPORTS_PRIVATE_MODULES
+    pairs = [private_imports(home, path.read_text(encoding="utf-8")) for path, home in OF_SYSTEMS.items()]
+    assert set().union(*pairs) == set()
 
 
 @pytest.mark.parametrize("folder", ["systems", "rounds", "engines"])
@@ -90,9 +105,16 @@ def test_no_method_is_refused_because_of_its_base(folder):
 
 
 def test_broken_rules_are_detected():
-    assert imports_of_a_system("from fastfedrec.systems.gram.plan import alternatives") == [
-        "fastfedrec.systems.gram.plan"
-    ]
+    assert len(SHARED_FILES) >= 50
+    assert ROOT / "engines/deployment/deployment_of.py" in SHARED_FILES
+    assert OF_SYSTEMS[ROOT / "systems/dplcf.py"] == "dplcf"
+    for source, module in {
+        "from fastfedrec.systems.gram.plan import alternatives": "gram.plan",
+        "from fastfedrec.systems import dplcf": "dplcf",
+        "def f():\n    import fastfedrec.systems.fmf.fmf_ldp": "fmf.fmf_ldp",
+        "from fastfedrec import FMFLDP": "fmf.fmf_ldp",
+    }.items():
+        assert imports_of_a_system(source) == [f"fastfedrec.systems.{module}"]
     assert imports_of_a_system("from fastfedrec.systems._served import Served\nimport fastfedrec.systems.claims") == []
     assert private_imports("subspace", "from fastfedrec.systems.gram.plan import planned_rounds") == {
         ("subspace", "gram")

@@ -1,5 +1,6 @@
 """The ledger's JSON: its schema, which the documentation publishes, and a reader of such documents."""
 
+import functools
 import hashlib
 import json
 import math
@@ -15,7 +16,7 @@ from fastfedrec.accounting.events import Composed, Event
 from fastfedrec.accounting.views import VIEWS, seen_event
 from fastfedrec.core.check import LARGEST_INTEGER
 from fastfedrec.core.numbers import show
-from fastfedrec.core.text import epsilon_from_json
+from fastfedrec.core.text import epsilon_from_json, unique_fields
 
 # Format 1 is the format of 0.1.0, which does not state its number.
 FORMAT = "fastfedrec ledger 2"
@@ -305,13 +306,6 @@ def refuse_understatement(document: Mapping[str, Any], recomputed: Mapping[str, 
 def parse(text: str) -> Any:
     """Return the values of JSON text; refuse constants that JSON does not have, and repeated names of fields."""
 
-    def refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        fields_by_name = dict(pairs)
-        if len(fields_by_name) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise ValueError(f"ledger holds a field twice: {next(name for name in names if names.count(name) > 1)!r}")
-        return fields_by_name
-
     def parse_integer(digits: str) -> int:
         # Python refuses or takes long for integers of thousands of digits.
         if len(digits) > _MAX_DIGITS:
@@ -324,6 +318,11 @@ def parse(text: str) -> Any:
     if not isinstance(text, str | bytes | bytearray):
         raise TypeError(f"ledger must be JSON text as written by to_json, got {show(text)} ({type(text).__name__})")
     try:
-        return json.loads(text, object_pairs_hook=refuse_repeats, parse_constant=refuse, parse_int=parse_integer)
+        return json.loads(
+            text,
+            object_pairs_hook=functools.partial(unique_fields, "ledger holds"),
+            parse_constant=refuse,
+            parse_int=parse_integer,
+        )
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"ledger must be JSON text as written by to_json: {error}") from None

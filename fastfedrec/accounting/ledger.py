@@ -4,21 +4,19 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self, cast
 
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
-from fastfedrec.accounting._ledger_words import explain, preconditions
+from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._report import make_report
 from fastfedrec.accounting._report_pages import to_html, to_markdown
 from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
 from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cost_of, seen_event, stated_cost
 from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text
-from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.old_names import refuse_old_keywords
-from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
+from fastfedrec.core.text import epsilon_to_json, format_epsilon
 
 __all__ = ["Ledger"]
 
@@ -400,36 +398,7 @@ class Ledger:
         str
             A table for each event and, if there are several, one for all of them; then the conditions of the figures.
         """
-        lines = ["Privacy ledger: epsilon in nats, for replacing all data of one user"]
-        for event, times in self.events.items():
-            lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{event._details()}", ""]
-            lines.append(self._table(event, times))
-        if len(self.events) != 1:
-            lines += ["", "all of it", "", format_table(("protected from", "in all", "at delta 0"), self._totals())]
-        lines += ["", *preconditions(self.events, self.is_simulation, self.delta), *self.notes]
-        return "\n".join(lines)
-
-    def _table(self, event: Event, times: int) -> str:
-        """Return the table of one event, with a row for each adversary."""
-        rows = []
-        for view in VIEWS:
-            per_report = "-"
-            if isinstance(event, Reports):
-                per_report = format_epsilon(self._cost(replace(event, n_reports=1), 1, view))
-            per_round, whole = self._cost(event, 1, view), stated_cost({event: times}, view, self.delta)
-            pure = composed_epsilon({event: times}, view, 0.0)
-            figures = per_report, *map(format_epsilon, (per_round, whole.epsilon, pure))
-            rows.append((VIEWS[view], *figures, explain(event, view, whole)))
-        return format_table(("protected from", "per report", "per round", "whole run", "at delta 0", "by"), rows)
-
-    def _totals(self) -> list[tuple[str, str, str]]:
-        """Return for each adversary its description, and the figures at the ledger's delta and at delta 0."""
-        views = VIEWS if self.events else {}
-        figures = {view: (self.epsilon(view), self.epsilon(view, 0.0)) for view in views}
-        return [(VIEWS[view], format_epsilon(total), format_epsilon(pure)) for view, (total, pure) in figures.items()]
-
-    def _cost(self, event: Event, times: int, view: View) -> float:
-        return stated_cost({event: times}, view, self.delta).epsilon
+        return summarize(self)
 
     def __repr__(self) -> str:
         kind = ", simulation" if self.is_simulation else ""
@@ -437,13 +406,4 @@ class Ledger:
         return f"<Ledger: {sum(self.events.values())} events, epsilon {total} against the server{kind}>"
 
     def _repr_html_(self) -> str:
-        events = [(event.mechanism, times) for event, times in self.events.items()]
-        notes = [(text,) for text in (*preconditions(self.events, self.is_simulation, self.delta), *self.notes)]
-        tables = (
-            html_table(
-                ("protected from", f"epsilon, in all, at delta {self.delta:g}", "epsilon at delta 0"), self._totals()
-            ),
-            html_table(("what was done", "times"), events),
-        )
-        more = [html_table(("what the figures rest on",), notes)] if notes else []
-        return html_card("Privacy ledger: in nats, for replacing all data of one user", {}, *tables, *more)
+        return make_card(self)

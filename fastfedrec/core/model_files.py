@@ -1,5 +1,6 @@
 """Models on disk: an .npz file of arrays with a JSON header that describes them, without pickle and without keys."""
 
+import functools
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import numpy as np
 
 from fastfedrec.core.files import check_path, new_file
 from fastfedrec.core.npz import KINDS, Archive, write_archive
+from fastfedrec.core.text import unique_fields
 
 __all__ = [
     "ObjectColumn",
@@ -174,16 +176,7 @@ def _check_size(archive: Archive, name: str, described_bytes: int) -> None:
 def _parse(text: np.ndarray) -> Any:
     if text.dtype != np.uint8 or text.ndim != 1:
         raise ValueError(f"JSON must be bytes, got {text.dtype} of shape {text.shape}")
-    return json.loads(text.tobytes().decode(), object_pairs_hook=_unique_fields)
-
-
-def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a JSON object, or raise for a repeated name, which readers treat differently."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"its header has a field twice: {next(name for name in names if names.count(name) > 1)!r}")
-    return fields
+    return json.loads(text.tobytes().decode(), object_pairs_hook=functools.partial(unique_fields, "its header has"))
 
 
 def _field(document: Any, name: str, kind: type) -> Any:

@@ -26,6 +26,7 @@ __all__ = [
     "plain",
     "printable",
     "tables_within",
+    "unique_fields",
 ]
 
 #: Note below every table of scores and epsilons.
@@ -200,3 +201,15 @@ def plain(value: Any) -> Any:
         return epsilon_to_json(part) if isinstance(part, float) else part
 
     return finite(json.loads(json.dumps(value, default=repr)))
+
+
+def unique_fields(start: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a JSON object, or raise for a repeated name, which readers treat differently.
+
+    The message begins with `start`, such as "ledger holds".
+    """
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{start} a field twice: {next(name for name in names if names.count(name) > 1)!r}")
+    return fields

@@ -88,6 +88,14 @@ def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
         yield text
 
 
+def decoded(content: bytes) -> str:
+    """Return text of UTF-8, or of Latin-1, which can decode any bytes."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
 def _check_is_text(path: Path, start: bytes) -> None:
     """Raise for files that are not text, by their first bytes."""
     if (kind := other_kind(path, start)) is not None:

@@ -12,7 +12,7 @@ from fastfedrec.data.ids import column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.merging import check_duplicates
 from fastfedrec.datasets._fields import BLANKS, Field, Kind, parse_field
-from fastfedrec.datasets._streams import COMMENT_LINE, open_text
+from fastfedrec.datasets._streams import COMMENT_LINE, decoded, open_text
 from fastfedrec.datasets.columns import to_interactions
 from fastfedrec.datasets.files import refuse
 
@@ -177,7 +177,7 @@ def _read_lines(
     blank = 0
     # str.split() would also split at other white space, such as the no-break space, which ids may contain.
     split = _BETWEEN_BLANKS.findall if separator is None else lambda line: line.split(separator)
-    for number, line in enumerate(_decoded(content).split("\n"), start=first_line):
+    for number, line in enumerate(decoded(content).split("\n"), start=first_line):
         user, *of_user = [part.strip(_BLANKS) for part in split(line)] if line.strip(_BLANKS) else [""]
         if separator is not None and of_user and not of_user[-1]:
             of_user.pop()  # the empty part after a final separator
@@ -196,13 +196,6 @@ def _read_lines(
             lengths.append(len(of_user))
             items += of_user
     return _typed(users), lengths, _typed(items)
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
 
 
 def _typed(ids: list[str]) -> np.ndarray:

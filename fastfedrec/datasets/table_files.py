@@ -20,7 +20,7 @@ from fastfedrec.data.times import UNITS
 from fastfedrec.datasets._fields import Field, FieldError, Kind, check_time_format, parse_field
 from fastfedrec.datasets._polars import import_polars
 from fastfedrec.datasets._records import OpenQuote, Record, split_records
-from fastfedrec.datasets._streams import COMMENT_LINE, NotUTF8, open_text
+from fastfedrec.datasets._streams import COMMENT_LINE, NotUTF8, decoded, open_text
 from fastfedrec.datasets._table_notes import check_float_ids, remedy, warn_of_dropped, warn_of_unread_times
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import reading_parquet, refuse
@@ -215,10 +215,10 @@ def first_record(path: Path, separator: str | None, quotes: bool, comment: str |
         if _JSON.match(line):
             reason = "the file is JSON; read it with pandas or polars, and use Interactions.from_dataframe"
             refuse(str(path), number, reason)
-        line_separator = _infer_separator(_decoded(line), separator)
+        line_separator = _infer_separator(decoded(line), separator)
         while True:
             try:
-                record = next(split_records(_decoded(line).rstrip("\r\n") + "\n", line_separator, quotes))
+                record = next(split_records(decoded(line).rstrip("\r\n") + "\n", line_separator, quotes))
                 break
             except OpenQuote:
                 if not (more := stream.readline()):
@@ -228,13 +228,6 @@ def first_record(path: Path, separator: str | None, quotes: bool, comment: str |
         shown = record.raw[record.broken][:40]
         refuse(str(path), number, f"a closing quote must end the field, got {shown!r}; check the quotes")
     return record, number
-
-
-def _decoded(line: bytes) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return line.decode("latin-1")
 
 
 def _infer_separator(line: str, separator: str | None) -> str:

@@ -216,6 +216,45 @@ class FederatedSystem(ABC):
     def forget_devices(self) -> None:  # noqa: B027
         """Drop the state of the devices of all shards, as in a copy of the system for another process."""
 
+    def pack_devices(self, sender: str) -> dict[str, np.ndarray]:
+        """Take the state of a shard's devices as arrays, for a node's file.
+
+        Parameters
+        ----------
+        sender : str
+            Name of the shard.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays that `unpack_devices` reads; none for devices without state.
+        """
+        return {}
+
+    def unpack_devices(self, arrays: Mapping[str, np.ndarray], round: int, shard: Interactions) -> Any:
+        """Read the state of a shard's devices from a node's file.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            Arrays of `pack_devices`.
+        round : int
+            Number of the next round.
+        shard : Interactions
+            Data of the shard's users.
+
+        Returns
+        -------
+        object
+            State for `put_devices`; None for devices without state.
+
+        Raises
+        ------
+        ValueError
+            The arrays are not the state of these users' devices.
+        """
+        return None
+
     def _objection(self, state: Any) -> str | None:
         """Describe why devices reject the server's state, after the checks of shapes, types and NaN."""
         return None

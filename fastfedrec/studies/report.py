@@ -1,12 +1,16 @@
 """Figures and tables of studies: options, declared form, and reports as text, Markdown, JSON, CSV and plot."""
 
+import copyreg
 import functools
+import importlib
 import json
+import pickle
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Never
 
 from fastfedrec.core.check import check_flag
 from fastfedrec.core.text import format_csv, format_table
@@ -46,8 +50,39 @@ class Study:
     records: str | Callable[[Any], Iterable[Any]] = "rows"
     remarks: Sequence[str] | Callable[[Any], Sequence[str]] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Many of its functions have no name of their own, so a study is stored by its place in a module.
+        for module, content in [(name, getattr(kept, "__dict__", {})) for name, kept in list(sys.modules.items())]:
+            for name, value in list(content.items()):
+                if value is self:
+                    return _find_study, (module, name, None)
+                if type(value) is dict:
+                    for key, entry in list(value.items()):
+                        if entry is self:
+                            return _find_study, (module, name, key)
+        raise pickle.PicklingError("a study must be a constant of a module, or an entry of one, to be pickled")
 
-class Record(SimpleNamespace):
+
+def _find_study(module: str, name: str, key: Any) -> Study:
+    """Return the study at a place in a module; `key` is None for a constant."""
+    value = getattr(importlib.import_module(module), name)
+    return value if key is None else value[key]
+
+
+class _Figures(SimpleNamespace):
+    """Figures by name, which do not change."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self),), vars(self)  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Any) -> Never:
+        raise AttributeError(f"{name} cannot be set: a {type(self).__name__} does not change; create another one")
+
+    def __delattr__(self, name: str) -> Never:
+        raise AttributeError(f"{name} cannot be deleted: a {type(self).__name__} does not change; create another one")
+
+
+class Record(_Figures):
     """A row of a report, with its figures as attributes.
 
     Parameters
@@ -60,7 +95,7 @@ class Record(SimpleNamespace):
         super().__init__(**figures)  # the signature of its base differs between versions of Python
 
 
-class Report(SimpleNamespace):
+class Report(_Figures):
     """Results of a study, compared with the figures of a paper or of other models.
 
     Parameters

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy
@@ -84,8 +84,6 @@ def _table(neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> _Ta
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighborScores(Served):
     """Sums of similarities to a user's items, and counts of items if they were released."""
-
-    saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_", "item_counts_")
 
     neighbor_items_: NDArray[np.int32]
     neighbor_similarities_: NDArray[np.float64]

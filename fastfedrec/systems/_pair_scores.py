@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,6 @@ _BLOCK_CELLS = 2**23  # number of similarities in memory at the same time
 @dataclass(frozen=True, eq=False, repr=False)
 class PairScores(Served):
     """Scores that a device computes from a matrix of item pairs, as factors, and its user's row."""
-
-    saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
 
     item_means_: NDArray[np.float64]
     item_factors_: NDArray[np.float64]
@@ -98,7 +96,7 @@ class PairScores(Served):
 
 
 class ReleasedPairs(NamedTuple):
-    """The fitted arrays of a model of item pairs, in the order of `PairScores.saved`, and the decision behind them."""
+    """The fitted arrays of a model of item pairs, in the order of `PairScores`, and the decision behind them."""
 
     item_means: NDArray[np.float64]
     item_factors: NDArray[np.float64]

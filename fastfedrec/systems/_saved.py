@@ -3,8 +3,8 @@
 import copy
 import math
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -236,6 +236,30 @@ class SavedModel:
         """Raise if a field was not taken."""
         if unread_fields := sorted([*self._header, *self._arrays]):
             raise self.error(", ".join(unread_fields), f"a {self.class_name} has no such field")
+
+
+class SavedField(NamedTuple):
+    """A field of a file's header besides data, parameters and ledger; its attribute has the name with an underscore."""
+
+    name: str
+    read: Callable[[SavedModel], Any]
+    # None for an attribute that a file does not hold.
+    write: Callable[[Any], Any] | None = lambda value: value
+
+
+def saved_integer(name: str, *, low: int) -> SavedField:
+    """Declare a field that is a whole number of at least `low`."""
+    return SavedField(name, lambda saved: saved.integer(name, low=low))
+
+
+def saved_real(name: str, *, low: float) -> SavedField:
+    """Declare a field that is a finite number of at least `low`."""
+    return SavedField(name, lambda saved: saved.real(name, low=low))
+
+
+def unsaved(name: str, make: Callable[[], Any] = lambda: None) -> SavedField:
+    """Declare an attribute that a file does not hold, with a function that makes its value in a model from a file."""
+    return SavedField(name, lambda saved: make(), None)
 
 
 def finite_or_none(number: float) -> float | None:

@@ -38,6 +38,12 @@ class Served(ABC):
         return cls(type(model).__name__, **{field.name: getattr(model, field.name) for field in fields(cls)[1:]})
 
     @classmethod
+    def arrays(cls) -> tuple[str, ...]:
+        """Return the names of the model's fitted arrays, which a file holds."""
+        names = [field.name for field in fields(cls) if field.name.endswith("_")]
+        return tuple(name for name in names if name != "interactions_")
+
+    @classmethod
     def rules(cls, model: Any) -> Mapping[str, ArrayRule]:
         """Return the rules of the arrays in a model's file; an array without a rule is a vector of ids."""
         return {}
@@ -183,8 +189,6 @@ class RankedFactors(FactorScores):
 @dataclass(frozen=True, eq=False, repr=False)
 class AdditiveScores(Served):
     """Mean + user bias + item bias + inner product of factors."""
-
-    saved: ClassVar[tuple[str, ...]] = ("mean_", "user_biases_", "item_biases_", "user_factors_", "item_factors_")
 
     mean_: NDArray[np.float64]
     user_biases_: NDArray[np.float64]

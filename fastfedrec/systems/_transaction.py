@@ -178,7 +178,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
             raise
         return self
 
-    model = fit.__qualname__.split(".")[0]
+    model = fit.__qualname__.rpartition(".")[0] or "Recommender"  # a function that several classes share has no class
     whole.__doc__ = complete_docstring(fit, _PARAMETERS, f"{model}\n    This model, fitted.")
     return whole
 

@@ -75,7 +75,7 @@ class DPLCF(Baseline):
     """
 
     _serves = NeighborScores
-    _saved, _not_in_0_1_0 = NeighborScores.saved, ("item_counts_",)
+    _not_in_0_1_0 = ("item_counts_",)
     _is_private: ClassVar[bool] = True
 
     epsilon: float = real(2.5, above=0.0).doc("Epsilon per interaction bit, in nats, above 0.")

@@ -52,6 +52,9 @@ class RatingModel(Recommender):
         """The smallest and the largest predicted value."""
         return self.grid[0], self.grid[-1]
 
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
+
     def predict(self, user_ids: Column, item_ids: Column) -> NDArray[np.float64]:
         """Predict each user's rating, or other value, of the item at the same position.
 

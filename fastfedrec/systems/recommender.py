@@ -20,10 +20,11 @@ from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.rounds.deployment import OwnDeployment
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._inputs import check_interactions, check_not_negative
-from fastfedrec.systems._saved import SavedModel, data_fields
+from fastfedrec.systems._saved import SavedField, SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
 from fastfedrec.systems.claims import note_catalogue
 
@@ -43,8 +44,11 @@ class Recommender(Answers):
 
     _registry: ClassVar[dict[str, type["Recommender"]]] = {}
 
-    #: Fitted arrays that `save` writes.
+    #: Fitted arrays that `save` writes; without a declaration, those of the class `_serves`.
     _saved: ClassVar[tuple[str, ...]] = ()
+
+    #: Further fields of a file's header, and attributes that a file does not hold.
+    _saved_fields: ClassVar[tuple[SavedField, ...]] = ()
 
     #: Arrays of `_saved` that files of version 0.1.0 lack; they are then read as zeros, which mean "unknown".
     _not_in_0_1_0: ClassVar[tuple[str, ...]] = ()
@@ -56,8 +60,9 @@ class Recommender(Answers):
     serves_others: ClassVar[bool] = True
     _instead: ClassVar[str] = "fit it again with the others, or use a model that learns of items"
 
-    #: Conditions of runs with data on nodes; None for a model without such runs.  The noise is drawn as in one process.
-    _deployment: ClassVar[DeploymentTerms | None] = None
+    #: Conditions of runs with data on nodes, or the deployment of a system with a separate server; None for a model
+    #: without such runs.  The noise is drawn as in one process.
+    _deployment: ClassVar[DeploymentTerms | type[OwnDeployment] | None] = None
 
     #: Attribute by constructor argument, if a method has the argument's name.
     _attributes: ClassVar[dict[str, str]] = {}
@@ -71,6 +76,8 @@ class Recommender(Answers):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Recommender._registry[cls.__name__] = cls
+        if "_serves" in vars(cls) and "_saved" not in vars(cls):
+            cls._saved = cls._serves.arrays()
 
     # ---- parameters, with scikit-learn's interface --------------------------------------------------------------
 
@@ -300,13 +307,16 @@ class Recommender(Answers):
     def _header(self) -> dict[str, Any]:
         """Return the fields of the file's header, which `_read_header` reads."""
         rounds = {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]} if self._communicates else {}
-        return {"ledger": self.ledger_.to_dict()} | rounds
+        fields = {f.name: f.write(getattr(self, f"{f.name}_")) for f in self._saved_fields if f.write is not None}
+        return {"ledger": self.ledger_.to_dict()} | rounds | fields
 
     def _read_header(self, saved: SavedModel) -> None:
         """Read the fields that `_header` added, and those that the rules of the arrays depend on."""
         self.ledger_ = saved.ledger()
         if self._communicates:
             self.communication_ = saved.communication()
+        for field in self._saved_fields:
+            setattr(self, f"{field.name}_", field.read(saved))
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         """Return type, shape and range of the arrays of `_saved`; an array without a rule is a vector of ids."""

@@ -17,25 +17,12 @@ import scipy.io
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from support.table_case import table_of, write
 
 from fastfedrec.cli.main import main
 from fastfedrec.data.times import MISSING_TIMESTAMP
 from fastfedrec.datasets import load_movielens, load_table, store_table
 from fastfedrec.datasets._fields import stated_moment
-
-
-def table_of(data):
-    users = np.repeat(data.user_ids, data.interactions_per_user()).tolist()
-    times = [None] * len(users) if data.timestamps is None else data.timestamps.tolist()
-    rows = zip(users, data.item_ids[data.indices].tolist(), data.values_or_ones().tolist(), times, strict=True)
-    return sorted(rows, key=repr)
-
-
-def write(tmp_path, text, name="table.csv"):
-    path = tmp_path / name
-    path.write_bytes(text.encode())
-    return path
-
 
 # ---- everyday files -------------------------------------------------------------------------------------------------
 

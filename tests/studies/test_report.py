@@ -1,11 +1,16 @@
 """Reports of studies in every form, their options, and stored parts of long computations."""
 
+import copy
 import csv
+import importlib
 import json
+import pickle
+import pkgutil
 
 import numpy as np
 import pytest
 
+from fastfedrec import studies
 from fastfedrec.cli.main import main
 from fastfedrec.core.text import format_table
 from fastfedrec.core.threads import resolve_n_threads
@@ -51,6 +56,31 @@ def test_every_form_of_a_report(tmp_path):
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duplicate", [lambda value: pickle.loads(pickle.dumps(value)), copy.copy, copy.deepcopy])
+def test_copies_of_reports_are_equal_and_none_changes(duplicate):
+    report = duplicate(Report(PRICES, "A market", {"seed": 1}, country="Spain", year="2020", rows=ROWS))
+    assert report.study is PRICES
+    assert report == Report(PRICES, "A market", {"seed": 1}, country="Spain", year="2020", rows=ROWS)
+    assert report.summary().endswith("The dearest is fig.\nAll are fruit.")
+    assert report != Report(PRICES, "A market", {"seed": 1}, country="Spain", year="2020", rows=ROWS[:1])
+    for value, name in [(report, "year"), (report, "prices"), (report.rows[0], "fruit")]:
+        with pytest.raises(AttributeError, match=f"{name} cannot be set: a {type(value).__name__} does not change"):
+            setattr(value, name, "2021")
+        with pytest.raises(AttributeError, match=f"{name} cannot be deleted"):
+            delattr(value, name)
+
+
+def test_every_study_is_pickled_by_its_place():
+    found = []
+    for module in pkgutil.walk_packages(studies.__path__, "fastfedrec.studies."):
+        for value in vars(importlib.import_module(module.name)).values():
+            found += [entry for entry in (value.values() if type(value) is dict else [value]) if type(entry) is Study]
+    assert len(found) >= 20
+    assert all(pickle.loads(pickle.dumps(study)) is study for study in found)
+    with pytest.raises(pickle.PicklingError, match="a study must be a constant of a module"):
+        pickle.dumps(Study("a", "b", [], str, print))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"\xff", b'{"settings": 1}', b'{"settings": {"a": 1}}'])

@@ -27,7 +27,6 @@ SYSTEM = Addition(
         "fastfedrec/systems/toy/model.py": '''"""A toy: every user is recommended the items that came first."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -58,7 +57,6 @@ class Toy(Baseline):
     """
 
     _serves = _ToyScores
-    _saved: ClassVar[tuple[str, ...]] = ("order_",)
 
     order_: np.ndarray
 

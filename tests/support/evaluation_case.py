@@ -1,5 +1,7 @@
 """Small interactions and models with tabulated scores, for tests of splits and of metrics."""
 
+import zlib
+
 import numpy as np
 import scipy.sparse
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from fastfedrec import Interactions, Key
 from support.data import of_dense
 
 KEY = Key.from_seed(23)
+ALL = ["recall@2", "precision@3", "hit@1", "hr@2", "ndcg@2", "ndcg", "map@3", "mrr@2", "mrr", "auc"]
 
 
 @st.composite
@@ -35,6 +38,23 @@ class Table:
     def score(self, user_ids, item_ids):
         self.calls.append(len(user_ids))
         return self.scores[self.data.user_index(user_ids), self.data.item_index(item_ids)]
+
+
+def level_of(user, item, n_levels=3):
+    """Return a score that depends only on the pair, with many ties."""
+    return float(zlib.crc32(f"{user}/{item}".encode()) % n_levels)
+
+
+class ByScore:
+    """Model that scores external ids."""
+
+    def __init__(self, n_levels=3):
+        self.n_levels, self.calls = n_levels, []
+
+    def score(self, user_ids, item_ids):
+        self.calls.append(len(user_ids))
+        pairs = zip(np.asarray(user_ids).tolist(), np.asarray(item_ids).tolist(), strict=True)
+        return np.array([level_of(u, i, self.n_levels) for u, i in pairs])
 
 
 def random_table(data, seed=0, n_levels=4, dtype=np.float64):

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from fastfedrec.systems.fedrec import devices as devices
+from fastfedrec.systems.gradient_rounds import devices as devices
 from support.data import random_ratings
 
 RESPONSES = {"filling": "randomized_response", "keep_probability": 0.75, "add_probability": 0.25}

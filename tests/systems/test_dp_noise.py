@@ -4,110 +4,32 @@ import contextlib
 import functools
 import math
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-import scipy.sparse
-from support.data import of_dense
-from support.decision_case import prefer
+from support.dp_noise_case import (
+    CASES,
+    CENTRAL,
+    COHORT,
+    DELTA,
+    EPSILON,
+    MULTIPLIER,
+    N_ITEMS,
+    N_USERS,
+    PRIVREC,
+    RATE,
+    SUMS,
+    SYSTEMS,
+    UNIT,
+    record_model,
+    small_data,
+)
 from support.noise_case import RecordingEngine, contributions, gaussian_delta, is_accounted_for, relations, spread_is
 
-from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
+from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Key, NoAnswerError, PrivRec, datasets
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
-from fastfedrec.rounds.fit import Phase
-from fastfedrec.systems._alternatives import exit_number
-from fastfedrec.systems._public_mean import floored, to_grid
-from fastfedrec.systems.gram.columns import next_encoder
-from fastfedrec.systems.gram.dp_gram_rounds import SCALE
-from fastfedrec.systems.gram.pairs import PairForm, public_mean
-from fastfedrec.systems.gram.pooled import PooledPairs
-from fastfedrec.systems.measurement import HitSum, NoisyMean, measurement_state
-from fastfedrec.systems.projection_rounds import public_signs
-from fastfedrec.systems.subspace.model import Projections
 
-N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
-EPSILON, DELTA = 2.0, 1e-5  # differs from the default delta of a ledger
-PUBLIC = 1000  # public number of users, independent of the data
-CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # settings of PrivRec
-UNIT = 2**36  # L2 bound of one user's part in one row of sums, in DPGram, DPALS and DPFMF
-FINER = 2**40  # the same in DPSubspace, and in DPGram's columns
-COARSER = 2**28  # the same in DPGram's measurements
-
-
-class Case(NamedTuple):
-    """A system and its claimed L2 bound of a user's contribution to each field of a round."""
-
-    model: object
-    n_fits: int  # enough for 5,000 draws of every field
-    sensitivities: dict
-
-
-PRIVREC = {
-    "n_rounds": 3, "cohort_size": COHORT, "local_epochs": 1, "learning_rate": 0.5, "server_learning_rate": RATE,
-    "clip_norm": CLIP, "noise_multiplier": MULTIPLIER, "delta": DELTA, "n_factors": 16, "hidden": (16,),
-}  # fmt: skip
-OF_DPGRAM = {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER, "hits": COARSER}
-OF_SUBSPACE = {"item_shares": FINER, "item_projections": FINER, "hits": COARSER}
-METAS = {"first-order MAML": "first-order-maml", "MAML": "maml", "Meta-SGD": "meta-sgd"}
-CASES = {
-    "DPGram": Case(DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, OF_DPGRAM),
-    "DPSubspace": Case(
-        DPSubspace(EPSILON, DELTA, n_columns=8, n_rounds=3, n_users=PUBLIC),
-        9,
-        OF_SUBSPACE,
-    ),
-    "DPSubspace, popularity": Case(DPSubspace(EPSILON, DELTA, n_columns=8, n_users=PUBLIC), 9, OF_SUBSPACE),
-    "DPGram, popularity": Case(DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, OF_DPGRAM),
-    "DPALS": Case(
-        DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
-        9,
-        {"all_products": UNIT}
-        | dict.fromkeys(("item_counts", "item_projections", "item_products", "item_sums"), UNIT * math.sqrt(MAX_ITEMS)),
-    ),
-    "DPALS, adaptive": Case(
-        DPALS(EPSILON, DELTA, n_factors=34, max_items=MAX_ITEMS, weights="adaptive", frequency_exponent=1.0),
-        9,
-        dict.fromkeys(("all_products", "item_projections", "item_products", "item_sums"), UNIT)
-        | {"item_counts": UNIT * math.sqrt(MAX_ITEMS)},
-    ),
-    "DPFMF": Case(DPFMF(EPSILON, DELTA, n_factors=5, n_rounds=3), 2, {"gradients": UNIT}),
-    "PrivRec": Case(PrivRec(**PRIVREC), 2, {"total": 2 * CLIP}),
-} | {
-    # Gradients are shorter than updates, so their bound is smaller.
-    f"PrivRec, {name}": Case(PrivRec(**(PRIVREC | {"clip_norm": CLIP / 10}), meta=meta), 2, {"total": CLIP / 5})
-    for name, meta in METAS.items()
-}  # fmt: skip
-SYSTEMS = list(CASES)
 UNITS = {"hits": 2**28, "item_projections": 2**40}  # L2 bounds of one user's contribution
-CENTRAL = [name for name, case in CASES.items() if not isinstance(case.model, PrivRec)]
-ALONE = [name for name in CENTRAL if "," not in name]
-SUMS = [name for name, case in CASES.items() if isinstance(case.model, DPGram | DPSubspace)]  # one noisy field a round
-
-
-def small_data(*, without=None):
-    """Return random users, then one with every item and one with one item; `without` empties the rows of a user."""
-    rows = (Key.from_seed(1).uniform("test.dp_noise", size=N_USERS * N_ITEMS) < 0.15).reshape(N_USERS, N_ITEMS)
-    rows[-2:] = np.ones(N_ITEMS, bool), np.arange(N_ITEMS) == 3
-    if without is not None:
-        rows[without] = False
-    return of_dense(rows.astype(np.float32))
-
-
-@contextlib.contextmanager
-def deciding(name):
-    """Return a model with a fixed plan, since random rows share no structure; rounds do not vary."""
-    with pytest.MonkeyPatch.context() as patch:
-        prefer(patch, personal=name in ("DPGram", "DPSubspace"))
-        yield
-
-
-def record_model(name, key, data=None):
-    engine = RecordingEngine(n_shards=2)
-    model = type(CASES[name].model)(**CASES[name].model.get_params())
-    with deciding(name):
-        model.fit(small_data() if data is None else data, key=key, engine=engine)
-    return model, engine.rounds
 
 
 def record(name, key, data=None):
@@ -277,129 +199,6 @@ def test_every_draw_is_charged(name):
             mechanisms = {field: noise.gaussian for field, noise in recorded.system.noises.items()}
         distances = [recorded.update.arrays[field].size * noise.total_variation for field, noise in mechanisms.items()]
         assert 0 < float(sum(distances)) <= recorded.event.distance * (1 + 1e-12) < 1e-9
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_models_contain_released_values_only(name):
-    model, rounds = record_model(name, Key.from_seed(3))
-    after, first = rounds[-1].after, rounds[0].after
-    if name == "DPGram":
-        np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
-        (of_mean, of_pairs, *later), form = rounds, PairForm.of(model.item_means_, PUBLIC)
-        # Users receive this value too.
-        np.testing.assert_array_equal(of_pairs.before.mean, form.centre)
-        pairs = form.matrix(of_pairs.after.noisy / UNIT, of_pairs.system.width)
-        estimate, precision = PooledPairs(pairs, form, PUBLIC, None, 1), pairs.noise**-2
-        mean = NoisyMean(model.item_means_, of_mean.system.width / PUBLIC, of_mean.system.width**-2)
-        for number, recorded in enumerate(later):
-            before = recorded.before
-            assert estimate.noise == pytest.approx(precision**-0.5, rel=1e-12)
-            if "hits" in recorded.update.arrays:
-                expected_state = measurement_state(before, estimate.leading, form, mean, estimate.noise)
-                for array in ("factors", "popularity", "noisier", "diagonal", "noise"):
-                    np.testing.assert_array_equal(getattr(before, array), getattr(expected_state, array))
-                later_precision = math.fsum(one.system.width**-2 for one in later[number + 1 :])
-                hit_decision = HitSum.decide(
-                    recorded.system, recorded.after.noisy, PUBLIC, mean.spared(later_precision)
-                )
-                continue
-            np.testing.assert_array_equal(before.mean, to_grid(floored(model.item_means_)))
-            expected = next_encoder(estimate.leading, before.encoder.shape[1], pairs.noise)
-            np.testing.assert_array_equal(before.encoder, expected)
-            estimate.add(recorded.after.noisy / FINER, before.encoder, recorded.system.width)
-            precision += recorded.system.width**-2
-        assert model.decision_.scores == pytest.approx(hit_decision.scores)
-        pairs = form.about(public_mean(model.item_means_) / SCALE)
-        chosen, factors = model.decision_.chosen, estimate.factors
-        expected = [pairs.join(factors, chosen.personal_weight), *pairs.score(factors, chosen, precision**-0.5)]
-        for name, solved in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
-            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(solved), rtol=1e-5, atol=1e-6)
-    elif name == "DPSubspace":
-        np.testing.assert_allclose(model.item_means_, first.noisy / FINER / PUBLIC, rtol=1e-12)
-        projections = Projections(PUBLIC, floored(model.item_means_))
-        mean = NoisyMean(model.item_means_, rounds[0].system.width / PUBLIC, rounds[0].system.width ** -2)
-        for number, recorded in enumerate(rounds[1:], 1):
-            before = recorded.before
-            if "hits" in recorded.update.arrays:
-                expected_state = measurement_state(
-                    before, projections.factors, projections.form, mean, projections.noise
-                )
-                for array in ("factors", "popularity", "noisier", "diagonal", "noise"):
-                    np.testing.assert_array_equal(getattr(before, array), getattr(expected_state, array))
-                later_precision = math.fsum(one.system.width**-2 for one in rounds[number + 1 :])
-                decision = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(later_precision))
-                continue
-            sums = recorded.after.noisy / FINER
-            # Users receive this value too.
-            np.testing.assert_array_equal(before.mean, to_grid(projections.mean))
-            if len(before.encoder):
-                np.testing.assert_array_equal(before.encoder, projections.next_encoder())
-            noise = float(recorded.system.noise.stddev) / FINER
-            assert noise == pytest.approx(recorded.event.noise_multiplier, rel=1e-9)
-            projections.add(sums, before.encoder if len(before.encoder) else public_signs(*sums.shape), noise)
-        assert model.decision_.scores == pytest.approx(decision.scores)
-        chosen, pairs = model.decision_.chosen, projections.form.about(floored(model.item_means_))
-        expected = [
-            pairs.join(projections.factors, chosen.personal_weight),
-            *pairs.score(projections.factors, chosen, projections.noise),
-        ]
-        for name, solved in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
-            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(solved), rtol=1e-5, atol=1e-6)
-    elif name.endswith(", popularity") and name in SUMS:
-        *_, last = rounds
-        assert len(rounds) == 1 + exit_number([Phase(recorded.system, None) for recorded in rounds])
-        first_unit = CASES[name].sensitivities["item_shares"]
-        precisions = np.array([recorded.system.width**-2 for recorded in (rounds[0], last)])
-        mean = (precisions / precisions.sum()) @ [first.noisy, last.after.noisy]
-        np.testing.assert_allclose(model.item_means_, mean / first_unit / PUBLIC, rtol=1e-9)
-        assert model.item_factors_.shape[1] == 0
-    elif name.startswith("PrivRec"):
-        learnt = [model.parameters_, *([] if model.learning_rates_ is None else [model.learning_rates_])]
-        np.testing.assert_array_equal(np.sort(np.concatenate(learnt)), np.sort(after.parameters))
-    else:
-        np.testing.assert_array_equal(model.item_factors_, after.item_factors)
-    if name.startswith("DPALS"):
-        assert first.item_counts.any()
-        np.testing.assert_array_equal(model.item_counts_, first.item_counts)
-        assert (rounds[-1].after.item_counts == first.item_counts).all()
-
-
-@pytest.mark.parametrize("name", ALONE)
-def test_users_without_data_leave_no_trace_if_the_number_of_users_is_public(name, tmp_path):
-    """Check bit equality of a model's attributes and of its shared file: users without data are in no divisor."""
-
-    def released(n_more):
-        rows = scipy.sparse.vstack([small_data().to_scipy(), scipy.sparse.csr_array((n_more, N_ITEMS))])
-        options = CASES[name].model.get_params() | {"n_users": PUBLIC}
-        with deciding(name):
-            model = type(CASES[name].model)(**options).fit(Interactions.from_scipy(rows), key=Key.from_seed(3))
-        model.save(tmp_path / "model", include_users=False)
-        shown = {attribute: value for attribute, value in vars(model).items() if attribute.endswith("_")}
-        arrays = {attribute: value.tolist() for attribute, value in shown.items() if isinstance(value, np.ndarray)}
-        numbers = {attribute: value for attribute, value in shown.items() if isinstance(value, int | float)}
-        return arrays, numbers, model.communication_, model.ledger_.to_json(), (tmp_path / "model").read_bytes()
-
-    few, more = released(0), released(7)
-    assert "item_factors_" in few[0]
-    assert few == more
-
-
-@pytest.mark.parametrize("name", ALONE)
-def test_only_a_public_number_of_users_is_released(name, tmp_path):
-    releases = []
-    for n in (N_USERS, N_USERS - 1):
-        model = type(CASES[name].model)(**CASES[name].model.get_params() | {"n_users": PUBLIC})
-        model.fit(small_data().select_users(np.arange(n)), key=Key.from_seed(2))
-        model.save(tmp_path / "model", include_users=False)
-        loaded = load(tmp_path / "model")
-        signal = getattr(model, "signal_", None)
-        releases.append((signal, model.communication_, loaded.communication_.rounds, loaded.ledger_.to_json()))
-        assert f"its number of users ({PUBLIC}) is public" in model.ledger_.summary()
-        assert {r.n_clients for r in loaded.communication_.rounds} == {PUBLIC}
-    assert releases[0] == releases[1]
-    without = model.set_params(n_users=None).fit(small_data(), key=Key.from_seed(2)).ledger_.summary()
-    assert f"its number of users ({N_USERS}) was taken from the data" in without
-    assert "adding or removing" not in without
 
 
 def test_privrecs_server_accepts_all_messages_of_its_cohorts():

@@ -20,7 +20,7 @@ from fastfedrec.systems import projection_rounds as subspace
 from fastfedrec.systems.dp_als import rounds as als_rounds
 from fastfedrec.systems.dp_als.rounds import CountRound, LeastSquaresRound, StartRound
 from fastfedrec.systems.factor_rounds import FactorState
-from fastfedrec.systems.fedrec.central import CentralPrivacy
+from fastfedrec.systems.gradient_rounds.central import CentralPrivacy
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, RepeatedShareSum, ShareSum
 from fastfedrec.testing import ALPHA
 

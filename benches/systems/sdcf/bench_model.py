@@ -6,7 +6,7 @@ from benches.floors import floor_seconds
 from benches.generated import ratings
 from benches.ratios import with_ratios
 from fastfedrec import SDCF, Key, hardware
-from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, WITHHELD
+from fastfedrec.systems.gradient_rounds.devices import RATED, VIRTUAL, WITHHELD
 
 N_FACTORS = 20
 STAGES = {"keep_probability": 0.9, "add_probability": 0.02, "report_probability": 0.9, "false_report_probability": 0.01}

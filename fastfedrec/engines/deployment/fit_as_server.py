@@ -14,11 +14,10 @@ import numpy as np
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.remote_users import RemoteUsers
-from fastfedrec.engines.deployment.deployment import Deployment, NodeRounds
+from fastfedrec.rounds.deployment import Deployment, NodeRounds
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.system import DeploymentTerms, FederatedSystem, Update
-from fastfedrec.systems.fedrec.devices import pack_devices, unpack_devices
 
 __all__ = ["FitDeployment"]
 
@@ -82,20 +81,6 @@ class FitDeployment(Deployment):
             if np.asarray(sent).dtype.kind == "f" and not np.isfinite(sent).all():
                 return f"{name} holds NaN or infinite entries"
         return rounds.system._objection(state)
-
-    def unpack_devices(self, arrays: Mapping[str, np.ndarray], round: int, shard: Interactions) -> Any:
-        return unpack_devices(arrays, round, shard, self.model.n_factors) if self.has_devices else None
-
-    def work(
-        self, rounds: NodeRounds, state: Any, shard: Interactions, key: Key, round: int, sender: str, n_threads: int,
-        devices: Any,
-    ) -> tuple[Update, dict[str, np.ndarray]]:  # fmt: skip
-        system = rounds.system
-        if devices is not None:
-            system.put_devices(sender, (devices, []))
-        update = system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
-        new_devices = system.take_devices(sender) if self.has_devices else None
-        return update, {} if new_devices is None else pack_devices(new_devices[0])
 
     # ---- server -----------------------------------------------------------------------------------------------------
 

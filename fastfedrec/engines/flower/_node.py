@@ -19,7 +19,6 @@ from fastfedrec.core.model_files import objects_to_json
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.engines.deployment.deployment import Deployment, NodeRounds
 from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError, RunMemory, check_run_name
 from fastfedrec.engines.flower.wire.records import STATE, array_record, config_record, read_arrays, read_values
 from fastfedrec.engines.flower.wire.state_codec import decode_state
@@ -27,6 +26,7 @@ from fastfedrec.engines.flower.wire.updates import pack_update, read_update, spl
 from fastfedrec.engines.shuffling.reports import encode_reports
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
 from fastfedrec.rounds.checkpoint import OtherRunError
+from fastfedrec.rounds.deployment import Deployment, NodeRounds
 from fastfedrec.rounds.system import ArrayRule, Update, find_violation
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Node:
         try:
             shuffler = _shuffler(context)
             about = shuffler.about()
-            expected = {"min_crowd": min_crowd, "n_reports": self._deployment.check_separable()}
+            expected = {"min_crowd": min_crowd, "n_reports": self._deployment.separable().n_reports}
             if about["min_crowd"] < expected["min_crowd"] or about["n_reports"] != expected["n_reports"]:
                 raise RefusalError(f"the shuffler is configured for {about}, and this node for {expected}")
             body = encode_reports(update.arrays["index"], update.arrays["bit"], about["n_coordinates"])
@@ -214,9 +214,13 @@ class Node:
             key = _key_of_seed(check_integer("seed", self._seed, high=None))
         devices: dict[str, np.ndarray] = {}
         if self._min_crowd is not None:
-            update = self._deployment.single_reports(state, shard, key, round_number, name, self._n_threads)
+            separable = self._deployment.separable()
+            index, bit = separable.report_stream(
+                state, shard, key, round_number, sender=name, n_threads=self._n_threads
+            )
+            update = Update(round_number, name, shard.n_users, {"index": index, "bit": bit})
         else:
-            unpack = functools.partial(self._deployment.unpack_devices, round=round_number, shard=shard)
+            unpack = functools.partial(rounds.system.unpack_devices, round=round_number, shard=shard)
             stored_devices = None if memory is None else memory.devices(unpack)
             update, devices = self._deployment.work(
                 rounds, state, shard, key, round_number, name, self._n_threads, stored_devices

@@ -18,11 +18,9 @@ from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.digest import digests
 from fastfedrec.data.ids import axis_ids
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.engines.deployment.deployment import Deployment
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.deployment.node_memory import check_run_name
-from fastfedrec.engines.deployment.own_server import OwnDeployment, PrototypesDeployment
 from fastfedrec.engines.flower._node import Node, digest_of_items, name_system
 from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.engines.flower.server import FlowerEngine
@@ -30,6 +28,7 @@ from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.engines.flower.wire.state_codec import decode_state, encode_state
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient
 from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
+from fastfedrec.rounds.deployment import Deployment, OwnDeployment
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem
 from fastfedrec.systems.recommender import Recommender
 
@@ -201,7 +200,7 @@ def server_app(
     ids = axis_ids("item_ids", item_ids, len(item_ids))
     if seed is not None:
         seed = check_integer("seed", seed, low=0, high=None)
-    if public_sizes is not None and not isinstance(deployment_of(system), PrototypesDeployment):
+    if public_sizes is not None and not deployment_of(system).takes_sizes:
         raise ValueError("public_sizes is for PrivatePrototypes; leave it out")
     options: dict[str, Any] = {
         "round_timeout": check_real("round_timeout", round_timeout, low=0.0, exclusive=True),
@@ -220,8 +219,7 @@ def server_app(
     @app.main()
     def main(grid: "Grid", context: "Context") -> None:
         deployment = deployment_of(system)
-        if isinstance(deployment, PrototypesDeployment):
-            deployment.public_sizes = public_sizes
+        deployment.public_sizes = public_sizes
         with nullcontext() if folder is None else FolderLock(folder):
             start = _RunStart.of(grid, deployment, ids, folder, seed, options)
             if isinstance(deployment, FitDeployment):
@@ -237,7 +235,7 @@ def server_app(
 def _check_crowd(system: FederatedSystem | Recommender, min_crowd: int | None) -> int | None:
     if min_crowd is None:
         return None
-    deployment_of(system).check_separable()
+    deployment_of(system).separable()  # raises if no shuffler can separate its reports
     return check_integer("min_crowd", min_crowd, low=2)
 
 

@@ -12,7 +12,6 @@ from fastfedrec.accounting.events import Event
 from fastfedrec.core.arrays import distinct
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.engines.deployment.deployment import Deployment
 from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.engines.flower.wire.records import (
     STATE,
@@ -24,6 +23,7 @@ from fastfedrec.engines.flower.wire.records import (
 )
 from fastfedrec.engines.flower.wire.state_codec import encode_state
 from fastfedrec.engines.flower.wire.updates import read_update
+from fastfedrec.rounds.deployment import Deployment
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update

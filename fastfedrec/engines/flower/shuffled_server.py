@@ -89,8 +89,10 @@ class ShuffledFlowerEngine(FlowerEngine):
             self.rejections.append(failure)
             return
         try:
-            reports = decode_reports(batch, self._deployment.n_coordinates(state))
-            yield self._deployment.add_up(state, *reports, round_number, _NAME)
+            rounds = self._deployment.separable()
+            index, bit = decode_reports(batch, rounds.n_coordinates(state))
+            n_users = len(index) // rounds.n_reports
+            yield rounds.collect_reports(state, index, bit, round_number, sender=_NAME, n_clients=n_users)
         except ValueError as error:
             self.rejections.append(Rejection(round_number, _NAME, str(error)[:500]))
 
@@ -98,8 +100,8 @@ class ShuffledFlowerEngine(FlowerEngine):
         """Check the shuffler's configuration and open the round; return whether its batch is already released."""
         # This is before the request to nodes, so a shuffler with another configuration gets no report.
         about = self._shuffler.about()
-        n_coordinates = self._deployment.n_coordinates(state)
-        expected = {"n_reports": self._deployment.check_separable(), "n_coordinates": n_coordinates}
+        rounds = self._deployment.separable()
+        expected = {"n_reports": rounds.n_reports, "n_coordinates": rounds.n_coordinates(state)}
         if about["min_crowd"] < self._min_crowd or any(about[name] != expected[name] for name in expected):
             expected["min_crowd"] = self._min_crowd
             raise ShufflerError(f"the shuffler is configured for {about}, and the server for {expected}", is_final=True)
@@ -119,7 +121,7 @@ class ShuffledFlowerEngine(FlowerEngine):
         return self._release(round_number, 0 if is_last else n_sent)
 
     def _release(self, round_number: int, n_users: int) -> bytes:
-        max_bytes = _BYTES_PER_REPORT * self._deployment.check_separable() * sum(self.members.values())
+        max_bytes = _BYTES_PER_REPORT * self._deployment.separable().n_reports * sum(self.members.values())
         return self._shuffler.release(self._request["run"], round_number, n_users, max_bytes=max_bytes)
 
     def _reason_unsent(self, reply: "Message", round_number: int) -> tuple[str, bool] | None:

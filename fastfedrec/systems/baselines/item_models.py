@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import scipy
@@ -115,7 +115,6 @@ class OwnHistory(Baseline):
     """
 
     _serves = _HistoryScores
-    _saved: ClassVar[tuple[str, ...]] = ("item_counts_", "user_values_")
     _keeps_values = True
     _released = "exact item counts"
 
@@ -182,7 +181,7 @@ class ItemKNN(Baseline):
     """
 
     _serves = NeighborScores
-    _saved, _not_in_0_1_0 = NeighborScores.saved, ("item_counts_",)
+    _not_in_0_1_0 = ("item_counts_",)
     _released = "exact similarities and counts of items"
 
     n_neighbors: int = integer(100, low=1).doc("Number of neighbours stored for each item, at least 1.")
@@ -298,7 +297,6 @@ class EASE(Baseline):
     """
 
     _serves = _WeightScores
-    _saved: ClassVar[tuple[str, ...]] = ("item_weights_", "item_counts_")
     _not_in_0_1_0 = ("item_counts_",)
     _released = "weights between items and counts of items, computed from exact data"
     _bytes_a_pair = COUNTED_BYTES

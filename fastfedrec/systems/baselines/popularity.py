@@ -155,7 +155,6 @@ class Random(Baseline):
     """
 
     _serves = _RandomScores
-    _saved: ClassVar[tuple[str, ...]] = ("seed_",)
     _is_private: ClassVar[bool] = True
     _ignores_values = False  # no interaction matters, so there is no warning
 
@@ -188,7 +187,6 @@ class Popularity(Baseline):
     """
 
     _serves = PopularityScores
-    _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
     _released = "exact item counts"
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
@@ -231,7 +229,6 @@ class DPPopularity(Baseline):
     """
 
     _serves = PopularityScores
-    _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
     _is_private: ClassVar[bool] = True
 
     epsilon: float = real(1.0, low=1e-100, high=1e100).doc("Epsilon of the whole release, in nats, above 0.")

@@ -91,7 +91,6 @@ class UserKNN(Baseline):
     _serves = _UserNeighborScores
 
     serves_others: ClassVar[bool] = False
-    _saved: ClassVar[tuple[str, ...]] = ("user_neighbors_", "user_similarities_", "item_counts_")
     _released = "what similar users have"
 
     n_neighbors: int = integer(100, low=1).doc("Number of neighbours stored for each user, at least 1.")

@@ -23,7 +23,7 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._parameters import number_of_factors
-from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._saved import rules_of, unsaved
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.baselines.popularity import Baseline
@@ -106,7 +106,7 @@ class DMF(Baseline):
     _serves = _StoredScores
 
     serves_others: ClassVar[bool] = False
-    _saved: ClassVar[tuple[str, ...]] = ("user_scores_", "item_counts_")
+    _saved_fields = (unsaved("records", list),)
 
     n_factors: int = number_of_factors(10)
     n_rounds: int = integer(10, low=1, high=2**32 - 1).doc("""
@@ -267,10 +267,6 @@ class DMF(Baseline):
             results.append(neighbor_intersection(self.records_, data))
         for result in results:
             self.ledger_.note(result.statement())
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.records_ = []
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape

@@ -7,7 +7,6 @@ docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +111,6 @@ class DPALS(CentralModel):
 
     _serves = _ALSScores
     _max_users = MAX_USERS
-    _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 
     epsilon: float = run_epsilon()
     delta: float = run_delta()

@@ -7,7 +7,7 @@ and corrections.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import NO_SECRET_COHORT, ArrayRule, DeploymentTerms, DivergenceError
 from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
-from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._saved import rules_of, unsaved
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fedgnn._claims import note_attacks, note_published_claims
@@ -160,7 +160,7 @@ class FedGNN(RatingModel):
     _deployment = DeploymentTerms(NO_SECRET_COHORT, names_users=True)
     _serves = _GraphScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("weights_", "attention_", "item_factors_", "user_neighbors_")
+    _saved_fields = (unsaved("records", list),)
 
     variant: str = choice("guaranteed", ("guaranteed", "published")).doc("""
         "guaranteed": noise of the server on sums of clipped gradients.  "published": as in the paper, every client
@@ -351,9 +351,6 @@ class FedGNN(RatingModel):
             part.copy() for part in Parameters.of(state.parameters, self.n_factors)
         )
 
-    def _as_fitted(self, data: Interactions) -> Interactions:
-        return data
-
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
         # New users took no part in the expansion, so they have no neighbours.
@@ -361,10 +358,6 @@ class FedGNN(RatingModel):
         return model
 
     # ---- state --------------------------------------------------------------------------------------------------
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.records_ = []
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         (n_users, n_items), d = self.interactions_.shape, self.n_factors

@@ -9,7 +9,7 @@ from fastfedrec.core.check import check_instance
 from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.systems.fedrec._views import Messages, RecordedRound
+from fastfedrec.systems.gradient_rounds.views import Messages, RecordedRound
 
 REMEDY = "pass an entry of a model's records_, from fit(record_views=...)"
 

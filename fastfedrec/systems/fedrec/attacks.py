@@ -9,6 +9,7 @@ docs/explanation/systems/fedrec/fedrec-privacy.md has the figures.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from fastfedrec.systems.fedrec._attack_results import (
     result_of,
     rows_of,
 )
-from fastfedrec.systems.fedrec._views import Messages, RecordedRound
+from fastfedrec.systems.gradient_rounds.views import Messages, RecordedRound
 from fastfedrec.systems.rating_model import STARS
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "gradients",
     "group_sums",
     "intersection",
+    "note_attacks",
     "popularity",
     "run_attacks",
     "value_matching",
@@ -300,6 +302,26 @@ def run_attacks(
     if len(records) > 1:
         results.append(gradients(first, records[-1], truth, grid=grid))
     return results
+
+
+def note_attacks(model: Any) -> None:
+    """Run the attacks on a model's recorded messages, and note their results in its ledger.
+
+    Parameters
+    ----------
+    model : FedRec, FedRecPlusPlus or SDCF
+        Fitted model, of which `records_` holds the messages.
+    """
+    records, ledger = model.records_, model.ledger_
+    if len(records) < 2:
+        ledger.note(
+            "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with two "
+            "rounds or more"
+        )
+    if records:
+        ledger.note("what is stated by experiment is computed from the data, and covered by no guarantee")
+        for result in run_attacks(records, model.interactions_, grid=model.grid):
+            ledger.note(result.statement())
 
 
 def _hashes_of(messages: Messages) -> np.ndarray:

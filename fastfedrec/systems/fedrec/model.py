@@ -6,28 +6,22 @@ little, as the ledger states with figures.  docs/explanation/systems/fedrec/fedr
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar, Self
+from typing import Self
 
-from fastfedrec.accounting import Ledger
-from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.parameters import declares_parameters
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import Channel
-from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._saved import SavedModel
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.fedrec import fitting, parameters
-from fastfedrec.systems.fedrec._traffic import VectorTraffic
-from fastfedrec.systems.fedrec._views import Messages, RecordedRound
-from fastfedrec.systems.fedrec.dynamics import GradientDescent
-from fastfedrec.systems.fedrec.filling import Filling
-from fastfedrec.systems.fedrec.parties import ServerOnly
-from fastfedrec.systems.fedrec.rounds import FedRecRounds
-from fastfedrec.systems.fedrec.state import FedRecState
-from fastfedrec.systems.rating_model import RatingModel, check_ratings
+from fastfedrec.systems.fedrec.attacks import note_attacks
+from fastfedrec.systems.gradient_rounds import fitting, parameters
+from fastfedrec.systems.gradient_rounds.dynamics import GradientDescent
+from fastfedrec.systems.gradient_rounds.filling import Filling
+from fastfedrec.systems.gradient_rounds.parties import ServerOnly
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds
+from fastfedrec.systems.gradient_rounds.state import FedRecState
+from fastfedrec.systems.gradient_rounds.traffic import VectorTraffic
+from fastfedrec.systems.gradient_rounds.views import Messages, RecordedRound
+from fastfedrec.systems.rating_model import RatingModel
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
@@ -85,7 +79,7 @@ class FedRec(RatingModel):
     _deployment = fitting.DEPLOYMENT
     _serves = fitting.FedRecScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
+    _saved_fields = fitting.SAVED_FIELDS
 
     rho: int = parameters.RHO
     filling: str = parameters.FILLING
@@ -123,40 +117,14 @@ class FedRec(RatingModel):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    @transactional
-    @shares_docstring(fitting.FIT_PARAMETERS)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        record_views: Collection[int] = (),
-        engine: Engine | None = None,
-    ) -> Self:
-        """Train in `n_rounds` federated rounds.
+    fit = fitting.fit
+    _plan = fitting.plan
 
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings as values; every stored one counts, also zeros.  With central privacy data without values are
-            accepted as ratings of 1, since an error would reveal whether all ratings are 1.
-
-        Warns
-        -----
-        RuntimeWarning
-            Training diverged; the model has the last finite round, and all predictions are finite.
-        UserWarning
-            Ratings are beyond the ends of the grid, with hybrid filling and without `clip_norm`, hence no guarantee.
-        """
-        data = check_ratings(interactions, is_private=self.clip_norm is not None, min_users=1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
-        run = fitting.fit_rounds(self, data, fit, record_views)
+    def _set_run(self, run: fitting.Run) -> None:
+        """Set the attributes of a run, and note the results of attacks on its records."""
         self.user_factors_, self.item_factors_, self.n_rounds_ = run.user_factors, run.state.item_factors, run.n_rounds
         self.vectors_, self.records_ = run.vectors, run.records
-        return self
+        note_attacks(self)
 
     def _rounds(self, data: Interactions, key: Key, recorded: Collection[int] = ()) -> FedRecRounds:
         """Return the rounds with these parameters, in which messages go to the server only."""
@@ -165,26 +133,11 @@ class FedRec(RatingModel):
             GradientDescent(), key, recorded,
         )  # fmt: skip
 
-    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return the single phase of all rounds."""
-        rounds = self._rounds(data, key)
-        return [Phase(rounds, rounds.initial_state(data), self.n_rounds)]
-
     def _not_protected(self, n_users: int) -> list[str]:
         """Return notes on the server's knowledge."""
         return [fitting.SEEN, *self._filling.notes()]
 
     # ---- served and saved ---------------------------------------------------------------------------------------
 
-    def _as_fitted(self, data: Interactions) -> Interactions:
-        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
-
     def _serving(self, data: Interactions) -> Self:
         return fitting.serve_users(self, data, self.regularization)
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | fitting.run_fields(self)
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        fitting.read_run(self, saved)

@@ -5,25 +5,19 @@ The remainder are the gradients of rated items.  docs/explanation/systems/fedrec
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar, Self
+from typing import Self
 
-from fastfedrec.accounting import Ledger
-from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.parameters import choice, declares_parameters
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import Channel
-from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._saved import SavedModel
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.fedrec import fitting, parameters
-from fastfedrec.systems.fedrec.dynamics import GradientDescent
-from fastfedrec.systems.fedrec.filling import Filling
-from fastfedrec.systems.fedrec.parties import Denoisers
-from fastfedrec.systems.fedrec.rounds import FedRecRounds
-from fastfedrec.systems.rating_model import RatingModel, check_ratings
+from fastfedrec.systems.fedrec.attacks import note_attacks
+from fastfedrec.systems.gradient_rounds import fitting, parameters
+from fastfedrec.systems.gradient_rounds.dynamics import GradientDescent
+from fastfedrec.systems.gradient_rounds.filling import Filling
+from fastfedrec.systems.gradient_rounds.parties import Denoisers
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds
+from fastfedrec.systems.rating_model import RatingModel
 
 __all__ = ["FedRecPlusPlus"]
 
@@ -72,7 +66,7 @@ class FedRecPlusPlus(RatingModel):
     _deployment = fitting.DEPLOYMENT
     _serves = fitting.FedRecScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
+    _saved_fields = fitting.SAVED_FIELDS
 
     n_denoisers: int = parameters.N_DENOISERS
     sharing: str = parameters.SHARING
@@ -131,40 +125,14 @@ class FedRecPlusPlus(RatingModel):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    @transactional
-    @shares_docstring(fitting.FIT_PARAMETERS)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        record_views: Collection[int] = (),
-        engine: Engine | None = None,
-    ) -> Self:
-        """Train in `n_rounds` federated rounds.
+    fit = fitting.fit
+    _plan = fitting.plan
 
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings as values; every stored one counts, also zeros.  With central privacy data without values are
-            accepted as ratings of 1, since an error would reveal whether all ratings are 1.
-
-        Warns
-        -----
-        RuntimeWarning
-            Training diverged; the model has the last finite round, and all predictions are finite.
-        UserWarning
-            Ratings are beyond the ends of the grid, with hybrid filling and without `clip_norm`, hence no guarantee.
-        """
-        data = check_ratings(interactions, is_private=self.clip_norm is not None, min_users=1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
-        run = fitting.fit_rounds(self, data, fit, record_views)
+    def _set_run(self, run: fitting.Run) -> None:
+        """Set the attributes of a run, and note the results of attacks on its records."""
         self.user_factors_, self.item_factors_, self.n_rounds_ = run.user_factors, run.state.item_factors, run.n_rounds
         self.vectors_, self.records_ = run.vectors, run.records
-        return self
+        note_attacks(self)
 
     def _rounds(self, data: Interactions, key: Key, recorded: Collection[int] = ()) -> FedRecRounds:
         """Return the rounds with these parameters, in which denoisers receive messages too."""
@@ -173,26 +141,11 @@ class FedRecPlusPlus(RatingModel):
             GradientDescent(), key, recorded,
         )  # fmt: skip
 
-    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return the single phase of all rounds."""
-        rounds = self._rounds(data, key)
-        return [Phase(rounds, rounds.initial_state(data), self.n_rounds)]
-
     def _not_protected(self, n_users: int) -> list[str]:
         """Return notes on the knowledge of each party."""
         return self._denoisers.notes([fitting.SEEN, *self._filling.notes()], n_users, self.client_share)
 
     # ---- served and saved ---------------------------------------------------------------------------------------
 
-    def _as_fitted(self, data: Interactions) -> Interactions:
-        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
-
     def _serving(self, data: Interactions) -> Self:
         return fitting.serve_users(self, data, self.regularization)
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | fitting.run_fields(self)
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        fitting.read_run(self, saved)

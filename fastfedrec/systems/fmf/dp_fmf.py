@@ -7,7 +7,6 @@ docs/explanation/systems/fmf/dp-fmf-privacy.md.
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +80,6 @@ class DPFMF(CentralModel):
 
     _serves = LeastSquaresScores
     _max_users = MAX_USERS
-    _saved: ClassVar[tuple[str, ...]] = ("item_factors_",)
 
     epsilon: float = run_epsilon()
     delta: float = run_delta()

@@ -10,7 +10,7 @@ lists corrections of the paper.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import RankedFactors
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fmf._auto import AUTO, Settings
+from fastfedrec.systems.fmf.fmf_ldp_deployment import FMFDeployment
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
 from fastfedrec.systems.recommender import Recommender
 
@@ -100,9 +101,9 @@ class FMFLDP(Recommender):
     375.0
     """
 
+    _deployment = FMFDeployment
     _serves = _FMFScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
     n_factors: int = number_of_factors(5)
     epsilon: float | None = real(2.5, above=0.0, also=[None]).doc("""

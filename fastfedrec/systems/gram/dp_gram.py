@@ -8,7 +8,7 @@ docs/explanation/systems/gram/dp-gram-privacy.md.
 
 import math
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from fastfedrec.systems._measured_release import MeasuredRelease
 from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems._pair_scores import PairScores, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
-from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._saved import saved_real, unsaved
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.decision import best_estimator, named_estimators
@@ -104,7 +104,7 @@ class DPGram(CentralModel):
     """
 
     _serves = PairScores
-    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
+    _saved_fields = saved_real("signal", low=0.0), unsaved("decision")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
     _max_users = MAX_USERS
 
@@ -189,10 +189,3 @@ class DPGram(CentralModel):
         )
 
     # ---- state --------------------------------------------------------------------------------------------------
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"signal": self.signal_}
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.signal_, self.decision_ = saved.real("signal", low=0.0), None

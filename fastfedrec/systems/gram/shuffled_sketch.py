@@ -11,7 +11,7 @@ import functools
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -36,7 +36,7 @@ from fastfedrec.systems._linear_scores import popularity_shares
 from fastfedrec.systems._pair_matrix import Candidate, Decision, PairMatrix, item_sums
 from fastfedrec.systems._pair_scores import PairScores, ReleasedPairs, note_decision, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, run_delta
-from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._saved import saved_integer, saved_real, unsaved
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
@@ -135,7 +135,7 @@ class ShuffledSketchGram(Recommender):
     _deployment = TERMS
     _serves = PairScores
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
+    _saved_fields = saved_real("signal", low=0.0), saved_integer("n_reports", low=1), unsaved("decision")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
 
     epsilon: float = real(1.0, above=0.0, below=_MAX_EPSILON).doc("""
@@ -380,14 +380,6 @@ class ShuffledSketchGram(Recommender):
             means = item_sums(factors) / self.interactions_.n_users
         pairs = replace(pairs, item_squares=self.interactions_.n_users * popularity_shares(means))
         return ReleasedPairs.personal(means, pairs, factors, pairs.noise, decision, self.scoring)
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"signal": self.signal_, "n_reports": self.n_reports_}
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.signal_, self.n_reports_ = saved.real("signal", low=0.0), saved.integer("n_reports", low=1)
-        self.decision_ = None
 
 
 def _pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:

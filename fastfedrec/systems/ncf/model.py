@@ -127,7 +127,6 @@ class NCF(EpochBaseline):
     _serves = _NetworkScores
 
     serves_others: ClassVar[bool] = False
-    _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
 
     n_factors: int = integer(8, low=1, high=_MAX_WIDTH).doc("""
         Width of the embeddings in GMF's product, from 1 to 16384.""")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
 from fastfedrec.core.arrays import Column
-from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, threads_for_rows
@@ -28,15 +27,41 @@ from fastfedrec.systems.rating_model import LARGEST_RATING, RatingModel
 
 __all__ = ["CentralNMF", "IndividualNMF"]
 
-_OF_FIT = """\
-interactions : Interactions, SciPy sparse matrix or array, or frame
-    Ratings or counts as values, or ones without values.
-entities : array_like of shape (n_users,) or None
-    Entity of each row; None is one entity.
-key : Key or None
-    Source of the first factors; None draws a key from entropy.
-show_progress : bool
-    Without effect; all models accept it."""
+Model = TypeVar("Model", bound=RatingModel)
+
+_N_FACTORS = integer(20, low=1, high=MAX_FACTORS).doc("Number of factors, at least 1.")
+_REGULARIZATION = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
+_N_EPOCHS = integer(20, low=1).doc("Number of epochs of alternating least squares.")
+_VALUE_RANGE = range_of_values().doc("Range to which predictions are clipped.")
+
+
+@transactional
+def _fit(
+    self: Model,
+    interactions: InteractionsLike,
+    entities: Column | None = None,
+    key: Key | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+    ledger: Ledger | None = None,
+) -> Model:
+    """Fit the factorisation of all data, or of each entity's.
+
+    Parameters
+    ----------
+    interactions : Interactions, SciPy sparse matrix or array, or frame
+        Ratings or counts as values, or ones without values.
+    entities : array_like of shape (n_users,) or None
+        Entity of each row; None is one entity.
+    key : Key or None
+        Source of the first factors; None draws a key from entropy.
+    show_progress : bool
+        Without effect; all models accept it.
+    """
+    model: Any = self
+    data, labels = _check_data(model, interactions, entities)
+    model._factorize(data, labels, Fit.resolve(key, n_threads, show_progress, ledger, None))
+    return self
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,34 +139,21 @@ class CentralNMF(RatingModel):
     """
 
     _serves = _ModelScores
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
     serves_others, _instead = False, "fit it again with the others"
 
-    n_factors: int = integer(20, low=1, high=MAX_FACTORS).doc("Number of factors, at least 1.")
-    regularization: float = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
-    n_epochs: int = integer(20, low=1).doc("Number of epochs of alternating least squares.")
-    value_range: tuple[float, float] = range_of_values().doc("Range to which predictions are clipped.")
+    n_factors: int = _N_FACTORS
+    regularization: float = _REGULARIZATION
+    n_epochs: int = _N_EPOCHS
+    value_range: tuple[float, float] = _VALUE_RANGE
 
     @property
     def _bounds(self) -> tuple[float, float]:
         return self.value_range
 
-    @transactional
-    @shares_docstring(_OF_FIT)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        entities: Column | None = None,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Fit the factorisation of all data."""
-        data, labels = _check_data(self, interactions, entities)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+    fit = _fit
+
+    def _factorize(self, data: Interactions, labels: np.ndarray, fit: Fit) -> None:
         _factorize(self, data, np.zeros_like(labels), fit, "all data, to a server")
-        return self
 
 
 @declares_parameters
@@ -171,34 +183,21 @@ class IndividualNMF(RatingModel):
     """
 
     _serves = _ModelScores
-    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "user_models_")
     serves_others, _instead = False, "fit it again with the others"
 
-    n_factors: int = integer(20, low=1, high=MAX_FACTORS).doc("Number of factors, at least 1.")
-    regularization: float = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
-    n_epochs: int = integer(20, low=1).doc("Number of epochs of alternating least squares.")
-    value_range: tuple[float, float] = range_of_values().doc("Range to which predictions are clipped.")
+    n_factors: int = _N_FACTORS
+    regularization: float = _REGULARIZATION
+    n_epochs: int = _N_EPOCHS
+    value_range: tuple[float, float] = _VALUE_RANGE
 
     @property
     def _bounds(self) -> tuple[float, float]:
         return self.value_range
 
-    @transactional
-    @shares_docstring(_OF_FIT)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        entities: Column | None = None,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Fit the factorisation of each entity's data."""
-        data, labels = _check_data(self, interactions, entities)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+    fit = _fit
+
+    def _factorize(self, data: Interactions, labels: np.ndarray, fit: Fit) -> None:
         _factorize(self, data, labels, fit, "each entity's data, within the entity")
-        return self
 
 
 def _check_data(model: Any, interactions: InteractionsLike, entities: Column | None) -> tuple[Interactions, np.ndarray]:

@@ -40,6 +40,7 @@ from fastfedrec.systems.private_prototypes.budget import (
     plan,
     steps_per_unit,
 )
+from fastfedrec.systems.private_prototypes.deployment import PrototypesDeployment
 from fastfedrec.systems.private_prototypes.prototypes import Recovery
 from fastfedrec.systems.private_prototypes.rounds import PrototypeRounds, PrototypeState
 from fastfedrec.systems.private_prototypes.server import encode_labels, factorize, make_prototypes
@@ -100,6 +101,7 @@ class PrivatePrototypes(RatingModel):
     10.0
     """
 
+    _deployment = PrototypesDeployment
     _serves = EntityScores
     serves_others = False
     _instead = "use serve(interactions, entities), since who holds a row decides which factors answer"

@@ -1,17 +1,45 @@
 """Collection of all users' ratings by baselines, exactly or through private reports, and means of them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.accounting import Ledger
+from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.rounds.fit import Fit
-from fastfedrec.systems.rating_model import check_ratings, warn_beyond_ends
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.rating_model import RatingModel, check_ratings, warn_beyond_ends
 from fastfedrec.systems.rating_svd._biases import Biases
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder, fit_twice
 from fastfedrec.systems.rating_svd.laplace_rr_svd import COUNT_AS_NEAREST, LaplaceRRSVD
+
+Model = TypeVar("Model", bound=RatingModel)
+
+
+@transactional
+def fit(
+    self: Model,
+    interactions: InteractionsLike,
+    key: Key | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+    ledger: Ledger | None = None,
+) -> Model:
+    """Fit the model to all ratings.
+
+    Parameters
+    ----------
+    interactions : Interactions, SciPy sparse matrix or array, or frame
+        Ratings as values; every stored one counts, also zeros.
+    show_progress : bool
+        Without effect; all models accept it.
+    """
+    model: Any = self
+    model._fit(interactions, Fit.resolve(key, n_threads, show_progress, ledger, None))
+    return self
 
 
 class Ratings(NamedTuple):

@@ -1,7 +1,7 @@
 """Reference baselines for ratings: means, biased matrix factorisation, and item neighbours."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.sgd import MAX_FACTORS
-from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
@@ -25,7 +24,7 @@ from fastfedrec.systems._neighbors import (
     neighbor_rules,
     select_neighbors,
 )
-from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import AdditiveScores
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.rating_model import (
@@ -34,6 +33,7 @@ from fastfedrec.systems.rating_model import (
     rating_grid,
     warn_beyond_ends,
 )
+from fastfedrec.systems.rating_svd import _collection
 from fastfedrec.systems.rating_svd._biases import fit_biases, global_mean, item_means, user_means
 from fastfedrec.systems.rating_svd._collection import collect_ratings, fit_mean
 from fastfedrec.systems.rating_svd.laplace_rr_svd import BIAS_PRIOR_RULE, COUNT_AS_NEAREST, LaplaceRRSVD
@@ -44,23 +44,12 @@ _BLOCK_PAIRS = 2**22  # pairs of items with products that are computed together
 
 
 _REFIT = "fit it again with the others"
-_OF_FIT = """\
-interactions : Interactions, SciPy sparse matrix or array, or frame
-    Ratings as values; every stored one counts, also zeros.
-show_progress : bool
-    Without effect; all models accept it."""
-
-
-def _epsilon_of_reports() -> Any:
-    """Declare the epsilon of private reports of ratings."""
-    return real(None, above=0.0, also=[None]).doc("""
-        Epsilon per rating, in nats, above 0: each is reported through `BayesKary`.  None takes the exact ratings.""")
-
-
-def _grid_of_reports() -> Any:
-    """Declare the grid of exact ratings or of private reports of them."""
-    return rating_grid(by_ends=None).doc("""
-        Possible ratings, increasing.  Without `epsilon` only the ends matter, and other ratings keep their values.""")
+_EPSILON = real(None, above=0.0, also=[None]).doc("""
+    Epsilon per rating, in nats, above 0: each is reported through `BayesKary`.  None takes the exact ratings.""")
+_GRID = rating_grid(by_ends=None).doc("""
+    Possible ratings, increasing.  Without `epsilon` only the ends matter, and other ratings keep their values.""")
+_GRID_OF_ENDS = rating_grid(by_ends=True).doc("""
+    Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.""")
 
 
 @declares_parameters
@@ -87,28 +76,18 @@ class GlobalMean(RatingModel):
     """
 
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
     serves_others, _instead = False, _REFIT
 
-    epsilon: float | None = _epsilon_of_reports()
-    grid: Sequence[float] = _grid_of_reports()
+    epsilon: float | None = _EPSILON
+    grid: Sequence[float] = _GRID
 
     def _check_parameters(self) -> None:
         self._check_grid(by_ends=self.epsilon is None)
 
-    @transactional
-    @shares_docstring(_OF_FIT)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Compute the mean of all ratings, or of private reports of them."""
-        fit_mean(self, interactions, Fit.resolve(key, n_threads, show_progress, ledger, None), global_mean)
-        return self
+    fit = _collection.fit
+
+    def _fit(self, interactions: InteractionsLike, fit: Fit) -> None:
+        fit_mean(self, interactions, fit, global_mean)
 
 
 @declares_parameters
@@ -135,28 +114,18 @@ class UserMean(RatingModel):
     """
 
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
     serves_others, _instead = False, _REFIT
 
-    epsilon: float | None = _epsilon_of_reports()
-    grid: Sequence[float] = _grid_of_reports()
+    epsilon: float | None = _EPSILON
+    grid: Sequence[float] = _GRID
 
     def _check_parameters(self) -> None:
         self._check_grid(by_ends=self.epsilon is None)
 
-    @transactional
-    @shares_docstring(_OF_FIT)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Compute each user's mean of ratings, or of private reports of them."""
-        fit_mean(self, interactions, Fit.resolve(key, n_threads, show_progress, ledger, None), user_means)
-        return self
+    fit = _collection.fit
+
+    def _fit(self, interactions: InteractionsLike, fit: Fit) -> None:
+        fit_mean(self, interactions, fit, user_means)
 
 
 @declares_parameters
@@ -183,28 +152,18 @@ class ItemMean(RatingModel):
     """
 
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = AdditiveScores.saved
     serves_others, _instead = False, _REFIT
 
-    epsilon: float | None = _epsilon_of_reports()
-    grid: Sequence[float] = _grid_of_reports()
+    epsilon: float | None = _EPSILON
+    grid: Sequence[float] = _GRID
 
     def _check_parameters(self) -> None:
         self._check_grid(by_ends=self.epsilon is None)
 
-    @transactional
-    @shares_docstring(_OF_FIT)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Compute each item's mean of ratings, or of private reports of them."""
-        fit_mean(self, interactions, Fit.resolve(key, n_threads, show_progress, ledger, None), item_means)
-        return self
+    fit = _collection.fit
+
+    def _fit(self, interactions: InteractionsLike, fit: Fit) -> None:
+        fit_mean(self, interactions, fit, item_means)
 
 
 @declares_parameters
@@ -236,9 +195,9 @@ class BiasedMF(RatingModel):
     _communicates = True
     _serves = AdditiveScores
     _saved: ClassVar[tuple[str, ...]] = LaplaceRRSVD._saved
+    _saved_fields = LaplaceRRSVD._saved_fields
 
-    grid: Sequence[float] = rating_grid(by_ends=True).doc("""
-        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.""")
+    grid: Sequence[float] = _GRID_OF_ENDS
     n_factors: int = integer(20, low=0, high=MAX_FACTORS).doc("""
         Number of factors in addition to the biases, at least 0.""")
     n_epochs: int | str = integer("auto", low=0, also=["auto"]).doc("""
@@ -291,18 +250,8 @@ class BiasedMF(RatingModel):
         self.user_factors_, self.item_factors_ = trainer.user_factors_, trainer.item_factors_
         return self
 
-    def _as_fitted(self, data: Interactions) -> Interactions:
-        return data
-
     def _serving(self, data: Interactions) -> Self:
         return self._trainer._serve(super()._serving(data))
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"n_epochs": self.n_epochs_}
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.n_epochs_ = saved.integer("n_epochs", low=0)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return {**super()._saved_rules(), **BIAS_PRIOR_RULE}
@@ -347,29 +296,16 @@ class RatingItemKNN(RatingModel):
     """
 
     _serves = RatingNeighborScores
-    _saved: ClassVar[tuple[str, ...]] = (
-        "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
-    )  # fmt: skip
     serves_others, _instead = False, _REFIT
 
     n_neighbors: int = integer(200, low=1).doc("Number of neighbours stored for each item, at least 1.")
     shrinkage: float = real(100.0, low=0.0).doc("""
         Number of users, at least 0; a similarity from n common users is multiplied by n / (n + shrinkage).""")
-    grid: Sequence[float] = rating_grid(by_ends=True).doc("""
-        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.""")
+    grid: Sequence[float] = _GRID_OF_ENDS
 
-    @transactional
-    @shares_docstring(_OF_FIT)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """Find the neighbours of each item."""
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, None)
+    fit = _collection.fit
+
+    def _fit(self, interactions: InteractionsLike, fit: Fit) -> None:
         users, items, values, _ = collect_ratings(self, interactions, None, fit)
         data = self.interactions_
         biases = fit_biases(users, items, values, data.n_users, data.n_items, fit.n_threads)
@@ -397,7 +333,6 @@ class RatingItemKNN(RatingModel):
         self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays(
             "RatingItemKNN", neighbors, parts, data.n_items
         )
-        return self
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_

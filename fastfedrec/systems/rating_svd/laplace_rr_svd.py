@@ -7,7 +7,7 @@ lists corrections of the paper.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.compute.sgd import MAX_FACTORS
-from fastfedrec.core.check import check_real
+from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, parameter, real
 from fastfedrec.core.randomness import Key
@@ -37,7 +37,7 @@ from fastfedrec.mechanisms.ratings.bayes_kary import check_prior
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
-from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._saved import saved_integer
 from fastfedrec.systems._served import AdditiveScores
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.rating_model import (
@@ -96,6 +96,7 @@ def rating_channel(
 
 def _check_shares(name: str, prior: Sequence[float]) -> tuple[float, ...]:
     """Return the shares of the ratings as floats."""
+    check_instance(name, prior, Iterable, "pass a share for each rating of the grid")
     return tuple(check_real(f"{name}[{i}]", share, low=0.0) for i, share in enumerate(prior))
 
 
@@ -155,7 +156,8 @@ class LaplaceRRSVD(RatingModel):
     _deployment = DeploymentTerms(names_users=True, keeps_users=True)
     _communicates = True
     _serves = AdditiveScores
-    _saved: ClassVar[tuple[str, ...]] = (*AdditiveScores.saved, "bias_prior_")
+    _saved: ClassVar[tuple[str, ...]] = (*AdditiveScores.arrays(), "bias_prior_")
+    _saved_fields = (saved_integer("n_epochs", low=0),)
 
     variant: str | None = choice("optimal", (*_NAMES, "published"), also=[None]).doc("""
         Randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true rating
@@ -347,9 +349,6 @@ class LaplaceRRSVD(RatingModel):
 
     # ---- new users ------------------------------------------------------------------------------------------------
 
-    def _as_fitted(self, data: Interactions) -> Interactions:
-        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
-
     def _serving(self, data: Interactions) -> Self:
         return self._serve(super()._serving(data))
 
@@ -365,13 +364,6 @@ class LaplaceRRSVD(RatingModel):
         bias_residuals = data._replace(values=residuals - model.user_biases_[users])
         model.user_factors_ = solve_ratings(bias_residuals, model.item_factors_, self._training.regularization)
         return model
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"n_epochs": self.n_epochs_}
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.n_epochs_ = saved.integer("n_epochs", low=0)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return {**super()._saved_rules(), **BIAS_PRIOR_RULE}

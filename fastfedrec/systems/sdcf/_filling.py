@@ -9,8 +9,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channels.channel import TOTAL, log_upper
-from fastfedrec.systems.fedrec.devices import VIRTUAL, ReportedItems, fill_by_response
-from fastfedrec.systems.fedrec.filling import ResponseFilling
+from fastfedrec.systems.gradient_rounds.devices import VIRTUAL, ReportedItems, fill_by_response
+from fastfedrec.systems.gradient_rounds.filling import ResponseFilling
 
 _MAX_EXACT_ROUNDS = 512  # rounds with an exact epsilon; more rounds get the limit of infinitely many
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.systems.fedrec.devices import Devices
-from fastfedrec.systems.fedrec.dynamics import GradientDescent
-from fastfedrec.systems.fedrec.state import FedRecState
+from fastfedrec.systems.gradient_rounds.devices import Devices
+from fastfedrec.systems.gradient_rounds.dynamics import GradientDescent
+from fastfedrec.systems.gradient_rounds.state import FedRecState
 from fastfedrec.systems.sdcf._prior import draw_precision, shrink
 
 _NOISE = "sdcf.noise"

@@ -5,28 +5,23 @@ docs/explanation/systems/sdcf/sdcf.md decides what the source leaves open.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
-from fastfedrec.accounting import Ledger
 from fastfedrec.core.check import check_integer
-from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.parameters import choice, declares_parameters, flag, real
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import Channel
-from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._saved import SavedModel, rules_of
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.fedrec import fitting, parameters
-from fastfedrec.systems.fedrec.devices import response_channel
-from fastfedrec.systems.fedrec.parties import Denoisers, Parties, ServerOnly
-from fastfedrec.systems.fedrec.rounds import FedRecRounds, Training
-from fastfedrec.systems.rating_model import RatingModel, check_ratings
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.fedrec.attacks import note_attacks
+from fastfedrec.systems.gradient_rounds import fitting, parameters
+from fastfedrec.systems.gradient_rounds.devices import response_channel
+from fastfedrec.systems.gradient_rounds.parties import Denoisers, Parties, ServerOnly
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds, Training
+from fastfedrec.systems.rating_model import RatingModel
 from fastfedrec.systems.sdcf._filling import TwoStageFilling
 from fastfedrec.systems.sdcf._langevin import LangevinDynamics, SDCFState
 from fastfedrec.systems.sdcf._prior import PRIORS
@@ -87,6 +82,7 @@ class SDCF(RatingModel):
     _deployment = fitting.DEPLOYMENT
     _serves = fitting.FedRecScores
     _communicates = True
+    _saved_fields = fitting.SAVED_FIELDS
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "precision_")
 
     denoise: bool = flag(False).doc("""
@@ -172,36 +168,16 @@ class SDCF(RatingModel):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    @transactional
-    @shares_docstring(fitting.FIT_PARAMETERS)
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        record_views: Collection[int] = (),
-        engine: Engine | None = None,
-    ) -> Self:
-        """Train in `n_rounds` federated rounds.
+    fit = fitting.fit
+    _plan = fitting.plan
 
-        Warns
-        -----
-        RuntimeWarning
-            Training diverged; the model has the last finite round, and all predictions are finite.
-        UserWarning
-            Ratings are beyond the ends of the grid, and only rated items are reported.
-        """
-        data = check_ratings(interactions, min_users=1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
-        run = fitting.fit_rounds(self, data, fit, record_views)
+    def _set_run(self, run: fitting.Run) -> None:
+        """Set the attributes of a run, and note the results of attacks on its records."""
         self.user_factors_, self.item_factors_, self.n_rounds_ = run.user_factors, run.state.item_factors, run.n_rounds
         self.vectors_, self.records_ = run.vectors, run.records
         assert isinstance(run.state, SDCFState)
         self.precision_ = run.state.precision
-        return self
+        note_attacks(self)
 
     @property
     def _parties(self) -> Parties:
@@ -216,11 +192,6 @@ class SDCF(RatingModel):
         dynamics = LangevinDynamics(self.temperature, self.prior, self.prior_shape, self.prior_rate)
         return FedRecRounds(data.n_items, training, self._filling, self._parties, None, dynamics, key, recorded)
 
-    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return the single phase of all rounds."""
-        rounds = self._rounds(data, key)
-        return [Phase(rounds, rounds.initial_state(data), self.n_rounds)]
-
     def _not_protected(self, n_users: int) -> list[str]:
         """Return notes on the knowledge of each party."""
         notes = self._parties.notes([_SEEN], n_users, self.client_share)
@@ -230,18 +201,8 @@ class SDCF(RatingModel):
 
     # ---- served and saved ---------------------------------------------------------------------------------------
 
-    def _as_fitted(self, data: Interactions) -> Interactions:
-        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
-
     def _serving(self, data: Interactions) -> Self:
         return fitting.serve_users(self, data, self.temperature / 2 * self.precision_)
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | fitting.run_fields(self)
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        fitting.read_run(self, saved)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return {**super()._saved_rules(), **rules_of(np.float64, precision_=(self.n_factors, self.n_factors))}

@@ -7,7 +7,7 @@ docs/explanation/systems/subspace/dp-subspace.md and docs/explanation/systems/su
 """
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems._pair_scores import PairScores
 from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
 from fastfedrec.systems._public_mean import floored
-from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._saved import saved_real, unsaved
 from fastfedrec.systems.measurement import candidates_with
 from fastfedrec.systems.projection_rounds import (
     FEWER_COLUMNS,
@@ -112,7 +112,7 @@ class DPSubspace(CentralModel):
     """
 
     _serves = PairScores
-    _saved: ClassVar[tuple[str, ...]] = PairScores.saved
+    _saved_fields = saved_real("signal", low=0.0), unsaved("decision")
     _max_users = MAX_USERS
     scoring: ClassVar[str] = "ease"
 
@@ -214,13 +214,6 @@ class DPSubspace(CentralModel):
         return planned_rounds(mu, n_items, n_users, n_columns, n_rounds, key, self.mean_share, self._candidates)
 
     # ---- state --------------------------------------------------------------------------------------------------
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"signal": self.signal_}
-
-    def _read_header(self, saved: SavedModel) -> None:
-        super()._read_header(saved)
-        self.signal_, self.decision_ = saved.real("signal", low=0.0), None
 
 
 def _n_bytes(n_items: int, n_columns: int, n_rounds: int) -> int:

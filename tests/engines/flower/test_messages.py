@@ -266,7 +266,9 @@ def test_objects_are_not_written():
 
 def test_bad_arguments(data):
     finish = print
-    with pytest.raises(TypeError, match=r"system must be one of FMFLDP, .*, got DPPopularity, which has no rounds"):
+    with pytest.raises(
+        TypeError, match=r"system must be one of PrivateRecommender, FMFLDP, .*, got DPPopularity, which has no rounds"
+    ):
         client_app(DPPopularity(1.0), of_node(data))
     with pytest.raises(TypeError, match="got DPPopularity"):
         server_app(DPPopularity(1.0), data.item_ids, finish, n_nodes=2)

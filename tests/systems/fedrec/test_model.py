@@ -17,7 +17,7 @@ from fastfedrec import FedRec, FedRecPlusPlus, Interactions, Key, hardware
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.fedrec import devices as devices
+from fastfedrec.systems.gradient_rounds import devices as devices
 
 
 def lists_of(spoken, data):

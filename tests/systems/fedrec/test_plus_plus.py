@@ -18,7 +18,7 @@ from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.fedrec._views import Messages
+from fastfedrec.systems.gradient_rounds.views import Messages
 
 
 def plus_plus(n_denoisers=1, sharing="additive", **options):

@@ -10,8 +10,8 @@ from support.fedrec_case import RESPONSES, start
 from fastfedrec import FedRec, Key, load
 from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.fedrec import devices as devices
-from fastfedrec.systems.fedrec.rounds import FedRecRounds
+from fastfedrec.systems.gradient_rounds import devices as devices
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds
 
 
 def test_ledger_of_central_privacy():

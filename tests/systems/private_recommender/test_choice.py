@@ -1,6 +1,5 @@
 """Advice: the events that a fit will record, settings within a budget, and figures of sweeps made by hand."""
 
-import itertools
 import json
 from dataclasses import replace
 
@@ -8,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfedrec import FMFLDP, DPGram, DPSubspace, Key, datasets
-from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.cli.main import main
 from fastfedrec.studies.advise import grid as grid_module
@@ -19,8 +16,6 @@ from fastfedrec.systems.private_recommender.advice import Offer
 from fastfedrec.systems.private_recommender.choice import advise
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, calibrated, plan_run
 from fastfedrec.systems.registry import make_system
-
-CENTRAL = {recipe.system: recipe for recipe in RECIPES if recipe.trust == "central"}
 
 
 def row(n_users, n_items, target, system, hr, *, trust="central", row_length=30.0, n_tested=10_000):
@@ -46,85 +41,6 @@ def write(tmp_path):
 
 def corner(n_users, target, gram, popularity, n_items=300):
     return [row(n_users, n_items, target, "DPGram", gram), row(n_users, n_items, target, POPULARITY, popularity)]
-
-
-# ---- oracle: recorded events -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
-@pytest.mark.parametrize(("n_users", "n_items"), [(400, 60), (3000, 60)])
-def test_plans_equal_the_recorded_costs_of_fits(recipe, n_users, n_items):
-    chosen = calibrated(recipe, 7.0, 1e-6, n_users, n_items)
-    assert chosen is not None
-    parameters, planned = chosen
-    model = make_system(recipe.system, parameters)
-    model.fit(datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1)), key=Key.from_seed(2))
-    view = TRUST_VIEWS[recipe.trust]
-    assert model.ledger_.events in [ledger.events for ledger in (planned.ledger, *planned.alternatives)]
-    assert bool(planned.alternatives) is (recipe.system in SELF_DECIDING)
-    assert model.ledger_.epsilon(view) <= planned.epsilon(view, 1e-6) <= 7.0
-    assert (planned.communication is None) == (not hasattr(model, "communication_"))
-    if planned.communication is not None:
-        planned, moved = planned.communication.to_dict(), model.communication_.to_dict()
-        assert planned.keys() == moved.keys()
-        if recipe.system in SELF_DECIDING:  # a release may change the columns, or select popularity
-            # The plan has the traffic of its own last round, and the fit may have run an alternative one.
-            assert all(moved[name] <= planned[name] for name in planned if not name.endswith("per_round"))
-            assert moved["n_rounds"] == planned["n_rounds"] or recipe.system in ("DPGram", "DPSubspace")
-            assert moved["upload_per_client"] + moved["download_per_client"] > 0
-        else:
-            assert planned == moved
-
-
-def test_a_plan_without_pairs_is_popularity():
-    for model, (n_items, is_popularity) in itertools.product((DPGram(1.0), DPSubspace(1.0)), ((1, True), (300, False))):
-        planned = plan_run(model, 3_000, n_items, 1e-6)  # a pair needs two items
-        assert planned.is_popularity is is_popularity
-        assert (sum(planned.ledger.events.values()) == 1) is is_popularity
-
-
-def test_a_system_without_a_known_plan_is_refused():
-    for model in (FMFLDP(epsilon=None), make_system("privrec", {})):
-        with pytest.raises(TypeError, match="are not known before the fit; fit it"):
-            plan_run(model, 1000, 100, 1e-6)
-
-
-# ---- exact invariants: budgets ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
-@pytest.mark.parametrize("epsilon", [0.7, 5.0])
-def test_settings_keep_their_budget_and_use_it(recipe, epsilon):
-    parameters, planned = calibrated(recipe, epsilon, 1e-7, 20_000, 500)
-    cost = planned.epsilon(TRUST_VIEWS[recipe.trust], 1e-7)
-    assert cost <= epsilon
-    is_full = (
-        recipe.make(recipe.max_strength, epsilon, 1e-7) == parameters if recipe.max_strength < float("inf") else False
-    )
-    assert cost > 0.85 * epsilon or is_full  # the number of reports is a small integer
-    assert parameters.get("delta", 1e-7) == 1e-7
-
-
-@pytest.mark.parametrize("epsilon", [2.0, 50.0])
-def test_a_setting_covers_every_plan_that_a_release_may_choose(epsilon):
-    parameters, planned = calibrated(CENTRAL["DPGram"], epsilon, 1e-6, 900, 80)
-    model = DPGram(**parameters)
-    phases = model._plan(datasets.generate_implicit(900, 80, key=Key.from_seed(1)), Key.from_seed(2))
-    costs = []
-    for plan in model._plans(phases):
-        ledger = Ledger(1e-6)
-        for system, _, n_rounds in plan:
-            for _ in range(n_rounds):
-                ledger.record(system.round_event(900))
-        costs.append(ledger.epsilon("public"))
-    assert len(costs) > 1
-    assert max(costs) == planned.epsilon("public", 1e-6) <= epsilon
-    assert max(costs) > 0.5 * epsilon
-
-
-def test_no_setting_is_so_cheap():
-    sketch = next(recipe for recipe in RECIPES if recipe.system == "ShuffledSketchGram")
-    assert calibrated(sketch, 0.1, 1e-6, 500, 300) is None  # one report costs more
 
 
 # ---- oracle: answers by hand -----------------------------------------------------------------------------------------

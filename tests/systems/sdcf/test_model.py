@@ -23,7 +23,7 @@ from fastfedrec.mechanisms.channels.channel import log_upper
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.fedrec import devices as devices
+from fastfedrec.systems.gradient_rounds import devices as devices
 from fastfedrec.systems.sdcf._prior import draw_precision, shrink
 
 SMALL = {"n_factors": 3, "n_rounds": 3, "learning_rate": 0.4}

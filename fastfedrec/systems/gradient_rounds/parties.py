@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.fedrec._views import ADDITIVE, PLAIN, PUBLISHED
-from fastfedrec.systems.fedrec.devices import count_raters
-from fastfedrec.systems.fedrec.state import FedRecState
+from fastfedrec.systems.gradient_rounds.devices import count_raters
+from fastfedrec.systems.gradient_rounds.state import FedRecState
+from fastfedrec.systems.gradient_rounds.views import ADDITIVE, PLAIN, PUBLISHED
 
 __all__ = ["Denoisers", "Parties", "ServerOnly"]
 

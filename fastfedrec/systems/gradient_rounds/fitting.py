@@ -7,21 +7,24 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import LocalReports
+from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.core.check import check_integer
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.warn import warn
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.fit import Fit
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, DivergenceError
-from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._saved import SavedField, rules_of, saved_integer, unsaved
 from fastfedrec.systems._served import FactorScores
-from fastfedrec.systems.fedrec._traffic import VectorTraffic, read_vectors, saved_vectors
-from fastfedrec.systems.fedrec._views import RecordedRound
-from fastfedrec.systems.fedrec.attacks import run_attacks
-from fastfedrec.systems.fedrec.rounds import FedRecRounds
-from fastfedrec.systems.fedrec.state import FedRecState
-from fastfedrec.systems.rating_model import RatingModel, popular_values, solve_ratings, warn_beyond_ends
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds
+from fastfedrec.systems.gradient_rounds.state import FedRecState
+from fastfedrec.systems.gradient_rounds.traffic import VectorTraffic, read_vectors, saved_vectors
+from fastfedrec.systems.gradient_rounds.views import RecordedRound
+from fastfedrec.systems.rating_model import RatingModel, check_ratings, popular_values, solve_ratings, warn_beyond_ends
 
 __all__: list[str] = []
 
@@ -39,10 +42,10 @@ SEEN = (
     "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be computed "
     "(attacks.gradients)"
 )
-#: Parameters in the docstrings of `fit`.
-FIT_PARAMETERS = """\
+_FIT_PARAMETERS = """\
 interactions : Interactions, SciPy sparse matrix or array, or frame
-    Ratings as values; every stored one counts, also zeros.
+    Ratings as values; every stored one counts, also zeros.  With central privacy data without values are accepted as
+    ratings of 1, since an error would reveal whether all ratings are 1.
 record_views : collection of int
     Rounds for which all messages are kept in `records_`, with 8 (n_factors + 1) bytes per vector.  The attacks of
     `fastfedrec.attacks`, which mostly need two rounds, then run on them, and the ledger states the results."""
@@ -63,6 +66,14 @@ class FedRecScores(FactorScores):
         return popular_values(super().popularity(), self._bounds)
 
 
+#: The description of a run in a file, which has no records.
+SAVED_FIELDS = (
+    saved_integer("n_rounds", low=0),
+    SavedField("vectors", read_vectors, saved_vectors),
+    unsaved("records", list),
+)
+
+
 @dataclass(frozen=True)
 class Run:
     """The results of a run, from its last round with finite factors."""
@@ -74,8 +85,43 @@ class Run:
     records: list[RecordedRound]
 
 
+@transactional
+@shares_docstring(_FIT_PARAMETERS)
+def fit(
+    self: Model,
+    interactions: InteractionsLike,
+    key: Key | None = None,
+    n_threads: int = 0,
+    show_progress: bool = False,
+    ledger: Ledger | None = None,
+    *,
+    record_views: Collection[int] = (),
+    engine: Engine | None = None,
+) -> Model:
+    """Train in `n_rounds` federated rounds.
+
+    Warns
+    -----
+    RuntimeWarning
+        Training diverged; the model has the last finite round, and all predictions are finite.
+    UserWarning
+        Ratings are beyond the ends of the grid, and no part of the fit has a guarantee.
+    """
+    model: Any = self
+    data = check_ratings(interactions, is_private=getattr(model, "clip_norm", None) is not None, min_users=1)
+    common = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+    model._set_run(fit_rounds(model, data, common, record_views))
+    return self
+
+
+def plan(self: Any, data: Interactions, key: Key) -> list[Phase]:
+    """Return the single phase of all rounds."""
+    rounds = self._rounds(data, key)
+    return [Phase(rounds, rounds.initial_state(data), self.n_rounds)]
+
+
 def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collection[int]) -> Run:
-    """Run the rounds of a model's fit, with claims and attacks in the model's ledger."""
+    """Run the rounds of a model's fit, with claims in the model's ledger."""
     recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
     rounds: FedRecRounds = model._rounds(data, fit.key, recorded)
     rounds.limit(data.n_users)  # raises for too many users, before any message
@@ -99,9 +145,7 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
     except DivergenceError as error:
         warn(str(error), RuntimeWarning)
         _count_planned_rounds(model, rounds, n_done, fit.key)
-    run = Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
-    _note_attacks(model, run.records)
-    return run
+    return Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
 
 
 def _finite_factors(rounds: FedRecRounds, state: FedRecState, round_number: int, learning_rate: float) -> np.ndarray:
@@ -157,19 +201,6 @@ def _note_claims(model: Any, rounds: FedRecRounds, data: Interactions, key: Key)
         ledger.note(f"not protected: {note}")
 
 
-def _note_attacks(model: Any, records: list[RecordedRound]) -> None:
-    """Run the attacks on the recorded messages, and note their results in the ledger."""
-    if len(records) < 2:
-        model.ledger_.note(
-            "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with two "
-            "rounds or more"
-        )
-    if records:
-        model.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
-        for result in run_attacks(records, model.interactions_, grid=model.grid):
-            model.ledger_.note(result.statement())
-
-
 # ---- the model ------------------------------------------------------------------------------------------------------
 
 
@@ -180,14 +211,3 @@ def serve_users(model: Model, data: Interactions, ridge: float | np.ndarray) -> 
     ratings = data._replace(values=np.clip(data.values_or_ones(), served.grid[0], served.grid[-1]))
     served.user_factors_ = solve_ratings(ratings, served.item_factors_, ridge)
     return served
-
-
-def run_fields(model: Any) -> dict[str, Any]:
-    """Return the fields of a file's header that describe the run."""
-    return {"n_rounds": model.n_rounds_, "vectors": saved_vectors(model.vectors_)}
-
-
-def read_run(model: Any, saved: SavedModel) -> None:
-    """Read these fields; a file has no records."""
-    model.n_rounds_, model.records_ = saved.integer("n_rounds", low=0), []
-    model.vectors_ = read_vectors(saved)

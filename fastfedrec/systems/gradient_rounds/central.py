@@ -10,7 +10,7 @@ from fastfedrec.accounting import Gaussian
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import RoundedGaussian
-from fastfedrec.systems.fedrec.devices import count_raters
+from fastfedrec.systems.gradient_rounds.devices import count_raters
 
 __all__ = ["SCALE_BITS", "CentralPrivacy"]
 

@@ -7,7 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, WITHHELD, ReportedItems
+from fastfedrec.systems.gradient_rounds.devices import RATED, VIRTUAL, WITHHELD, ReportedItems
+
+__all__ = ["ADDITIVE", "PLAIN", "PUBLISHED", "Messages", "RecordedRound", "record_round"]
 
 PLAIN, PUBLISHED, ADDITIVE = 0, 1, 2  # the kernel's codes
 

@@ -16,14 +16,21 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.remote_users import RemoteUsers
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
-from fastfedrec.systems.fedrec._traffic import VectorTraffic, count_vectors
-from fastfedrec.systems.fedrec._views import RecordedRound, record_round
-from fastfedrec.systems.fedrec.central import SCALE_BITS, CentralPrivacy
-from fastfedrec.systems.fedrec.devices import Devices, centred, check_memory, first_factors
-from fastfedrec.systems.fedrec.dynamics import GradientDescent
-from fastfedrec.systems.fedrec.filling import Filling
-from fastfedrec.systems.fedrec.parties import Parties
-from fastfedrec.systems.fedrec.state import FedRecState
+from fastfedrec.systems.gradient_rounds.central import SCALE_BITS, CentralPrivacy
+from fastfedrec.systems.gradient_rounds.devices import (
+    Devices,
+    centred,
+    check_memory,
+    first_factors,
+    pack_devices,
+    unpack_devices,
+)
+from fastfedrec.systems.gradient_rounds.dynamics import GradientDescent
+from fastfedrec.systems.gradient_rounds.filling import Filling
+from fastfedrec.systems.gradient_rounds.parties import Parties
+from fastfedrec.systems.gradient_rounds.state import FedRecState
+from fastfedrec.systems.gradient_rounds.traffic import VectorTraffic, count_vectors
+from fastfedrec.systems.gradient_rounds.views import RecordedRound, record_round
 
 __all__ = ["FedRecRounds", "Training"]
 
@@ -267,6 +274,17 @@ class FedRecRounds(FederatedSystem):
         if devices[0] is not None:
             self._devices[sender] = devices[0]
         self._records += devices[1]
+
+    def pack_devices(self, sender: str) -> dict[str, np.ndarray]:
+        """Return the state of a shard's devices as arrays, and remove the records."""
+        devices, _ = self.take_devices(sender)
+        return {} if devices is None else pack_devices(devices)
+
+    def unpack_devices(
+        self, arrays: Mapping[str, np.ndarray], round: int, shard: Interactions
+    ) -> tuple[Devices, list[RecordedRound]]:
+        """Return the devices of a shard from these arrays, without records."""
+        return unpack_devices(arrays, round, shard, self.training.n_factors), []
 
     def forget_devices(self) -> None:
         """Drop all devices and records."""

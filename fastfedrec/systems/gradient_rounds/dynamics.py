@@ -6,8 +6,8 @@ import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.systems.fedrec.devices import Devices
-from fastfedrec.systems.fedrec.state import FedRecState
+from fastfedrec.systems.gradient_rounds.devices import Devices
+from fastfedrec.systems.gradient_rounds.state import FedRecState
 
 __all__ = ["GradientDescent"]
 

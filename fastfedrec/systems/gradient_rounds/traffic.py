@@ -9,8 +9,10 @@ import numpy as np
 
 from fastfedrec._kernels.systems.fedrec import model as _kernel
 from fastfedrec.systems._saved import SavedModel, finite_or_none
-from fastfedrec.systems.fedrec._views import ADDITIVE, PLAIN, PUBLISHED
-from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, Devices
+from fastfedrec.systems.gradient_rounds.devices import RATED, VIRTUAL, Devices
+from fastfedrec.systems.gradient_rounds.views import ADDITIVE, PLAIN, PUBLISHED
+
+__all__ = ["VectorTraffic", "count_vectors", "read_vectors", "saved_vectors"]
 
 
 @dataclass(frozen=True)

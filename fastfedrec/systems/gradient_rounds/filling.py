@@ -9,7 +9,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channels.channel import TOTAL
-from fastfedrec.systems.fedrec.devices import ReportedItems, fill_by_response, fill_hybrid
+from fastfedrec.systems.gradient_rounds.devices import ReportedItems, fill_by_response, fill_hybrid
 
 __all__ = ["Filling", "HybridFilling", "ResponseFilling"]
 

@@ -6,10 +6,10 @@ from typing import Any
 from fastfedrec.core.check import check_real
 from fastfedrec.core.parameters import choice, integer, real
 from fastfedrec.systems._parameters import number_of_factors
-from fastfedrec.systems.fedrec.central import CentralPrivacy
-from fastfedrec.systems.fedrec.devices import response_channel
-from fastfedrec.systems.fedrec.filling import Filling, HybridFilling, ResponseFilling
-from fastfedrec.systems.fedrec.rounds import Training
+from fastfedrec.systems.gradient_rounds.central import CentralPrivacy
+from fastfedrec.systems.gradient_rounds.devices import response_channel
+from fastfedrec.systems.gradient_rounds.filling import Filling, HybridFilling, ResponseFilling
+from fastfedrec.systems.gradient_rounds.rounds import Training
 from fastfedrec.systems.rating_model import rating_grid
 
 __all__: list[str] = []
