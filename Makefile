@@ -79,7 +79,7 @@ test-lowest: $(VENV)/.built
 # Flower's tests in an environment of their own: it holds some packages at older versions than the other extras.
 test-flower: $(VENV)-flower/.installed
 	$(VENV)-flower/bin/pytest -n 2 tests/engines/flower/test_app.py tests/engines/flower/test_restarts.py tests/engines/flower/test_messages.py \
-		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py
+		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py tests/engines/flower/test_private.py
 
 # SuperLinks and SuperNodes as processes of their own, and what deployments recommend: minutes, and not part of `test`.
 test-flower-slow: $(VENV)-flower/.installed

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Self, cast
 
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
+from fastfedrec.accounting._dp_accounting import from_dp_accounting, to_dp_accounting
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_words import explain, preconditions
 from fastfedrec.accounting._report import make_report
@@ -361,6 +362,9 @@ class Ledger:
         """
         return digest(self._content())
 
+    to_dp_accounting = to_dp_accounting
+    from_dp_accounting = classmethod(from_dp_accounting)
+
     def report(self, path: str | os.PathLike[str], *, about: str | None = None) -> None:
         """Write a page for a reader who must approve the run: guarantees, adversaries, assumptions and limits.
 
@@ -439,11 +443,7 @@ class Ledger:
     def _repr_html_(self) -> str:
         events = [(event.mechanism, times) for event, times in self.events.items()]
         notes = [(text,) for text in (*preconditions(self.events, self.is_simulation, self.delta), *self.notes)]
-        tables = (
-            html_table(
-                ("protected from", f"epsilon, in all, at delta {self.delta:g}", "epsilon at delta 0"), self._totals()
-            ),
-            html_table(("what was done", "times"), events),
-        )
+        columns = "protected from", f"epsilon, in all, at delta {self.delta:g}", "epsilon at delta 0"
+        tables = html_table(columns, self._totals()), html_table(("what was done", "times"), events)
         more = [html_table(("what the figures rest on",), notes)] if notes else []
         return html_card("Privacy ledger: in nats, for replacing all data of one user", {}, *tables, *more)
