@@ -99,7 +99,7 @@ def to_dp_accounting(self: "Ledger", against: View = "server") -> tuple[Any, Any
     return dp.ComposedDpEvent(parts), relation
 
 
-def from_dp_accounting(cls: type[LedgerType], event: Any, relation: Any, *, delta: float = 1e-6) -> LedgerType:
+def from_dp_accounting(cls: type[LedgerType], event: Any, relation: Any) -> LedgerType:
     """Make a ledger of an event of the package dp_accounting, as releases of a trusted server.
 
     Parameters
@@ -108,14 +108,12 @@ def from_dp_accounting(cls: type[LedgerType], event: Any, relation: Any, *, delt
         Event, with compositions of any depth.
     relation : dp_accounting.NeighboringRelation
         Neighbouring relation of its accountant.  One record is a user.
-    delta : float
-        Delta of the ledger, in (0, 1).
 
     Returns
     -------
     Ledger
-        Ledger of the releases.  Its figures are for replacing a user, against the public.  They double the sensitivity
-        of events that were stated for another relation.
+        Ledger of the releases, with the default delta.  Its figures are for replacing a user, against the public.
+        They double the sensitivity of events that were stated for another relation.
 
     Raises
     ------
@@ -136,7 +134,7 @@ def from_dp_accounting(cls: type[LedgerType], event: Any, relation: Any, *, delt
     dp = package.dp_event
     check_instance("event", event, dp.DpEvent, "pass an event of dp_accounting")
     check_instance("relation", relation, package.NeighboringRelation, "pass the relation of the accountant")
-    ledger = cls(delta)
+    ledger = cls()
     for one, times in _read(dp, event, _RELATIONS[relation.name]):
         if times:
             ledger.record(one)

@@ -135,8 +135,8 @@ def test_an_accountant_that_reads_the_noise_otherwise_refuses_it():
 @pytest.mark.parametrize("seed", range(10))
 def test_a_ledger_comes_back_with_the_same_cost(seed):
     ledger = random_ledger(np.random.default_rng(seed))
-    back = Ledger.from_dp_accounting(*ledger.to_dp_accounting("server"), delta=DELTA)
-    assert back.epsilon("public") == pytest.approx(ledger.epsilon("server"), rel=1e-9)
+    back = Ledger.from_dp_accounting(*ledger.to_dp_accounting("server"))
+    assert back.epsilon("public", DELTA) == pytest.approx(ledger.epsilon("server"), rel=1e-9)
     assert back.epsilon("server") == math.inf or not back.events
 
 
@@ -144,11 +144,11 @@ def test_a_ledger_comes_back_with_the_same_cost(seed):
 @pytest.mark.parametrize("rate", [1.0, 0.25])
 def test_events_of_the_peer_are_read_with_their_relation(neighboring, rate):
     theirs = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(6.0)), 5)
-    ledger = Ledger.from_dp_accounting(theirs, RELATIONS[neighboring], delta=DELTA)
+    ledger = Ledger.from_dp_accounting(theirs, RELATIONS[neighboring])
     ((event, times),) = ledger.events.items()
     assert (event.neighboring, times) == (neighboring, 5)
     # All three are the same mechanism, which costs the same when a user is replaced.
-    assert ledger.epsilon("public") == pytest.approx(pld_epsilon(theirs, REPLACE_ONE), rel=2e-3)
+    assert ledger.epsilon("public", DELTA) == pytest.approx(pld_epsilon(theirs, REPLACE_ONE), rel=2e-3)
 
 
 @given(share=st.floats(0.01, 1.0), n_buckets=st.integers(2, 50))
