@@ -1,9 +1,10 @@
 """Translation of ledgers to events of the package dp_accounting and back."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self
 
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -19,11 +20,6 @@ from fastfedrec.accounting.views import VIEWS, View, seen_event
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 
-if TYPE_CHECKING:
-    from fastfedrec.accounting.ledger import Ledger
-
-LedgerType = TypeVar("LedgerType", bound="Ledger")
-
 # Maximum number of pure releases, each of which is an event.
 _MAX_EVENTS = 100_000
 _RELATIONS: dict[str, Neighboring] = {
@@ -33,113 +29,119 @@ _RELATIONS: dict[str, Neighboring] = {
 }
 
 
-def to_dp_accounting(self: "Ledger", against: View = "server") -> tuple[Any, Any]:
-    """Return the events as one event of the package dp_accounting, and the neighbouring relation of its cost.
+class DPAccountingEvents:
+    """Translation of a ledger's events to those of the package dp_accounting, and back."""
 
-    Parameters
-    ----------
-    against : {"server", "shuffled_server", "public", "key_holder"}
-        View of the adversary, as in `epsilon`.
+    events: Counter[Event]
 
-    Returns
-    -------
-    event : dp_accounting.DpEvent
-        Event with the cost of the ledger against that adversary: a `NonPrivateDpEvent` without a guarantee, and a
-        `NoOpDpEvent` for an empty ledger.
-    relation : dp_accounting.NeighboringRelation
-        Relation that an accountant must be made with.  It is REPLACE_ONE, as for all figures of a ledger.
+    def to_dp_accounting(self, against: View = "server") -> tuple[Any, Any]:
+        """Return the events as one event of the package dp_accounting, and the neighbouring relation of its cost.
 
-    Raises
-    ------
-    ImportError
-        The package dp_accounting is not installed.
-    UnsupportedEventError
-        The ledger has an event without a counterpart.  These are shuffled reports, Laplace noise, discrete Gaussian
-        noise, sampling without replacement, releases with a delta, a distance or bounded ranges, and Poisson sampling
-        without a stated contribution.
+        Parameters
+        ----------
+        against : {"server", "shuffled_server", "public", "key_holder"}
+            View of the adversary, as in `epsilon`.
 
-    Notes
-    -----
-    The noise multiplier of a `GaussianDpEvent` is over the largest norm of one record.  Replacing a record changes a
-    sum by up to twice that norm.  Hence the noise multiplier of the ledger, which is over the sensitivity for replacing
-    a user, is doubled.  Use `PLDAccountant` for Gaussian events.  Under REPLACE_ONE the `RdpAccountant` of version 0.6
-    takes unsampled noise over the sensitivity for replacing, and would state about half the epsilon.  Therefore each
-    Gaussian event is within Poisson sampling, possibly of probability 1, which that accountant refuses under this
-    relation.
+        Returns
+        -------
+        event : dp_accounting.DpEvent
+            Event with the cost of the ledger against that adversary: a `NonPrivateDpEvent` without a guarantee, and a
+            `NoOpDpEvent` for an empty ledger.
+        relation : dp_accounting.NeighboringRelation
+            Relation that an accountant must be made with.  It is REPLACE_ONE, as for all figures of a ledger.
 
-    A pure release is randomized response of one bit, which has the dominating pair of all pure releases.  Each is an
-    event of its own, because `PLDAccountant` counts a repeated one once.  A `ZCDP` is a `ZCDpEvent`, which only
-    `RdpAccountant` takes.
+        Raises
+        ------
+        ImportError
+            The package dp_accounting is not installed.
+        UnsupportedEventError
+            The ledger has an event without a counterpart.  These are shuffled reports, Laplace noise, discrete
+            Gaussian noise, sampling without replacement, releases with a delta, a distance or bounded ranges, and
+            Poisson sampling without a stated contribution.
 
-    Examples
-    --------
-    >>> from fastfedrec.accounting import Gaussian, Ledger
-    >>> ledger = Ledger(delta=1e-5)
-    >>> ledger.record(Gaussian(2.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.25))
-    >>> event, relation = ledger.to_dp_accounting("public")  # doctest: +SKIP
-    >>> accountant = dp_accounting.pld.PLDAccountant(relation).compose(event)  # doctest: +SKIP
-    """
-    check_choice("against", against, VIEWS)
-    package = _import_dp_accounting()
-    dp = package.dp_event
-    relation = package.NeighboringRelation.REPLACE_ONE
-    parts = []
-    for event, times in self.events.items():
-        seen = seen_event(event, against)
-        if seen is None:
-            return dp.NonPrivateDpEvent(), relation
-        if seen.distance:
-            raise UnsupportedEventError(
-                f"dp_accounting has no event with a total-variation distance, got {seen!r}; its delta must be added"
-            )
-        part, uses = seen._dp_event(dp)
-        parts += _repeated(dp, part, uses * times)
-    if len(parts) < 2:
-        return (parts[0] if parts else dp.NoOpDpEvent()), relation
-    return dp.ComposedDpEvent(parts), relation
+        Notes
+        -----
+        The noise multiplier of a `GaussianDpEvent` is over the largest norm of one record.  Replacing a record changes
+        a sum by up to twice that norm.  Hence the noise multiplier of the ledger, which is over the sensitivity for
+        replacing a user, is doubled.  Use `PLDAccountant` for Gaussian events.  Under REPLACE_ONE the `RdpAccountant`
+        of version 0.6 takes unsampled noise over the sensitivity for replacing, and would state about half the epsilon.
+        Therefore each Gaussian event is within Poisson sampling, possibly of probability 1, which that accountant
+        refuses under this relation.
 
+        A pure release is randomized response of one bit, which has the dominating pair of all pure releases.  Each is
+        an event of its own, because `PLDAccountant` counts a repeated one once.  A `ZCDP` is a `ZCDpEvent`, which only
+        `RdpAccountant` takes.
 
-def from_dp_accounting(cls: type[LedgerType], event: Any, relation: Any) -> LedgerType:
-    """Make a ledger of an event of the package dp_accounting, as releases of a trusted server.
+        Examples
+        --------
+        >>> from fastfedrec.accounting import Gaussian, Ledger
+        >>> ledger = Ledger(delta=1e-5)
+        >>> ledger.record(Gaussian(2.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.25))
+        >>> event, relation = ledger.to_dp_accounting("public")  # doctest: +SKIP
+        >>> accountant = dp_accounting.pld.PLDAccountant(relation).compose(event)  # doctest: +SKIP
+        """
+        check_choice("against", against, VIEWS)
+        package = _import_dp_accounting()
+        dp = package.dp_event
+        relation = package.NeighboringRelation.REPLACE_ONE
+        parts = []
+        for event, times in self.events.items():
+            seen = seen_event(event, against)
+            if seen is None:
+                return dp.NonPrivateDpEvent(), relation
+            if seen.distance:
+                raise UnsupportedEventError(
+                    f"dp_accounting has no event with a total-variation distance, got {seen!r}; use Ledger.epsilon, "
+                    "which adds (1 + e^epsilon) times the distance to delta"
+                )
+            part, uses = seen._dp_event(dp)
+            parts += _repeated(dp, part, uses * times)
+        if len(parts) < 2:
+            return (parts[0] if parts else dp.NoOpDpEvent()), relation
+        return dp.ComposedDpEvent(parts), relation
 
-    Parameters
-    ----------
-    event : dp_accounting.DpEvent
-        Event, with compositions of any depth.
-    relation : dp_accounting.NeighboringRelation
-        Neighbouring relation of its accountant.  One record is a user.
+    @classmethod
+    def from_dp_accounting(cls, event: Any, relation: Any) -> Self:
+        """Make a ledger of an event of the package dp_accounting, as releases of a trusted server.
 
-    Returns
-    -------
-    Ledger
-        Ledger of the releases, with the default delta.  Its figures are for replacing a user, against the public.
-        They double the sensitivity of events that were stated for another relation.
+        Parameters
+        ----------
+        event : dp_accounting.DpEvent
+            Event, with compositions of any depth.
+        relation : dp_accounting.NeighboringRelation
+            Neighbouring relation of its accountant.  One record is a user.
 
-    Raises
-    ------
-    ImportError
-        The package dp_accounting is not installed.
-    TypeError
-        The event or the relation is not of that package.
-    UnsupportedEventError
-        No theorem here states the cost of an event under that relation; the message names the event.
+        Returns
+        -------
+        Ledger
+            Ledger of the releases, with the default delta.  Its figures are for replacing a user, against the public.
+            They double the sensitivity of events that were stated for another relation.
 
-    Notes
-    -----
-    A noise multiplier is read as over the largest norm of one record, as `GaussianDpEvent` defines it.  Under
-    REPLACE_ONE it is halved, also for sampling without replacement, where `RdpAccountant` reads it as over the
-    sensitivity for replacing.  Laplace noise may be on vectors, so it counts with its pure epsilon.
-    """
-    package = _import_dp_accounting()
-    dp = package.dp_event
-    check_instance("event", event, dp.DpEvent, "pass an event of dp_accounting")
-    check_instance("relation", relation, package.NeighboringRelation, "pass the relation of the accountant")
-    ledger = cls()
-    for one, times in _read(dp, event, _RELATIONS[relation.name]):
-        if times:
-            ledger.record(one)
-            ledger.events[one] += times - 1
-    return ledger
+        Raises
+        ------
+        ImportError
+            The package dp_accounting is not installed.
+        TypeError
+            The event or the relation is not of that package.
+        UnsupportedEventError
+            No theorem here states the cost of an event under that relation; the message names the event.
+
+        Notes
+        -----
+        A noise multiplier is read as over the largest norm of one record, as `GaussianDpEvent` defines it.  Under
+        REPLACE_ONE it is halved, also for sampling without replacement, where `RdpAccountant` reads it as over the
+        sensitivity for replacing.  Laplace noise may be on vectors, so it counts with its pure epsilon.
+        """
+        package = _import_dp_accounting()
+        dp = package.dp_event
+        check_instance("event", event, dp.DpEvent, "pass an event of dp_accounting")
+        check_instance("relation", relation, package.NeighboringRelation, "pass the relation of the accountant")
+        ledger = cls()
+        for one, times in _read(dp, event, _RELATIONS[relation.name]):
+            if times:
+                seen_event(one, "public")  # raises if no theorem states the cost
+                ledger.events[one] += times
+        return ledger
 
 
 def _import_dp_accounting() -> Any:
@@ -211,8 +213,8 @@ def _release(dp: Any, whole: Any, event: Any, rate: float, neighboring: Neighbor
             # The true bucket has probability 1 - share + share / n, and each other bucket has share / n.
             if n > 1:
                 ratio = n * (1 - share) / share if share else None
-                epsilon = None if ratio is None else Fraction(up(math.log1p(float_up(ratio))) if ratio else 0)
-                yield from _pure("randomized response", epsilon, neighboring, **sampling)
+                bound = None if ratio is None else Fraction(up(math.log1p(float_up(ratio))) if ratio else 0)
+                yield from _pure("randomized response", bound, neighboring, **sampling)
         case dp.ZCDpEvent(rho=rho, xi=xi) if rate == 1 and xi == 0:
             yield ZCDP("zero-concentrated release", rho, neighboring=neighboring, sampling="none"), 1
         case _:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Self, cast
 
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
-from fastfedrec.accounting._dp_accounting import from_dp_accounting, to_dp_accounting
+from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_words import explain, preconditions
 from fastfedrec.accounting._report import make_report
@@ -24,7 +24,7 @@ from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 __all__ = ["Ledger"]
 
 
-class Ledger:
+class Ledger(DPAccountingEvents):
     """Record of the uses of the users' data, and of their privacy cost against each adversary.
 
     Pass one ledger to several ``fit`` calls to add up the costs of all runs on the same users.
@@ -361,9 +361,6 @@ class Ledger:
         True
         """
         return digest(self._content())
-
-    to_dp_accounting = to_dp_accounting
-    from_dp_accounting = classmethod(from_dp_accounting)
 
     def report(self, path: str | os.PathLike[str], *, about: str | None = None) -> None:
         """Write a page for a reader who must approve the run: guarantees, adversaries, assumptions and limits.
