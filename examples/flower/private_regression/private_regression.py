@@ -11,7 +11,8 @@ from fastfedrec.engines.flower import private
 N_NODES, N_FEATURES = 400, 20
 DIRECTION = np.random.default_rng(0).normal(size=N_FEATURES)
 
-client_app, server_app = ClientApp(), ServerApp()
+client_app = ClientApp()
+server_app = ServerApp()
 
 
 def load(partition: int, n_rows: int = 40) -> tuple[np.ndarray, np.ndarray]:

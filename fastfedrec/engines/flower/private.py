@@ -197,9 +197,10 @@ class PrivateRounds:
         name, arrays = next(iter(request.content.array_records.items()))
         start, silent = flatten(arrays), self.silent[server_round]
         total, used = np.zeros(start.size, dtype=np.int64), set[int]()
+        members = set(cohort)
         for reply in replies:
             node = reply.metadata.src_node_id
-            if node not in cohort or node in used:
+            if node not in members or node in used:
                 continue
             try:
                 update = read_whole_update(reply, arrays, start)

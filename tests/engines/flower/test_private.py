@@ -1,5 +1,6 @@
 """Any Flower app with private rounds: the guarantee of the wrapper, on apps in memory."""
 
+import ast
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -250,6 +251,9 @@ def test_the_example_is_private_by_two_lines(capsys):
     program = load_program("examples/flower/private_regression/private_regression")
     text = Path(program.__file__).read_text().splitlines()
     assert len(text) <= 60
+    # Flower finds an app by an assignment of its name alone.
+    targets = [node.targets for node in ast.parse("\n".join(text)).body if isinstance(node, ast.Assign)]
+    assert {ast.unparse(target) for target, *_ in targets} >= {"client_app", "server_app"}
     assert sum("private" in line and not line.startswith('"""') for line in text) == 2
     grid = MemoryGrid({i + 1: (program.client_app, {"partition-id": i}) for i in range(program.N_NODES)})
     program.server_app(grid, make_context(1, {}))
