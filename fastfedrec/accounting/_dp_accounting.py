@@ -77,8 +77,9 @@ class DPAccountingEvents:
         >>> from fastfedrec.accounting import Gaussian, Ledger
         >>> ledger = Ledger(delta=1e-5)
         >>> ledger.record(Gaussian(2.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.25))
-        >>> event, relation = ledger.to_dp_accounting("public")  # doctest: +SKIP
-        >>> accountant = dp_accounting.pld.PLDAccountant(relation).compose(event)  # doctest: +SKIP
+        >>> event, relation = ledger.to_dp_accounting("public")
+        >>> event.sampling_probability, event.event.noise_multiplier, relation.name
+        (0.25, 2.0, 'REPLACE_ONE')
         """
         check_choice("against", against, VIEWS)
         package = _import_dp_accounting()
@@ -131,6 +132,17 @@ class DPAccountingEvents:
         A noise multiplier is read as over the largest norm of one record, as `GaussianDpEvent` defines it.  Under
         REPLACE_ONE it is halved, also for sampling without replacement, where `RdpAccountant` reads it as over the
         sensitivity for replacing.  Laplace noise may be on vectors, so it counts with its pure epsilon.
+
+        Examples
+        --------
+        >>> import dp_accounting
+        >>> from fastfedrec.accounting import Ledger
+        >>> step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
+        >>> run = dp_accounting.SelfComposedDpEvent(step, 100)
+        >>> relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+        >>> ledger = Ledger.from_dp_accounting(run, relation)
+        >>> round(ledger.epsilon("public", delta=1e-5), 2)
+        0.9
         """
         package = _import_dp_accounting()
         dp = package.dp_event
