@@ -79,7 +79,7 @@ test-lowest: $(VENV)/.built
 # Flower's tests in a separate environment, because Flower requires older versions of some packages than other extras.
 test-flower: $(VENV)-flower/.installed
 	$(VENV)-flower/bin/pytest -n 2 tests/engines/flower/test_app.py tests/engines/flower/test_restarts.py tests/engines/flower/test_messages.py \
-		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py
+		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py tests/engines/flower/test_private.py
 
 # Tests of SuperLinks and SuperNodes in separate processes, and of the quality of deployed models, which take minutes.
 test-flower-slow: $(VENV)-flower/.installed

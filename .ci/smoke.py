@@ -166,6 +166,31 @@ def check_attacks():
     assert 0 <= attacks.membership_shadow(EASE(), data, key=Key.from_seed(1), n_bootstrap=100).auc.value <= 1
 
 
+def check_dp_accounting():
+    """A ledger as an event, and its cost in both packages."""
+    from dp_accounting.pld import PLDAccountant
+
+    from fastfedrec.accounting import Gaussian, Ledger
+
+    ledger = Ledger()
+    ledger.record(Gaussian(4.0, neighboring="replace", sampling="none"))
+    event, relation = ledger.to_dp_accounting("public")
+    there = PLDAccountant(relation).compose(event).get_epsilon(ledger.delta)
+    assert abs(there - ledger.epsilon("public")) < 1e-3
+
+
+def check_opendp():
+    """Noise as a measurement, with its cost."""
+    import opendp.prelude as dp
+
+    from fastfedrec.mechanisms import DiscreteLaplace
+
+    dp.enable_features("contrib", "honest-but-curious")
+    measurement = DiscreteLaplace(4).to_opendp()
+    assert measurement.map(1) == 0.25
+    assert len(measurement([1, 2, 3])) == 3
+
+
 EXTRAS = {
     "plot": check_plot,
     "data": check_data,
@@ -174,6 +199,8 @@ EXTRAS = {
     "dask": check_dask,
     "flower": check_flower,
     "attacks": check_attacks,
+    "dp-accounting": check_dp_accounting,
+    "opendp": check_opendp,
 }
 
 

@@ -1,4 +1,4 @@
-"""Tests of two examples that call the backend from other projects; test_processes.py tests Flower's examples."""
+"""Tests of examples that call the backend from other projects; tests of the Flower engine run those of Flower."""
 
 import numpy as np
 import pytest
@@ -20,6 +20,12 @@ def private_rounds():
     return load_program("examples/pytorch/private_rounds")
 
 
+@pytest.fixture(scope="module")
+def private_pipeline():
+    pytest.importorskip("lenskit", reason="is a component of LensKit")
+    return load_program("examples/lenskit/private_pipeline")
+
+
 # ---- oracle ----------------------------------------------------------------------------------------------------------
 
 
@@ -37,6 +43,21 @@ def test_the_swapped_solver_gives_the_factors_of_implicit(swapped_als):
     assert (
         ours.recommend(users, confidences[users], N=5)[0] == theirs.recommend(users, confidences[users], N=5)[0]
     ).all()
+
+
+def test_a_pipeline_of_lenskit_recommends_what_the_model_does(private_pipeline):
+    table = datasets.generate_implicit(200, 40, key=Key.from_seed(1)).to_dataframe()
+    pipeline = private_pipeline.private_pipeline(4.0)
+    table = table.rename(columns={"user": "user_id", "item": "item_id"})
+    pipeline.train(private_pipeline.from_interactions_df(table))
+    model = pipeline.node("scorer").component.model_
+    for user in table["user_id"].unique()[:10]:
+        ids, scores = model.recommend([user], n=10)
+        items = pipeline.run("recommender", query=user)
+        assert items.ids().tolist() == ids[0].tolist()
+        np.testing.assert_allclose(items.scores(), scores[0], rtol=1e-5)
+    assert np.isnan(pipeline.run("scorer", query=-1, items=items).scores()).all()
+    assert 0 < model.ledger_.epsilon("public") < np.inf
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
+from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._report import make_report
@@ -21,7 +22,7 @@ from fastfedrec.core.text import epsilon_to_json, format_epsilon
 __all__ = ["Ledger"]
 
 
-class Ledger:
+class Ledger(DPAccountingEvents):
     """Record of the uses of the users' data, and of their privacy cost against each adversary.
 
     Pass one ledger to several ``fit`` calls to add up the costs of all runs on the same users.

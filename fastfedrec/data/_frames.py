@@ -138,6 +138,36 @@ def read_rows(frame: Any, roles: dict[str, str | None], timestamp_unit: str) -> 
     return rows
 
 
+def to_dataframe(self: Any) -> Any:
+    """Return a pandas table with one row per interaction, for `from_dataframe` or for other packages.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns "user" and "item" with the ids, "value" if there are values, and "timestamp" if there are any, by users
+        and items in order.  Users and items without interactions are not in it.
+
+    Raises
+    ------
+    ImportError
+        pandas is not installed.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> Interactions.from_arrays(["ann", "bob"], [7, 8], [5.0, 3.0]).to_dataframe().values.tolist()
+    [['ann', 7, 5.0], ['bob', 8, 3.0]]
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError("to_dataframe needs pandas: pip install pandas") from None
+    users = np.repeat(self.user_ids, np.diff(self.indptr))
+    optional = {"value": self.values, "timestamp": self.timestamps}
+    columns = {"user": users, "item": self.item_ids[self.indices]}
+    return pd.DataFrame(columns | {name: column.copy() for name, column in optional.items() if column is not None})
+
+
 def _present(called: str, column: Any) -> np.ndarray:
     """Return a column as an array, or raise for missing entries."""
     missing = np.asarray(column.is_null() if hasattr(column, "is_null") else column.isna())

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.html import html_card
 from fastfedrec.core.immutable import Immutable
-from fastfedrec.data._frames import read_rows
+from fastfedrec.data._frames import read_rows, to_dataframe
 from fastfedrec.data._selections import FIELDS, Selections, unpickled
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array, own_columns, owned, picklable
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
@@ -305,13 +305,8 @@ class Interactions(Selections, Immutable):
             A missing column.  The message lists the columns of the frame.
         """
         columns = {"user": user, "item": item, "value": value, "timestamp": timestamp}
-        return cls.from_arrays(
-            **read_rows(frame, columns, timestamp_unit),
-            duplicates=duplicates,
-            user_ids=user_ids,
-            item_ids=item_ids,
-            unlisted=unlisted,
-        )
+        listed: dict[str, Any] = {"user_ids": user_ids, "item_ids": item_ids, "unlisted": unlisted}
+        return cls.from_arrays(**read_rows(frame, columns, timestamp_unit), duplicates=duplicates, **listed)
 
     def with_features(
         self,
@@ -428,6 +423,8 @@ class Interactions(Selections, Immutable):
         )
         matrix.has_sorted_indices = True
         return matrix
+
+    to_dataframe = to_dataframe
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickled arrays are writable and may hold anything, so they pass the checks of the constructor.

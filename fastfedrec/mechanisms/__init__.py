@@ -15,7 +15,7 @@ from fastfedrec.mechanisms.frequencies.frequency import GRR, OUE
 from fastfedrec.mechanisms.frequencies.subset_selection import SubsetSelection
 from fastfedrec.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
-from fastfedrec.mechanisms.noise.layered_gaussian import LayeredGaussian
+from fastfedrec.mechanisms.noise.layered_gaussian import LayeredGaussian, gaussian_noise
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 from fastfedrec.mechanisms.ratings.bayes_kary import BayesKary
 from fastfedrec.mechanisms.ratings.laplace_rr import (
@@ -53,6 +53,7 @@ __all__ = [
     "TruncatedGeometric",
     "clip_rows_l1",
     "clip_rows_l2",
+    "gaussian_noise",
 ]
 
 __dir__ = __all__.copy  # dir() lists only the public names

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.randomness import Key, claim_call
+from fastfedrec.mechanisms._opendp import Space, import_opendp, make_measurement
 from fastfedrec.mechanisms.report_checks import draws_reports, fill_missing, report_array
 
 Report = TypeVar("Report", bound=np.generic)
@@ -48,6 +49,39 @@ class Randomizer(Immutable, ABC, Generic[Report]):
             Reports, in the shape of `values` if the class states no other; if it has `outputs`, positions in them.
         """
         return self._release(fill_missing(values), key, round, out, n_threads)
+
+    def to_opendp(self) -> Any:
+        """Return the mechanism as a measurement of the package OpenDP, for its combinators.
+
+        Returns
+        -------
+        opendp.mod.Measurement
+            Measurement that draws a new key from entropy at each call.  Exact noise takes vectors of int64, under the
+            L1 distance with a pure cost (`DiscreteLaplace`) or the L2 distance with a zCDP cost (`DiscreteGaussian`).
+            A randomizer takes one value, and any two values have distance 1.  Costs are rounded up.
+
+        Raises
+        ------
+        ImportError
+            OpenDP is not installed.
+        TypeError
+            OpenDP has no measure for the guarantee, or there is none.
+        opendp.mod.OpenDPException
+            OpenDP's features "contrib" and "honest-but-curious" are not enabled.  The caller must enable them.
+
+        Examples
+        --------
+        >>> from fastfedrec.mechanisms import DiscreteLaplace
+        >>> measurement = DiscreteLaplace(20).to_opendp()  # doctest: +SKIP
+        >>> measurement.map(10)  # doctest: +SKIP
+        0.5
+        """
+        dp = import_opendp()
+        return make_measurement(dp, self, self._opendp_space(dp))
+
+    def _opendp_space(self, dp: Any) -> Space:
+        """Return the inputs and the privacy of the measurement, or raise."""
+        raise TypeError(f"OpenDP has no measure for the guarantee of {type(self).__name__}")
 
     def _release(
         self, values: ArrayLike, key: Key | None, round: int, out: np.ndarray | None = None, n_threads: int = 1

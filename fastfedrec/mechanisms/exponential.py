@@ -4,6 +4,7 @@ import bisect
 import itertools
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ from fastfedrec.core.check import (
 )
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms._opendp import Space
 from fastfedrec.mechanisms._randomizer import Randomizer
 from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, draw_below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
@@ -192,6 +194,13 @@ class ExponentialMechanism(Randomizer[np.int64]):
             Fewer scores than `n_selected`.
         """
         return self._release(scores, key, round)
+
+    def _opendp_space(self, dp: Any) -> Space:
+        if self.sampler != "exact":
+            raise TypeError(f"OpenDP has no measure for floats with a delta, got sampler={self.sampler!r}; use 'exact'")
+        per_change = Fraction(self.epsilon) / self.sensitivity
+        domain, metric = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64", monotonic=self.monotone)
+        return Space(domain, metric, dp.max_divergence(), lambda distance: float_up(per_change * distance), False)
 
     def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         array = plain_array("scores", values)

@@ -109,6 +109,12 @@ class Recommender(Answers):
         """
         return {name: getattr(self, self._attributes.get(name, name)) for name in self._parameter_names()}
 
+    def __sklearn_tags__(self) -> Any:
+        # Only scikit-learn calls this method, so it is installed.
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
     def set_params(self, **parameters: Any) -> Self:
         """Change constructor arguments, after a check.
 
@@ -154,6 +160,8 @@ class Recommender(Answers):
         parameters = {self._attributes.get(name, name) for name in self._parameter_names()}
         # A caller may have set attributes, and they are kept; names that begin or end with _ belong to the package.
         names = {name for name in vars(self) if not name.startswith("_") and not name.endswith("_")} - parameters
+        # GridSearchCV (1.9) sets this attribute before a fit, and deletes it afterwards.
+        names |= {"_parent_callback_ctx"} & vars(self).keys()
         vars(fresh).update({name: getattr(self, name) for name in names})
         if self._unfinished_:
             fresh._unfinished_ = self._unfinished_

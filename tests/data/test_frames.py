@@ -9,6 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
 from support.array_kinds import Converted, Exported
 from support.interaction_case import assert_same
 
@@ -19,6 +21,7 @@ from fastfedrec.data.conversion import as_interactions, borrow_rows
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation import evaluate
+from fastfedrec.testing import interactions
 
 
 class Stream:
@@ -252,6 +255,23 @@ def test_columns_of_features_and_contexts_come_in_frames_too(library):
         InteractionLog.from_arrays([1, 2], [3, 4], library(columns)).contexts,
     ):
         assert {name: column.tolist() for name, column in found.items()} == columns
+
+
+@given(data=interactions(), with_timestamps=st.booleans())
+def test_a_table_of_interactions_gives_them_back(data, with_timestamps):
+    if with_timestamps:
+        data = data._replace(timestamps=np.arange(data.n_interactions) * 7 - 3)
+    frame = data.to_dataframe()
+    named = {name: name for name in ("value", "timestamp") if name in frame.columns}
+    assert list(frame.columns) == ["user", "item", *named]
+    back = Interactions.from_dataframe(frame, user_ids=data.user_ids, item_ids=data.item_ids, **named)
+    assert_same(back, data)
+
+
+def test_a_table_without_pandas_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_dataframe needs pandas: pip install pandas"):
+        Interactions.from_arrays([1], [2]).to_dataframe()
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

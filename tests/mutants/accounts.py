@@ -353,4 +353,21 @@ ACCOUNTS = [
         "split-rounded-up", "the share of a divided budget is rounded up", "math.nextafter(share, 0.0)",
         "math.nextafter(share, 2.0 * share)",
     ),
+    # ---- dp_accounting ----------------------------------------------------------------------------------------------
+    on("Gaussian._dp_event", "test_the_naive_mapping_is_wrong_by_two")(
+        "norm-and-sensitivity-confused", "noise over a norm is exported as if it were over a sensitivity",
+        "2 * self.noise_multiplier", "4 * self.noise_multiplier",
+    ),
+    on("Event._pure_dp_event", "test_both_packages_state_the_same_cost[0]")(
+        "exported-epsilon-halved", "pure releases are exported with half of their epsilon", "math.exp(-epsilon)",
+        "math.exp(-epsilon / 2)",
+    ),
+    on("_repeated", "test_both_packages_state_the_same_cost[0]")(
+        "exported-releases-counted-once", "pure releases are exported in a form that is counted once",
+        "[event] * times", "[dp.SelfComposedDpEvent(event, times)]",
+    ),
+    on("_gaussian", "test_events_of_the_peer_are_read_with_their_relation")(
+        "imported-norm-not-doubled", "noise over a norm is read as if it were over the sensitivity for replacing",
+        "noise / 2 if neighboring == 'replace' else noise", "noise",
+    ),
 ]  # fmt: skip

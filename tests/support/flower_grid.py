@@ -73,7 +73,7 @@ class MemoryGrid(Grid):
         ]
 
     def send_and_receive(self, messages, *, timeout=None):
-        raise NotImplementedError
+        return self.pull_messages(self.push_messages(messages))
 
 
 # ---- two nodes with half of the users each, and their server ---------------------------------------------------------

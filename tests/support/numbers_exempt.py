@@ -57,7 +57,7 @@ EXEMPT = {
     "takes the exact fraction that accountants hold": (
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",
     ),
-    "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.dask"),
+    "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.flower.private", "engines.dask"),
     "whole runs, of which a number is the seed": ("studies.reproduce", "studies.report", "studies.sweep.sweeps.sweep",
     "studies.sweep.sweeps.GeneratedData.draw", "studies.sweep.sweeps.GeneratedData.split"),
     "strategies of hypothesis, and arrays of numbers": (

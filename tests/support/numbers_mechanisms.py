@@ -101,6 +101,7 @@ MECHANISMS = {
     "ratings.laplace_rr.RoundedLaplace": call(nominal_epsilon=ONE, grid=(1, 2, 4), margin=HALF),
     "ratings.laplace_rr.SerialLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, grid=(1, 2, 4)),
     "noise.layered_gaussian.LayeredGaussian": call(stddev=2**15),
+    "noise.layered_gaussian.gaussian_noise": call(stddev=HALF),
     "channels.piecewise.Hybrid": call(nominal_epsilon=ONE, n_cells=5),
     "channels.piecewise.Piecewise": call(nominal_epsilon=ONE, n_cells=5),
     "channels.piecewise.Piecewise.variance": on(lambda: mechanisms.Piecewise(1.0, 5), t=HALF),

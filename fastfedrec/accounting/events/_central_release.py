@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -93,6 +94,9 @@ class CentralRelease(CentralEvent):
         if (choices := self._choices()) is None:
             return super()._loss()
         return (lambda _: bounded_range_loss(choices[0])), choices[1]
+
+    def _dp_event(self, dp: Any) -> tuple[Any, int]:
+        return super()._dp_event(dp) if self.delta or self._has_bounded_range() else self._pure_dp_event(dp)
 
     def _for_replacement(self) -> Event | None:
         self._check_sampling()

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._loss import Loss, pure_loss
-from fastfedrec.accounting.rounding import count_up, sum_up, up
+from fastfedrec.accounting.rounding import UP, count_up, sum_up, up
 from fastfedrec.core.check import check_instance
 
 View = Literal["server", "shuffled_server", "public", "key_holder"]
@@ -104,6 +104,19 @@ class Event:
     def _without_crowd(self) -> "Event":
         """Return the event without its numbers of users, which differ between shards."""
         return self
+
+    # ---- the package dp_accounting ------------------------------------------------------------------------------
+
+    def _dp_event(self, dp: Any) -> tuple[Any, int]:
+        """Return one use as an event of the module `dp` under REPLACE_ONE, and the number of uses; or raise."""
+        raise UnsupportedEventError(f"dp_accounting has no event with the cost of {self!r}")
+
+    def _pure_dp_event(self, dp: Any) -> tuple[Any, int]:
+        """Return randomized response of one bit, which has the dominating pair of all pure releases."""
+        epsilon, uses = self._known_pure_cost()
+        # Its bit is random with probability 2 / (1 + e^epsilon); a smaller probability costs more.
+        odds = math.exp(-epsilon)
+        return dp.RandomizedResponseDpEvent(2 * odds / (1 + odds) / UP, 2), uses
 
     # ---- words of a ledger --------------------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 """Gaussian noise on sums."""
 
 import math
+import sys
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -108,6 +110,17 @@ class Gaussian(NoiseEvent):
         if self.sampling == "none":
             return 1 / Fraction(self.noise_multiplier) ** 2, self.count
         return self._noise_loss(GAUSSIAN)
+
+    def _dp_event(self, dp: Any) -> tuple[Any, int]:
+        # The noise there is over the largest norm of one unit, and replacing a unit changes a sum by up to twice it.
+        noise: float | None = min(2 * self.noise_multiplier, sys.float_info.max)
+        if self.sampling == "poisson":
+            noise = self._opposite_noise()
+        if noise is None or self.sampling == "without_replacement":
+            return super()._dp_event(dp)
+        # RdpAccountant (0.6) takes unsampled noise over the sensitivity for replacing, and would state half the
+        # epsilon.  It refuses Poisson sampling under REPLACE_ONE, and sampling with probability 1 changes no cost.
+        return dp.PoissonSampledDpEvent(self.sampling_rate, dp.GaussianDpEvent(noise)), self.count
 
     def _for_replacement(self) -> Event | None:
         return self._noise_for_replacement(_MIN_NOISE, self.replace_sensitivity or 2, replace_sensitivity=None)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from fastfedrec.accounting.blanket import largest_response_loss
 from fastfedrec.accounting.events._event import Event, EventLoss, View, check_name, store
@@ -97,6 +97,9 @@ class LocalReports(Reports):
         if view == "server" or not self.separable or self.n_users < 2:
             return self._unshuffled()
         return self._shuffled()
+
+    def _dp_event(self, dp: Any) -> tuple[Any, int]:
+        return self._pure_dp_event(dp)
 
     def _shuffled(self, honest_fraction: float = 1.0) -> "ShuffledReports":
         """Return the reports behind a shuffler, which may break the link between any two of them."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,9 @@ class ZCDP(CentralEvent):
 
     def _divergences(self, orders: np.ndarray) -> np.ndarray:
         return self._rho() * orders
+
+    def _dp_event(self, dp: Any) -> tuple[Any, int]:
+        return dp.ZCDpEvent(self.rho), self.count
 
     def _for_replacement(self) -> Event | None:
         rho = 4 * self.rho

@@ -1,6 +1,7 @@
 """Binary response: one bit about a real number in [-1, 1] (Nguyen et al. 2016, "Harmony")."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,6 +116,9 @@ class BinaryResponse(Channel):
             `values` are not real numbers, or have an unsigned type.
         """
         return super().privatize(values, key=key, round=round, out=out, n_threads=n_threads)  # type: ignore[return-value]
+
+    def _opendp_domain(self, dp: Any) -> Any:
+        return dp.atom_domain(T="f64")
 
     def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         array = plain_array("values", values)

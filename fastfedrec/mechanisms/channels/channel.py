@@ -17,6 +17,7 @@ from fastfedrec.core.arrays import read_only
 from fastfedrec.core.check import check_exact, check_integer, check_real
 from fastfedrec.core.numbers import is_exact
 from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms._opendp import Space
 from fastfedrec.mechanisms._randomizer import Randomizer, Report
 from fastfedrec.mechanisms.report_checks import (
     NUMBERING,
@@ -113,6 +114,18 @@ class NominalEpsilon(Randomizer[Report]):
         ratio = self.likelihood_ratio
         # The ratio is a float only if it is infinite.
         return math.inf if isinstance(ratio, float) else log_upper(ratio)
+
+    def _opendp_space(self, dp: Any) -> Space:
+        epsilon = self.epsilon
+        if math.isinf(epsilon):
+            raise TypeError(f"{type(self).__name__} must have a guarantee, got epsilon=inf")
+        # Any two values have distance 1.
+        metric, measure = dp.discrete_distance(), dp.max_divergence()
+        return Space(self._opendp_domain(dp), metric, measure, lambda distance: epsilon if distance else 0.0, True)
+
+    def _opendp_domain(self, dp: Any) -> Any:
+        """Return the domain of one value."""
+        return dp.atom_domain(T="i64")
 
 
 class _Decoded(NominalEpsilon[Report]):

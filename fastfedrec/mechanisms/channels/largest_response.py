@@ -1,6 +1,7 @@
 """Largest response: the position and sign of the largest one of a few random entries of a vector."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -106,6 +107,9 @@ class LargestResponse(NominalEpsilon[np.int64]):
             Greater than 1; vectors with many entries of different size approach it.
         """
         return 1 + Fraction(2 * self.n_candidates * (TOTAL - self.clones), self.clones)
+
+    def _opendp_domain(self, dp: Any) -> Any:
+        return dp.vector_domain(dp.atom_domain(T="f64"))
 
     def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         vectors = check_reals("values", values, "pass vectors of real numbers")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -184,6 +185,9 @@ class Piecewise(_Decoded[np.uint16]):
         unit, answer = self.outputs[n // 2 + 1], self.outputs[self._codes[1]]
         mean = (unit * words / 2 + answer * 2 * (positive - self._half)) / TOTAL
         return (unit**2 * squares / 4 + answer**2 * 2 * self._half) / TOTAL - mean**2
+
+    def _opendp_domain(self, dp: Any) -> Any:
+        return dp.atom_domain(T="f64")
 
     def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         return np.asarray(check_reals("values", values, _REMEDY), order="C")

@@ -2,11 +2,13 @@
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from fastfedrec.core.check import check_choice, check_exact
 from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms._opendp import Space
 from fastfedrec.mechanisms.noise.exact_sampling import sample_gaussian
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
@@ -117,6 +119,9 @@ class DiscreteGaussian(IntegerNoise):
         total = 1 + 2 * math.fsum(w for _, w in terms)
         loss = 2 * math.fsum(4 * math.pi**2 * variance * n * n * w for n, w in terms)
         return variance * (1 - loss / total)
+
+    def _opendp_space(self, dp: Any) -> Space:
+        return self._opendp_vectors(dp, dp.l2_distance(T="f64"), dp.zero_concentrated_divergence(), self.rho)
 
     def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
         return sample_gaussian(self.stddev**2, size, key, purpose, round_number)

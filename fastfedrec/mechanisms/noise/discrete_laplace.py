@@ -2,12 +2,14 @@
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from fastfedrec.core.check import check_choice, check_exact
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms._opendp import Space
 from fastfedrec.mechanisms.noise.exact_sampling import sample_laplace
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import laplace_table
@@ -113,6 +115,9 @@ class DiscreteLaplace(IntegerNoise):
         # exp and expm1 of the same rate keep all digits at a large scale, where p is near 1.
         root = math.exp(-rate / 2) / math.expm1(-rate)
         return 2 * root * root
+
+    def _opendp_space(self, dp: Any) -> Space:
+        return self._opendp_vectors(dp, dp.l1_distance(T="i64"), dp.max_divergence(), self.exact_epsilon)
 
     def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
         return sample_laplace(self.scale, size, key, purpose, round_number)

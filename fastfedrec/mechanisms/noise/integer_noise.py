@@ -1,6 +1,8 @@
 """The base of all integer noise: drawing, adding, and the delta of the table sampler."""
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +13,7 @@ from fastfedrec.core.numbers import float_up
 from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.mechanisms._opendp import Space
 from fastfedrec.mechanisms._randomizer import Randomizer
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.mechanisms.noise.noise_table import NoiseTable
@@ -188,6 +191,16 @@ class IntegerNoise(Randomizer[np.int64]):
         """
         reports = check_integers("reports", reports, "use the values of privatize")
         return reports.astype(np.float64)
+
+    def _opendp_space(self, dp: Any) -> Space:
+        raise TypeError(f"OpenDP has no measure for noise from tables, got {self!r}; use DiscreteGaussian(stddev)")
+
+    def _opendp_vectors(self, dp: Any, metric: Any, measure: Any, cost: Callable[[Any], Fraction]) -> Space:
+        """Return the space of vectors of int64; `cost` is the exact cost of a distance."""
+        if self._tables:
+            raise TypeError(f"OpenDP has no measure for noise from tables, got {self!r}; use sampler='exact'")
+        domain = dp.vector_domain(dp.atom_domain(T="i64"))
+        return Space(domain, metric, measure, lambda distance: float_up(cost(distance)), False)
 
     def _prepare_values(self, values: ArrayLike) -> np.ndarray:
         return check_integers("values", values, "put them on an integer grid first")

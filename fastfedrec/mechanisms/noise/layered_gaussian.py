@@ -11,7 +11,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
-__all__ = ["LayeredGaussian"]
+__all__ = ["LayeredGaussian", "gaussian_noise"]
 
 STDDEV = 1024  # standard deviation of every layer but the coarsest, in the layer's unit
 BASE = 480  # a layer's unit in units of the layer below: less than half of STDDEV, so that sums have no gaps
@@ -44,6 +44,7 @@ class LayeredGaussian(RoundedGaussian):
 
     See Also
     --------
+    gaussian_noise : The class for a standard deviation.
     RoundedGaussian : Noise with a smaller standard deviation, from one table.
 
     Notes
@@ -75,7 +76,7 @@ class LayeredGaussian(RoundedGaussian):
     def __init__(self, stddev: Fraction | int | float):
         self.stddev = check_exact("stddev", stddev)
         if not _LOWEST <= self.stddev <= _HIGHEST:
-            remedy = "RoundedGaussian" if self.stddev < _LOWEST else "a coarser grid"
+            remedy = "gaussian_noise(stddev), which takes any from 1/2" if self.stddev < _LOWEST else "a coarser grid"
             raise ValueError(f"stddev must be from 2^15 to 2^56, got {float(self.stddev):g}; use {remedy}")
         # Each finer layer takes its variance off the requested one, until the remainder fits the coarsest layer.
         variance, n_below = self.stddev**2, 0
@@ -129,3 +130,34 @@ def _layer_distance(upper: Fraction) -> Fraction:
     # The Poisson sum over the lattice that the two share is constant up to 2 q / (1 - q), q = exp(-2 pi^2 tau^2).
     tau_squared = 1 / (Fraction(BASE, STDDEV) ** 2 + 1 / upper)
     return Fraction(5 * math.exp(-19.7 * float(tau_squared)))
+
+
+def gaussian_noise(stddev: Fraction | int | float) -> RoundedGaussian:
+    """Return integer Gaussian noise of any standard deviation, from one table or from layers of tables.
+
+    **Guarantee.** The noise has the guarantee of `RoundedGaussian`, which `LayeredGaussian` states in the same words:
+    its `noise_multiplier` is the one for accountants, and `delta` or `total_variation_of` states the addition.
+
+    Parameters
+    ----------
+    stddev : Fraction, int or float
+        Standard deviation, from 1/2 to 2^56; a float is taken exactly, as a rational number.
+
+    Returns
+    -------
+    RoundedGaussian
+        A `RoundedGaussian` below 2^15, and a `LayeredGaussian`, which is a subclass, from there.
+
+    Raises
+    ------
+    ValueError
+        The standard deviation is below 1/2 or above 2^56.
+
+    Examples
+    --------
+    >>> from fastfedrec.mechanisms import gaussian_noise
+    >>> gaussian_noise(1000), gaussian_noise(44_798)
+    (RoundedGaussian(stddev=1000), LayeredGaussian(stddev=44798))
+    """
+    stddev = check_exact("stddev", stddev)
+    return LayeredGaussian(stddev) if stddev >= _LOWEST else RoundedGaussian(stddev)

@@ -133,7 +133,7 @@ def rounded_gaussian_table(stddev: Fraction) -> NoiseTable:
     # times the sum over j of (x q)^(2 j) / (2 j)! M(j), where M(j) is the integral of (2 u)^(2 j) exp(-u^2 q) over u in
     # [-1/2, 1/2].  All terms of both factors are positive.
     weights, error = _gaussian_weights(stddev**2)
-    _check_reach(weights, "stddev", stddev, "use LayeredGaussian, from 2^15 to 2^56, or a coarser grid")
+    _check_reach(weights, "stddev", stddev, "use gaussian_noise(stddev), up to 2^56, or a coarser grid")
     bits = ((len(weights) - 1) ** 2).bit_length()
     _kernel.integrate_cells(_coefficients(1 / (2 * stddev**2), bits), weights, bits)
     # The error is at most the sum of 2^23 times the density's error, the average's error below 2^40 2^-320, and the

@@ -21,6 +21,7 @@ from support.patience import HANG, wait_until
 from support.shuffler_process import Certificates, ShufflerProcess
 
 from fastfedrec import DPALS, Key, load
+from fastfedrec.accounting import Ledger
 from fastfedrec.core.model_files import read_model
 
 EXAMPLES = Path(__file__).parents[3] / "examples/flower"
@@ -185,6 +186,26 @@ def test_the_server_is_killed_and_then_a_node(federation, monkeypatch):
     task = task_of("fmf_ldp", monkeypatch)
     here = task.SYSTEM.fit(everybody(task), key=Key.from_seed(3))
     np.testing.assert_array_equal(load(there.folder / "server/model").item_factors_, here.item_factors_)
+
+
+def test_an_app_of_another_model_is_private(federation):
+    there = federation("private_regression")
+    program, ledger = there.app / "private_regression.py", there.folder / "ledger.json"
+    text = program.read_text()
+    for old, new in (
+        ("n_nodes=400, sampling_probability=0.25", "n_nodes=2, sampling_probability=1.0"),
+        ("n_rounds=15", "n_rounds=2"),
+        ("num_rounds=15", "num_rounds=2"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    last = "from pathlib import Path; assert not any(strategy.silent.values())"
+    program.write_text(f"{text}    {last}; Path({str(ledger)!r}).write_text(strategy.ledger.to_json())\n")
+    there.run()
+    stored = Ledger.from_json(wait_for(lambda: ledger.exists() and ledger.read_text()))
+    assert sum(stored.events.values()) == 2
+    assert not stored.is_simulation
+    assert 3.9 < stored.epsilon("public") <= 4.0
 
 
 def test_entities_with_separate_keys(federation, monkeypatch):

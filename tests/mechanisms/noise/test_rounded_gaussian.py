@@ -11,7 +11,7 @@ from naive.mechanisms.noise import rounded_gaussian as naive
 from support.significance import assert_only, integers_are, mean_is
 
 from fastfedrec import Key
-from fastfedrec.mechanisms import LayeredGaussian, RoundedGaussian
+from fastfedrec.mechanisms import LayeredGaussian, RoundedGaussian, gaussian_noise
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
@@ -40,18 +40,30 @@ def test_no_pure_epsilon():
 
 
 def test_remedies_of_widths_without_a_table_work():
-    """Both classes name the other one where that one takes the width, and neither names an argument that it lacks."""
+    """Both classes name the function that takes their width, and neither names an argument that it lacks."""
     with pytest.raises(
-        ValueError, match=r"stddev must be small enough .*, got 44798; use LayeredGaussian, from 2\^15"
+        ValueError, match=r"stddev must be small enough .*, got 44798; use gaussian_noise\(stddev\), up to 2\^56"
     ) as bad:
         RoundedGaussian(44_798)
     assert "sampler" not in str(bad.value)
-    assert LayeredGaussian(44_798).stddev == 44_798
-    with pytest.raises(ValueError, match=r"got 1000; use RoundedGaussian$"):
+    with pytest.raises(ValueError, match=r"got 1000; use gaussian_noise\(stddev\), which takes any from 1/2$"):
         LayeredGaussian(1000)
-    assert RoundedGaussian(1000).stddev == 1000
-    with pytest.raises(ValueError, match=r"got 1.44115e\+17; use a coarser grid$"):
-        LayeredGaussian(2**57)
+    for stddev in (44_798, 1000):
+        assert gaussian_noise(stddev).stddev == stddev
+    for too_large in (LayeredGaussian, gaussian_noise):
+        with pytest.raises(ValueError, match=r"got 1.44115e\+17; use a coarser grid$"):
+            too_large(2**57)
+    with pytest.raises(ValueError, match=r"stddev must be at least 1/2, got 0\.25"):
+        gaussian_noise(0.25)
+
+
+@given(exponent=st.floats(-1, 56))
+def test_gaussian_noise_takes_every_width_with_the_class_of_the_smallest_distance(exponent):
+    stddev = Fraction(2.0**exponent)
+    noise = gaussian_noise(stddev)
+    assert type(noise) is (LayeredGaussian if stddev >= 2**15 else RoundedGaussian)
+    assert noise.stddev == stddev
+    assert noise.total_variation <= Fraction(1, 2**34)
 
 
 def test_bad_arguments():

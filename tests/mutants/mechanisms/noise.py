@@ -46,6 +46,10 @@ MUTANTS = [
         "layered-distance-of-tables-only", "the total-variation distance between layers is omitted",
         "distance += _layer_distance(variance)", "pass",
     ),
+    on("gaussian_noise", "test_gaussian_noise_takes_every_width_with_the_class_of_the_smallest_distance")(
+        "half-the-stddev-below-the-layers", "noise of a standard deviation below 2^15 has half of it",
+        "RoundedGaussian(stddev)", "RoundedGaussian(stddev / 2)",
+    ),
     # ---- scales of tables and samplers -------------------------------------------------------------------------------
     on(
         "RoundedGaussian.__init__",

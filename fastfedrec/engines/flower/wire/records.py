@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-__all__ = ["STATE", "array_record", "config_record", "count_bytes", "read_arrays", "read_values"]
+__all__ = ["STATE", "array_record", "config_record", "count_bytes", "read_array", "read_arrays", "read_values"]
 
 # Prefix of the names of a state's plain values in a request; a separate record would take more time.
 STATE = "state."
@@ -68,10 +68,11 @@ def read_arrays(record: Any) -> dict[str, np.ndarray]:
 
     if type(record) is not ArrayRecord:
         raise ValueError(f"the record must be an ArrayRecord, got {type(record).__name__}")
-    return {from_kebab(name): _read_array(name, array) for name, array in record.items()}
+    return {from_kebab(name): read_array(name, array) for name, array in record.items()}
 
 
-def _read_array(name: str, array: "Array") -> np.ndarray:
+def read_array(name: str, array: "Array") -> np.ndarray:
+    """Return an untrusted array as a view of its bytes; raise ValueError for any other content."""
     # Not `numpy.load`, which allocates the size that an untrusted header states before it checks the bytes.
     if array.stype != "numpy.ndarray":
         raise ValueError(f"array {name!r} must be serialized as 'numpy.ndarray', got {array.stype!r}")
