@@ -39,6 +39,7 @@ def wheel_faults(names, tracked):
     """What is wrong with the files of a wheel."""
     kernels = {f"fastfedrec/{name.removesuffix('.pyx')}" for name in tracked if name.endswith(".pyx")}
     wanted = {name for name in tracked if name.startswith("fastfedrec/")} | {"fastfedrec/__init__.pyi"}
+    wanted |= {"_fastfedrec_pytest.py"} & set(tracked)
     wanted |= {f"fastfedrec/{name}" for name in tracked if name.startswith("_kernels/") and name.endswith(".py")}
     compiled = {name for name in names if name.endswith(".so")}
     for kernel in sorted(kernels - {name.split(".")[0] for name in compiled}):
