@@ -306,8 +306,8 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if is_labelled(item):
         index = getattr(item, "index", None)
         labels = [] if index is None or callable(index) else list(index)
-        kind = f"{type(item).__name__} of length {len(item)} and name {item.name}"
-        return f"{kind}{_flatten_all([np.asarray(item), *labels], atoms)}"
+        form = f"{type(item).__name__} of length {len(item)} and name {item.name}"
+        return f"{form}{_flatten_all([np.asarray(item), *labels], atoms)}"
     # Both the values behind the mask and the mask itself may depend on the input.
     if isinstance(item, np.ma.MaskedArray):
         return f"masked {_flatten(item.data, atoms)}{_flatten_all(np.ma.getmaskarray(item).ravel().tolist(), atoms)}"

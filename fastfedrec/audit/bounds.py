@@ -340,7 +340,9 @@ class _ClaimTest:
         with np.errstate(all="ignore"):
             choice = choose_event(sample.choosing, inputs, alpha, self.delta, self.measure)
             # The draws that are counted had no part in the choice of the event.
-            counts = sum(choice.event.count(outputs) for outputs in sample.counted)
+            counts = np.zeros(2, dtype=np.int64)
+            for outputs in sample.counted:
+                counts += choice.event.count(outputs)
         n = sample.n_counted
         bound = choice.bound(counts, n, alpha, self.delta)
         n_trials = 2 * n if choice.method == "two events" else n

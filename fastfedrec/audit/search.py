@@ -1,7 +1,7 @@
 """Search for the pair of neighbouring inputs that costs most, among stated pairs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -176,24 +176,27 @@ def search_pairs(
     >>> worst.verdict, worst.x1.tolist()
     ('violated', [0, 2, 1])
     """
-    pairs = [tuple(pair) for pair in pairs]
-    if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"pairs must have at least one pair (x0, x1), got {len(pairs)} entries")
+    stated = list(pairs)
+    if not stated or any(len(pair) != 2 for pair in stated):
+        raise ValueError(f"pairs must have at least one pair (x0, x1), and no other entries, got {len(stated)} entries")
+    inputs = [(x0, x1) for x0, x1 in stated]
     claim, n, alpha, delta = _check_claim(claim, n, alpha, delta, measure, key)
     if isinstance(mechanism, Channel):
-        exact = [audit(mechanism, *pair, claim, delta=delta, measure=measure) for pair in pairs]
-        i = max(range(len(pairs)), key=lambda i: exact[i].lower_bound)
-        return WorstPair(*pairs[i], exact[i], len(pairs))
+        exact = [audit(mechanism, pair[0], pair[1], claim, delta=delta, measure=measure) for pair in inputs]
+        i = max(range(len(inputs)), key=lambda i: exact[i].lower_bound)
+        return WorstPair(*inputs[i], exact[i], len(inputs))
     repeats = check_flag("check_repeats", check_repeats)
     test = _ClaimTest.make(mechanism, claim, n, delta, measure, key, repeats)
-    if len(pairs) == 1:
-        return WorstPair(*pairs[0], test.run(pairs[0], test.n, alpha), 1)
-    n_pilot = min(max(test.n // len(pairs), _MIN_PILOT), test.n)
+    if len(inputs) == 1:
+        return WorstPair(*inputs[0], test.run(inputs[0], test.n, alpha), 1)
+    # Repeated bits show on any pair.
+    pilot = replace(test, check_repeats=False)
+    n_pilot = min(max(test.n // len(inputs), _MIN_PILOT), test.n)
     best = 0, -1.0
-    for i, pair in enumerate(pairs):
-        result = test.run(pair, n_pilot, alpha / 2 / len(pairs))
+    for i, pair in enumerate(inputs):
+        result = pilot.run(pair, n_pilot, alpha / 2 / len(inputs))
         if result.verdict == "violated":
-            return WorstPair(*pair, result, len(pairs))
+            return WorstPair(*pair, result, len(inputs))
         best = max(best, (i, result.lower_bound), key=lambda found: found[1])
-    pair = pairs[best[0]]
-    return WorstPair(*pair, test.run(pair, test.n, alpha / 2), len(pairs))
+    pair = inputs[best[0]]
+    return WorstPair(*pair, test.run(pair, test.n, alpha / 2), len(inputs))

@@ -131,7 +131,7 @@ def verify(
         raise ValueError("alpha must be greater than 0, got 0.0; a finite number of draws gives no certainty")
     if control is not None:
         control = check_real("control", control, low=0.0, high=1.0, exclusive=True)
-    options = {"delta": delta, "measure": measure, "check_repeats": check_repeats}
+    options: dict[str, Any] = {"delta": delta, "measure": measure, "check_repeats": check_repeats}
 
     def decorate(mechanism: Any) -> Callable[[], None]:
         state = PrivacyClaim(claim, delta, alpha, is_given)

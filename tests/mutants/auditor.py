@@ -50,7 +50,7 @@ AUDITOR = [
         "lower_limit(right, 2 * n, alpha / 2)",
     ),
     on("search_pairs", "test_alpha_is_split_over_all_pairs")(
-        "audit-alpha-for-each-pair", "each pair of a search gets all of alpha", "alpha / 2 / len(pairs)", "alpha",
+        "audit-alpha-for-each-pair", "each pair of a search gets all of alpha", "alpha / 2 / len(inputs)", "alpha",
     ),
     on("log_chance_of_repeat", "test_repeated_bits_are_refuted_and_constants_are_not")(
         "audit-constants-repeat", "constant outputs count as repeated bits",
