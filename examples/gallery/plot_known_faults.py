@@ -29,9 +29,9 @@ def answer(p, x, n):
 
 def keys(x, n, domain):
     """A histogram as a dict."""
-    noise = laplace(1.0, (n, len(domain))).tolist()
-    counts = [x.get(k, 0) for k in domain]
-    return [{k: c + v for k, c, v in zip(domain, counts, row, strict=True)} for row in noise]
+    counts = np.array([x.get(key, 0) for key in domain])
+    rows = counts + laplace(1.0, (n, len(domain)))
+    return [dict(zip(domain, row, strict=True)) for row in rows.tolist()]
 
 
 # %%

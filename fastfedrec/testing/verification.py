@@ -124,6 +124,8 @@ def verify(
     AssertionError: VIOLATED: epsilon is at least 1..., the claim is 1...
     """
     claim = check_real("claim", claim, low=0.0)
+    n = None if n is None else check_integer("n", n, low=100)
+    delta = check_real("delta", delta, low=0.0)
     max_examples = check_integer("max_examples", max_examples, low=1)
     is_given = alpha is not None
     alpha = ALPHA if alpha is None else check_real("alpha", alpha, low=0.0, high=0.25)
