@@ -81,15 +81,12 @@ def pytest_terminal_summary(terminalreporter):
 class _Recorder:
     """Hooks of sessions with verified claims."""
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_pyfunc_call(self, pyfuncitem):
-        """Add the result of a claim to the report of its test."""
-        claim = _find_claim(pyfuncitem)
-        try:
-            return (yield)
-        finally:
-            if claim is not None and claim.pair is not None:
-                pyfuncitem.user_properties.append((_PROPERTY, (_describe(claim), claim.alpha)))
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item, call):
+        """Add the result of a claim to the report of its test, which another hook makes."""
+        claim = _find_claim(item)
+        if call.when == "call" and claim is not None and claim.pair is not None:
+            item.user_properties.append((_PROPERTY, (_describe(claim), claim.alpha)))
 
 
 def _find_claim(item):

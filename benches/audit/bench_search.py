@@ -8,7 +8,7 @@ N = 100_000
 
 
 class Search:
-    """The search, compared with audits of all pairs with as many draws for each."""
+    """The search, compared with audits of all pairs with the same number of draws for each."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "all pairs"),)

@@ -16,15 +16,15 @@ _MIN_GAIN = 0.01
 
 
 class Choice(NamedTuple):
-    """An event or guess, the method of its bound, and whether the event is likelier on the first input."""
+    """An event or guess, the method of its bound, and whether the event is likelier on the second input."""
 
     event: Event | Guess
     method: str
-    is_swapped: bool
+    favours_second: bool
 
     def bound(self, counts: np.ndarray, n: int, alpha: float, delta: float) -> float:
         """Return the lower bound by the counts among `n` draws from each input."""
-        unlikely, likely = counts[::-1] if self.is_swapped else counts
+        unlikely, likely = counts if self.favours_second else counts[::-1]
         return float(BOUNDS[self.method](likely, unlikely, n, alpha, delta))
 
 
@@ -34,8 +34,8 @@ def choose_event(outputs: list[Outputs], inputs: tuple[Any, Any], alpha: float, 
     strict = alpha / 1000
     best: tuple[float, Choice | None] = (-math.inf, None)
     for batch in candidates(outputs, inputs):
-        for is_swapped, method in _ways(batch, measure):
-            unlikely, likely = batch.counts[::-1] if is_swapped else batch.counts
+        for favours_second, method in _ways(batch, measure):
+            unlikely, likely = batch.counts if favours_second else batch.counts[::-1]
             min_bound = best[0] + _MIN_GAIN * abs(best[0]) if math.isfinite(best[0]) else -math.inf
             better = np.flatnonzero(CEILINGS[method](likely, unlikely, batch.n, strict, delta) > min_bound)
             if not len(better) and best[1] is not None:
@@ -44,7 +44,7 @@ def choose_event(outputs: list[Outputs], inputs: tuple[Any, Any], alpha: float, 
             bounds = BOUNDS[method](likely[better], unlikely[better], batch.n, strict, delta)
             i = int(np.argmax(bounds))
             if best[1] is None or bounds[i] > min_bound:
-                best = float(bounds[i]), Choice(batch.make(int(better[i])), method, is_swapped)
+                best = float(bounds[i]), Choice(batch.make(int(better[i])), method, favours_second)
     if best[1] is None:
         raise RuntimeError("outputs must have at least one candidate event; report this as a fault of the package")
     return best[1]
@@ -54,8 +54,8 @@ def _ways(batch: Batch, measure: str) -> Iterator[tuple[bool, str]]:
     """Yield the directions and methods by which a batch can be bounded."""
     if batch.is_guess:
         # Guesses by both tails have no bound of mu.
-        yield from [(False, "two events")] if measure == "epsilon" else []
+        yield from [(True, "two events")] if measure == "epsilon" else []
         return
-    for is_swapped in (True, False):
+    for favours_second in (False, True):
         for method in ("ratio", "one bit") if measure == "epsilon" else ("gaussian",):
-            yield is_swapped, method
+            yield favours_second, method

@@ -1,7 +1,7 @@
 """Outputs of one form as columns, without a loop over the numbers: dicts, dataclasses, frames, tensors and tuples.
 
-A form is all that the outputs have in common: types, keys, lengths and constants.  Outputs of several forms are read
-one by one by `_outputs`.
+A form is all that the outputs have in common: types, keys, lengths and constants.  `_outputs` reads outputs of
+several forms.
 """
 
 from collections.abc import Callable, Sequence

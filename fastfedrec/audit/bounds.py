@@ -318,7 +318,7 @@ class _ClaimTest:
         try:
             result = self._bound(inputs, draw_sample(self.draw, inputs, n), alpha)
         except ChangedOutputs:
-            # Blocks of outputs of different types cannot be counted one by one.
+            # An event of one type cannot be counted in blocks of another one.
             result = self._bound(inputs, draw_sample(self.draw, inputs, n, in_blocks=False), alpha)
         if self.check_repeats and result.verdict == "consistent":
             log_chance = log_chance_of_repeat(self.draw, inputs[0])

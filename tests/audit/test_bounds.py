@@ -76,6 +76,8 @@ def test_exact_epsilon_equals_the_best_of_all_events(channel, delta, data):
 @any_draws
 @example(method="ratio", n=50, shares=(1.0, 0.0), alpha=0.05, delta=0.0)
 @example(method="one bit", n=50, shares=(0.0, 1.0), alpha=0.05, delta=0.0)
+@example(method="two events", n=50, shares=(0.02, 0.0), alpha=0.25, delta=0.0)
+@example(method="two events", n=50, shares=(1.0, 0.5), alpha=0.25, delta=0.01)
 def test_bounds_equal_naive_twin(method, n, shares, alpha, delta):
     likely, unlikely = (round(share * n) for share in shares)
     expected = NAIVE_BOUNDS[method](likely, unlikely, n, alpha, delta)

@@ -9,8 +9,8 @@ ONE_SIDE = "test_a_bias_is_seen_in_one_coordinate_and_a_control_needs_both_direc
 AUDITOR = [
     # ---- bounds and verdicts -----------------------------------------------------------------------------------------
     on("Choice.bound", "test_command_reports_the_table_and_the_sampler")(
-        "audit-sides-not-swapped", "the audit's bound uses the wrong side where the first input is likelier",
-        "counts[::-1] if self.is_swapped else counts", "counts",
+        "audit-sides-not-swapped", "the audit's bound uses the wrong side where the second input is likelier",
+        "counts if self.favours_second else counts[::-1]", "counts[::-1]",
     ),
     on("_ratio_bound", BOUNDS)(
         "audit-forgets-delta", "the bound on a likelihood ratio ignores the mechanism's delta",

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +179,20 @@ def test_the_marker_selects_claims_and_the_rest_of_the_session_is_as_without(tmp
 )
 def test_the_plugin_refuses_bad_levels(option, message, tmp_path):
     assert message in run_pytest(tmp_path, option)
+
+
+def test_the_metadata_name_the_plugin_as_its_module():
+    # With another name, pytest would register the module twice if a session also names it by -p.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"_fastfedrec_pytest": "_fastfedrec_pytest"}
+
+
+@pytest.mark.slow
+def test_processes_of_xdist_report_their_claims(tmp_path):
+    pytest.importorskip("xdist")
+    shown = run_pytest(tmp_path, "--verbosity=0", "--privacy-alpha=0.0021", "-n", "2")
+    assert "alpha 0.001\n" in shown
+    assert "probability of any false alarm: at most 0.0021" in shown
 
 
 def test_the_plugin_loads_no_module_of_the_package():
