@@ -190,7 +190,8 @@ def _as_outputs(columns: Sequence[Sequence[Column]], raws: Sequence[Any]) -> lis
         return [Outputs(some, names) for some in parts]
     rows = np.concatenate([np.concatenate([part.view(np.int64) for part in some], axis=1) for some in parts])
     n = len(rows) // 2
-    if len(np.unique(rows[:1000], axis=0)) > min(len(rows), 1000) / 2:
+    some = rows[: min(n // 2, 1000)]  # draws that choose the event
+    if len(np.unique(some, axis=0)) > len(some) / 2:
         return [Outputs(some, names) for some in parts]
     _, first, keys = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     items = [raw if isinstance(raw, list | tuple) else None for raw in raws]

@@ -34,6 +34,9 @@ class _SeveralForms(Exception):
     """The outputs have no common form that this module can read."""
 
 
+_UNREADABLE = (_SeveralForms, OverflowError, RecursionError)
+
+
 def read_table(raw: Any, n: int) -> Table | None:
     """Return `n` outputs as columns, or None if they have several forms or need no columns."""
     columns: list[Column] = []
@@ -41,12 +44,41 @@ def read_table(raw: Any, n: int) -> Table | None:
         if is_frame(raw) or (isinstance(raw, dict) and all(np.ndim(values) > 0 for values in raw.values())):
             form = _read_batch(raw, n, columns)
         elif isinstance(raw, list | tuple) and len(raw) == n and raw and _is_record(raw[0]):
-            form = _read(raw, "output", columns)
+            # The half of the draws that chooses the event decides the form, so the other half stays unseen.
+            half = max(n // 2, 1)
+            form = _read(raw[:half], "output", columns)
+            rest = _read_rest(raw[half:], form, columns)
+            columns = [
+                Column(name, np.append(numbers, more)) for (name, numbers), more in zip(columns, rest, strict=True)
+            ]
         else:
             return None
-    except (_SeveralForms, OverflowError, RecursionError):
+    except _UNREADABLE:
         return None
     return Table(form, columns) if columns else None
+
+
+def _read_rest(items: Sequence[Any], form: tuple[Any, ...], columns: list[Column]) -> list[np.ndarray]:
+    """Return the numbers of further outputs; outputs of another form have the smallest int64 and NaN."""
+    more: list[Column] = []
+    try:
+        if _read(items, "output", more) == form:
+            return [column.numbers for column in more]
+    except _UNREADABLE:
+        pass
+    kinds = [column.numbers.dtype for column in columns]
+    missing = [np.iinfo(np.int64).min if kind.kind == "i" else np.nan for kind in kinds]
+    rows = [_read_single(item, form) or missing for item in items]
+    return [np.array([row[j] for row in rows], dtype=kind) for j, kind in enumerate(kinds)]
+
+
+def _read_single(item: Any, form: tuple[Any, ...]) -> list[Any] | None:
+    """Return the numbers of an output, or None if it has another form."""
+    columns: list[Column] = []
+    try:
+        return [column.numbers[0] for column in columns] if _read([item], "output", columns) == form else None
+    except _UNREADABLE:
+        return None
 
 
 def _read_batch(raw: Any, n: int, columns: list[Column]) -> tuple[Any, ...]:
