@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 from support.significance import ALPHA
 
 from fastfedrec.audit import audit
@@ -83,6 +83,27 @@ def test_half_of_the_noise_of_twenty_columns_is_found(n_columns, has_inputs):
     assert result.method == "two events"
     assert "clamped between the inputs" in result.event
     assert "wrong" in str(result)
+
+
+@pytest.mark.slow
+def test_false_alarms_of_guesses_stay_within_alpha():
+    rng = np.random.default_rng(8)
+
+    # Six bits at 1/6 of the claim each, with their opposites.  All of them together spend the whole claim.
+    def mechanism(x, n):
+        p = np.exp(1 / 6) / (np.exp(1 / 6) + 1)
+        bits = np.where(rng.random((n, 6)) < p, x, 1 - x)
+        return np.concatenate([bits, 1 - bits], axis=1)
+
+    def count(claim, n=4000):
+        results = [audit(mechanism, 0, 1, claim, n) for _ in range(200)]
+        return sum(r.verdict == "violated" for r in results), [r.method for r in results]
+
+    alarms, methods = count(1.0)
+    assert stats.binom.sf(alarms - 1, 200, 0.05) > ALPHA
+    assert methods.count("two events") > 100
+    # Negative control: 60% of the claim is false, and is refuted more often.
+    assert stats.binom.sf(count(0.6, 20_000)[0] - 1, 200, 0.05) < ALPHA
 
 
 # ---- wide outputs ---------------------------------------------------------------------------------------------------
