@@ -196,6 +196,7 @@ if __name__ == "__main__":  # Cython's processes may import this file again
     kernels = [f"fastfedrec._kernels.{name}" for name in find_packages("_kernels")]
     setup(
         packages=[*find_packages(include=["fastfedrec*"]), "fastfedrec._kernels", *kernels],
+        py_modules=["_fastfedrec_pytest"],
         long_description=make_description(Path("README.md").read_text(encoding="utf-8")),
         long_description_content_type="text/markdown",
         ext_modules=cythonize(

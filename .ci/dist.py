@@ -41,6 +41,7 @@ def wheel_faults(names, tracked):
     expected = {name for name in tracked if name.startswith("fastfedrec/")} | {"fastfedrec/__init__.pyi"}
     expected |= {f"fastfedrec/{name}" for name in tracked if name.startswith("_kernels/") and name.endswith(".py")}
     expected |= {f"fastfedrec/{name}" for name in tracked if name == "_kernels/capi.pxd"}  # for Cython's cimport
+    expected |= {"_fastfedrec_pytest.py"} & set(tracked)
     compiled = {name for name in names if name.endswith(".so")}
     for kernel in sorted(kernels - {name.split(".")[0] for name in compiled}):
         yield f"the kernel {kernel} is not in the wheel"

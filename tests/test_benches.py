@@ -207,7 +207,7 @@ def test_every_file_of_benchmarks_can_be_imported(name):
     [
         ("from fastfedrec.audit import gone", ["fastfedrec.audit has no gone"]),
         ("def f():\n    from fastfedrec.audit.bounds import audit, gone", ["fastfedrec.audit.bounds has no gone"]),
-        ("from fastfedrec.audit.bounds import _choose", ["fastfedrec.audit.bounds._choose is private"]),
+        ("from fastfedrec.audit.bounds import _log", ["fastfedrec.audit.bounds._log is private"]),
         ("from benches.figures import gone", ["benches.figures has no gone"]),
         ("from fastfedrec import Key, _kernels\nfrom benches import figures", []),
     ],

@@ -225,3 +225,14 @@ def test_explain(run):
     assert sum(names["values"]) == pytest.approx(names["scores"][0, 0], rel=1e-3)
     row = names["data"].select_users([names["user"]])
     assert set(names["reasons"]) == set(row.item_ids[row.indices])
+
+
+def test_known_faults(run):
+    names = run("plot_known_faults")
+    for faulty, correct in names["results"].values():
+        assert (faulty.verdict, correct.verdict) == ("violated", "consistent")
+    assert "clamped between the inputs" in names["results"]["a quarter of the noise, 20 columns"][0].event
+    assert names["worst"].verdict == "violated"
+    # The data set itself and one of its neighbours that costs no more than the claim.
+    x0, _ = names["neighbours"][0]
+    assert names["audit"](names["median"], x0, x0, claim=1.0, n=20_000, alpha=1e-4).verdict == "consistent"

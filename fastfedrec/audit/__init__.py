@@ -4,7 +4,8 @@ Assertions for other projects' tests are in `testing`; attacks on fitted models 
 """
 
 from fastfedrec.audit.bounds import AuditResult, audit
+from fastfedrec.audit.search import WorstPair, list_neighbours, search_pairs
 
-__all__ = ["AuditResult", "audit"]
+__all__ = ["AuditResult", "WorstPair", "audit", "list_neighbours", "search_pairs"]
 
 __dir__ = __all__.copy  # dir() lists only the public names

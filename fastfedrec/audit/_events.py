@@ -3,73 +3,38 @@
 All functions here see only the half of the draws that chooses; the other half bounds the one event that was chosen.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.audit._digits import BitWords, digit_families
+from fastfedrec.audit._event import Batch, Event, Feature
+from fastfedrec.audit._measures import (
+    SHOWN,
+    _combinations,
+    _coordinates,
+    _describe,
+    _describe_grid,
+    _describe_label,
+    _has_code,
+    _is_nan,
+    _is_negative_zero,
+    _is_not_finite,
+    _is_row_of,
+    _lowest_bit_of_row,
+    _rows_repeat,
+    _show_row,
+    _take,
+)
 from fastfedrec.audit._outputs import Outputs, are_text
+from fastfedrec.audit._spread import guesses
 
 _N_THRESHOLDS = 256  # quantiles of both samples combined; the tails have more, down to single draws
 _N_ENDS = 24  # ends of intervals; every pair of them is a candidate
 _N_VALUES = 256  # most frequent values that are candidates
-_N_COORDINATES = 8
-_SIGNIFICANT = 5.0  # standard errors by which the means of a coordinate must differ to count as different
-_SHOWN = 6  # values in the description of an event
-_LARGEST_DOUBLE = 2**53  # integers up to this size are exact as doubles
-
-
-@dataclass(frozen=True)
-class Event:
-    """A set of outputs: a description, and a test of an array of outputs, shape (n, d) to (n,)."""
-
-    words: str
-    holds: Callable[[Any], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Events with their counts among the last `n` draws, one array for each input; `make` builds the i-th event."""
-
-    n: int
-    counts: Sequence[np.ndarray]
-    make: Callable[[int], Event]
-
-
-class _Feature:
-    """One number of each output, measured on both samples, with the words for a threshold or a value."""
-
-    def __init__(
-        self,
-        measure: Callable[[np.ndarray], np.ndarray],
-        describe: Callable[[str, Any], str],
-        outputs: Sequence[np.ndarray],
-    ):
-        self.measure, self.describe = measure, describe
-        # Integers stay integers, and NaN is in no event.
-        self.measured = [measure(y) for y in outputs]
-        self.n = len(outputs[0])
-
-    @cached_property
-    def samples(self) -> list[np.ndarray]:
-        """Each sample, sorted, without NaN."""
-        numbers = (z if z.dtype.kind in "iu" else z[~np.isnan(z)] for z in self.measured)
-        return [np.sort(z) for z in numbers]
-
-    @cached_property
-    def pooled(self) -> np.ndarray:
-        """The numbers of both samples, sorted."""
-        # The input is two sorted runs, which the stable sort merges.
-        return np.sort(np.concatenate(self.samples), kind="stable")
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        """Positions at which each distinct value begins in `pooled`."""
-        return np.flatnonzero(np.concatenate([[True], self.pooled[1:] != self.pooled[:-1]]))
 
 
 def candidates(outputs: Sequence[Outputs], inputs: Sequence[object]) -> Iterator[Batch]:
@@ -101,20 +66,22 @@ def _array_candidates(
             yield Batch(n, [np.array([holds(y).sum()]) for y in outputs], partial(_only, Event(words, holds)))
     columns = [0] if outputs[0].shape[1] == 1 else _coordinates(outputs, inputs)
     for j in columns:
-        feature = _Feature(partial(_take, j), partial(_describe, names[j]), outputs)
+        feature = Feature(partial(_take, j), partial(_describe, names[j]), outputs)
         if len(feature.pooled):
             yield from _thresholds(feature)
             yield from _intervals(feature)
             yield from _values(feature)
         del feature  # frees its sorted copies
-    for measure, describe in _combinations(outputs, inputs, is_single):
-        feature = _Feature(measure, describe, outputs)
+    for measure, describe, has_two_tails in _combinations(outputs, inputs, is_single):
+        feature = Feature(measure, describe, outputs)
         if len(feature.pooled):
             yield from _thresholds(feature)
             yield from _intervals(feature)
+            if has_two_tails:
+                yield from guesses(feature)
         del feature
     if outputs[0].dtype.kind == "f":
-        grid = _Feature(_lowest_bit_of_row, _describe_grid, outputs)
+        grid = Feature(_lowest_bit_of_row, _describe_grid, outputs)
         if len(grid.pooled):
             yield from _thresholds(grid)
         del grid
@@ -132,190 +99,7 @@ def _only(event: Event, _: int) -> Event:
 
 def _of_part(i: int, batch: Batch) -> Batch:
     """Return a batch of one array of the outputs as a batch of whole outputs."""
-
-    def make(k: int) -> Event:
-        event = batch.make(k)
-        return Event(event.words, lambda y: event.holds(y.parts[i]))
-
-    return Batch(batch.n, batch.counts, make)
-
-
-# ---- measures of an output -----------------------------------------------------------------------------------------
-
-
-def lowest_bit(values: np.ndarray) -> np.ndarray:
-    """Return the k of the largest 2^k that divides each float; infinite for 0, NaN for floats that are not finite."""
-    values = np.asarray(values, dtype=np.float64)
-    finite = np.isfinite(values)
-    mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
-    # The mantissa has 53 bits, so it is a whole number times 2^-53.
-    integer = np.ldexp(mantissa, 53).astype(np.int64)
-    _, bit = np.frexp((integer & -integer).astype(np.float64))  # 2^k has the exponent k + 1
-    k = np.where(integer == 0, np.inf, exponent - 54.0 + bit)
-    return np.where(finite, k, np.nan)
-
-
-def _lowest_bit_of_row(outputs: np.ndarray) -> np.ndarray:
-    """Return the smallest `lowest_bit` of each row."""
-    return lowest_bit(outputs).min(axis=1)
-
-
-def _combinations(
-    outputs: Sequence[np.ndarray], inputs: Sequence[object], is_single: bool
-) -> Iterator[tuple[Callable[[np.ndarray], np.ndarray], Callable[[str, Any], str]]]:
-    """Yield numbers that depend on all coordinates of a row."""
-    if is_single or outputs[0].shape[1] == 1:
-        return
-    x0, x1 = map(_as_array, inputs)
-    is_integer = outputs[0].dtype.kind in "iu"
-    if is_integer and x0.shape == x1.shape == () and x0.dtype.kind in "iu" and x1.dtype.kind in "iu":
-        yield partial(_contains, x0, x1), _describe_contains
-    difference, error = _mean_difference(outputs)
-    signs = np.where(np.abs(difference) > _SIGNIFICANT * error, np.sign(difference), 0.0)
-    centre = _centre(outputs)
-    yield partial(_project, signs, centre), partial(_describe, "signed sum of the coordinates that differ")
-    yield partial(_project, difference, centre), partial(_describe, "output . (difference of the means)")
-    yield _length, partial(_describe, "|output|")
-
-
-def _is_not_finite(outputs: np.ndarray) -> np.ndarray:
-    """Return whether an entry of each row is not finite."""
-    return (~np.isfinite(outputs)).any(axis=1)
-
-
-def _is_nan(outputs: np.ndarray) -> np.ndarray:
-    """Return whether an entry of each row is NaN."""
-    return np.isnan(outputs).any(axis=1)
-
-
-def _is_negative_zero(outputs: np.ndarray) -> np.ndarray:
-    """Return whether an entry of each row is -0.0."""
-    return ((outputs == 0) & np.signbit(outputs)).any(axis=1)
-
-
-def _has_code(code: Callable[[np.ndarray], np.ndarray], chosen: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """Return whether the code of each output is one of the chosen codes."""
-    return np.isin(code(outputs), chosen)
-
-
-def _contains(x0: np.ndarray, x1: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """Return 1 for rows that contain the second input, less 1 for rows that contain the first."""
-    return (outputs == x1).any(axis=1).astype(np.int64) - (outputs == x0).any(axis=1)
-
-
-def _take(j: int, outputs: np.ndarray) -> np.ndarray:
-    """Return a column, as doubles unless it has integers."""
-    column = outputs[:, j]
-    return column if column.dtype.kind in "iu" else column.astype(np.float64, copy=False)
-
-
-def _centre(outputs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return a row to subtract from large integers, or None."""
-    if outputs[0].dtype.kind not in "iu":
-        return None
-    # Differences from a row of the sample lose no digit if they fit into a double.
-    largest = max(abs(int(end)) for y in outputs for end in (y.max(), y.min()))
-    return outputs[0][0] if largest > _LARGEST_DOUBLE else None
-
-
-def _centred(centre: np.ndarray | None, outputs: np.ndarray) -> np.ndarray:
-    """Return the outputs less the centre, as doubles."""
-    if centre is None:
-        return outputs
-    # The halves of 32 bits are exact as doubles, whereas the difference of the integers might overflow.
-    high = (outputs >> 32).astype(np.float64) - (centre >> 32).astype(np.float64)
-    low = (outputs & 0xFFFFFFFF).astype(np.float64) - (centre & 0xFFFFFFFF).astype(np.float64)
-    return high * 2.0**32 + low
-
-
-def _project(direction: np.ndarray, centre: np.ndarray | None, outputs: np.ndarray) -> np.ndarray:
-    """Return the inner product of each centred row with a direction."""
-    return _centred(centre, outputs) @ direction
-
-
-def _length(outputs: np.ndarray) -> np.ndarray:
-    """Return the Euclidean norm of each row."""
-    return np.sqrt((outputs.astype(np.float64) ** 2).sum(axis=1))
-
-
-def _mean_difference(outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the difference of the coordinates' means and its standard error; 0 for coordinates that are not finite."""
-    centre = _centre(outputs)
-    centred = [_centred(centre, y) for y in outputs]
-    means = [y.mean(axis=0, dtype=np.float64) for y in centred]
-    variance = sum(y.var(axis=0, dtype=np.float64) for y in centred)
-    difference = means[1] - means[0]
-    usable = np.isfinite(difference) & np.isfinite(variance)
-    error = np.sqrt(np.where(usable, variance, 0.0) / len(outputs[0]))
-    return np.where(usable, difference, 0.0), error
-
-
-def _as_array(x: object) -> np.ndarray:
-    """Return an input as an array."""
-    try:
-        return np.asarray(x)
-    except ValueError:  # rows of different lengths
-        return np.asarray(None)
-
-
-def _coordinates(outputs: Sequence[np.ndarray], inputs: Sequence[object]) -> list[int]:
-    """Return coordinates that the inputs name or differ in, and those with the largest difference of means."""
-    n_columns = outputs[0].shape[1]
-    x0, x1 = map(_as_array, inputs)
-    chosen: list[int] = []
-    if x0.shape == x1.shape == (n_columns,):
-        chosen += np.flatnonzero(x0 != x1)[:_N_COORDINATES].tolist()
-    elif x0.shape == x1.shape == () and x0.dtype.kind == x1.dtype.kind == "i":
-        chosen += [int(x) for x in (x0, x1) if 0 <= x < n_columns]
-    difference, error = _mean_difference(outputs)
-    order = np.argsort(-np.abs(difference) / np.maximum(error, 1e-300), kind="stable")
-    return list(dict.fromkeys(chosen + order[:_N_COORDINATES].tolist()))
-
-
-def _describe(name: str, relation: str, t: Any) -> str:
-    """Return the words for a relation of a number to t."""
-    return f"{name} {relation} {_show(t)}"
-
-
-def _show(value: Any) -> str:
-    """Return a number as text."""
-    return str(int(value)) if isinstance(value, int | np.integer) else f"{value:.6g}"
-
-
-def _describe_grid(relation: str, t: float) -> str:
-    """Return the words for a threshold of the lowest bit."""
-    if math.isinf(t):
-        return "output is 0" if relation == ">=" else "output is finite"
-    return f"output is not a multiple of 2^{t + 1:.0f}" if relation == "<=" else f"output is a multiple of 2^{t:.0f}"
-
-
-def _describe_contains(relation: str, t: int) -> str:
-    """Return the words for a threshold of `_contains`."""
-    return f"(output contains the second input) - (contains the first) {relation} {t}"
-
-
-def _describe_label(label: str) -> str:
-    """Return the words for a label of outputs."""
-    return f"mechanism {label}" if label.startswith("raises ") else f"output is {label}"
-
-
-def _rows_repeat(outputs: np.ndarray) -> bool:
-    """Return whether whole rows are frequent enough to be counted as values, by the first thousand."""
-    some = outputs[:1000]
-    return some.shape[1] > 1 and len(np.unique(some, axis=0)) <= len(some) / 2
-
-
-def _is_row_of(rows: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """Return whether each output equals one of the rows."""
-    is_equal = np.zeros(len(outputs), dtype=bool)
-    for row in rows:
-        is_equal |= (outputs == row).all(axis=1)
-    return is_equal
-
-
-def _show_row(row: np.ndarray) -> str:
-    """Return the first entries of a row as text."""
-    return "[" + " ".join(map(_show, row[:_SHOWN])) + (" ...]" if len(row) > _SHOWN else "]")
+    return replace(batch, make=lambda k: batch.make(k).of_part(i))
 
 
 # ---- families of events --------------------------------------------------------------------------------------------
@@ -340,7 +124,7 @@ def _equal_keys(outputs: Sequence[Outputs]) -> Iterator[Batch]:
     )
 
 
-def _thresholds(feature: _Feature) -> Iterator[Batch]:
+def _thresholds(feature: Feature) -> Iterator[Batch]:
     """Yield "at most t" and "at least t", for evenly spaced quantiles and the ranks 1, 2, 4, ... from either end."""
     # Events hold these functions and not the feature, so that they do not keep the samples in memory.
     pooled, measure, describe = feature.pooled, feature.measure, feature.describe
@@ -359,7 +143,7 @@ def _thresholds(feature: _Feature) -> Iterator[Batch]:
     yield Batch(feature.n, [len(z) - np.searchsorted(z, ends, side="left") for z in feature.samples], at_least)
 
 
-def _intervals(feature: _Feature) -> Iterator[Batch]:
+def _intervals(feature: Feature) -> Iterator[Batch]:
     """Yield the intervals between two quantiles, and their complements."""
     pooled, samples, measure, describe = feature.pooled, feature.samples, feature.measure, feature.describe
     ends = np.unique(pooled[np.linspace(0, len(pooled) - 1, _N_ENDS).astype(np.int64)])
@@ -382,7 +166,7 @@ def _intervals(feature: _Feature) -> Iterator[Batch]:
     yield Batch(feature.n, [len(z) - k for z, k in zip(samples, inner, strict=True)], make_complement)
 
 
-def _values(feature: _Feature) -> Iterator[Batch]:
+def _values(feature: Feature) -> Iterator[Batch]:
     """Yield unions of the numbers that occur at least four times."""
     counts = np.diff(feature.starts, append=len(feature.pooled))
     often = np.flatnonzero(counts >= 4)
@@ -431,8 +215,8 @@ def _unions(
         return
 
     def union(members: np.ndarray) -> Event:
-        words = " or ".join(describe(value) for value in values[members[:_SHOWN]])
-        more = f" or {len(members) - _SHOWN} more values" if len(members) > _SHOWN else ""
+        words = " or ".join(describe(value) for value in values[members[:SHOWN]])
+        more = f" or {len(members) - SHOWN} more values" if len(members) > SHOWN else ""
         return Event(words + more, partial(is_one_of, values[members]))
 
     def prefix(ranked: np.ndarray, i: int) -> Event:

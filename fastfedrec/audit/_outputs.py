@@ -9,13 +9,14 @@ import hashlib
 import math
 import numbers
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
 from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
 
+from fastfedrec.audit._records import Column, is_frame, is_labelled, read_table
 from fastfedrec.core.numbers import show
 
 # Maximum number of columns of outputs that are taken apart; further numbers count only in `keys`.
@@ -60,6 +61,16 @@ class Outputs:
         return Outputs(tuple(part[rows] for part in self.parts), self.names, labels, keys, self.shown)
 
     @property
+    def layout(self) -> tuple[Any, ...]:
+        """Names and types of all columns."""
+        return self.names, tuple(part.dtype for part in self.parts)
+
+    @property
+    def n_bytes(self) -> int:
+        """Number of bytes of all columns."""
+        return sum(part.nbytes for part in self.parts)
+
+    @property
     def n_columns(self) -> int:
         """Number of numbers in an output."""
         return sum(len(names) for names in self.names)
@@ -72,6 +83,9 @@ def are_text(outputs: Outputs) -> bool:
 
 def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
     """Return the outputs of a mechanism on each of two inputs, `n` on each, in one form for both."""
+    tables = [read_table(raw, n) for raw in raws]
+    if tables[0] is not None and tables[1] is not None and tables[0].form == tables[1].form:
+        return _as_outputs([table.columns for table in tables if table is not None], raws)
     arrays = [_as_array(raw) for raw in raws]
     for raw in arrays:
         is_array = isinstance(raw, np.ndarray)
@@ -102,6 +116,12 @@ def _one_by_one(raw: Any, array: Any, are_alike: bool) -> list[Any]:
     if not isinstance(array, np.ndarray):
         return list(array)
     return array.tolist() if are_alike else list(raw if isinstance(raw, list | tuple) else np.asarray(raw))
+
+
+def join_outputs(blocks: Sequence[Outputs]) -> Outputs:
+    """Return blocks of outputs that have one layout, and neither labels nor keys, as one."""
+    parts = (np.concatenate([block.parts[i] for block in blocks]) for i in range(len(blocks[0].parts)))
+    return Outputs(tuple(parts), blocks[0].names)
 
 
 # ---- arrays of numbers ---------------------------------------------------------------------------------------------
@@ -155,6 +175,31 @@ def _as_rows(array: np.ndarray) -> Outputs:
             low = (rows - high).astype(np.float64)
         rows, names = np.concatenate([high, low], axis=1), [*names, *(f"rest of {name}" for name in names)]
     return Outputs((rows,), (tuple(names),))
+
+
+def _as_outputs(columns: Sequence[Sequence[Column]], raws: Sequence[Any]) -> list[Outputs]:
+    """Return the columns of both inputs as parts of one type each, with keys if whole outputs repeat."""
+    kinds = list(dict.fromkeys(column.numbers.dtype for column in columns[0]))
+    names = tuple(tuple(c.name for c in columns[0] if c.numbers.dtype == kind) for kind in kinds)
+    parts = [
+        tuple(np.column_stack([c.numbers for c in some if c.numbers.dtype == kind]) for kind in kinds)
+        for some in columns
+    ]
+    # Rows of one type are compared as rows by the events of arrays.
+    if len(kinds) == 1:
+        return [Outputs(some, names) for some in parts]
+    rows = np.concatenate([np.concatenate([part.view(np.int64) for part in some], axis=1) for some in parts])
+    n = len(rows) // 2
+    some = rows[: min(n // 2, 1000)]  # draws that choose the event
+    if len(np.unique(some, axis=0)) > len(some) / 2:
+        return [Outputs(some, names) for some in parts]
+    _, first, keys = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    items = [raw if isinstance(raw, list | tuple) else None for raw in raws]
+    shown = {
+        key: _short(str(rows[i]) if items[i // n] is None else items[i // n][i % n]) for key, i in enumerate(first)
+    }
+    keys = keys.reshape(2, n)
+    return [Outputs(some, names, None, keys[i], shown) for i, some in enumerate(parts)]
 
 
 # ---- one output at a time ------------------------------------------------------------------------------------------
@@ -255,6 +300,15 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if isinstance(item, bytes | bytearray | memoryview):
         atoms += bytes(item)
         return f"{type(item).__name__} of length {len(bytes(item))}"
+    # The names of columns and rows may depend on the input.
+    if is_frame(item):
+        names = [str(name) for name in item.columns]
+        return f"{type(item).__name__} with the columns {names}{_flatten_all([item[k] for k in item.columns], atoms)}"
+    if is_labelled(item):
+        index = getattr(item, "index", None)
+        labels = [] if index is None or callable(index) else list(index)
+        form = f"{type(item).__name__} of length {len(item)} and name {item.name}"
+        return f"{form}{_flatten_all([np.asarray(item), *labels], atoms)}"
     # Both the values behind the mask and the mask itself may depend on the input.
     if isinstance(item, np.ma.MaskedArray):
         return f"masked {_flatten(item.data, atoms)}{_flatten_all(np.ma.getmaskarray(item).ravel().tolist(), atoms)}"
@@ -267,13 +321,17 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
             return f"array of shape {array.shape} and type {dtype}{kinds if array.dtype.kind == 'O' else ''}"
     if isinstance(item, dict):
         return f"{type(item).__name__} of {len(item)}{_flatten_all([v for pair in item.items() for v in pair], atoms)}"
+    if is_dataclass(item) and not isinstance(item, type):
+        values = [getattr(item, part.name) for part in fields(item)]
+        return f"{type(item).__name__}{_flatten_all(values, atoms)}"
     # The order of a set is not a part of its value.
     if isinstance(item, Set):
         return f"{type(item).__name__} of {len(item)}{_flatten_all(sorted(item, key=_as_text), atoms)}"
     if isinstance(item, Sequence):
         return f"{type(item).__name__} of length {len(item)}{_flatten_all(item, atoms)}"
     raise TypeError(
-        f"mechanism must return numbers, text, bytes, None, or lists, tuples, sets, dicts and arrays of them, got "
+        f"mechanism must return numbers, text, bytes, None, or lists, tuples, sets, dicts, dataclasses, frames and "
+        f"arrays of them, got "
         f"{type(item).__name__}; turn its outputs into one of these"
     )
 

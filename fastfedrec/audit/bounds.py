@@ -6,7 +6,7 @@ the inputs.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,11 +14,19 @@ import numpy as np
 import scipy
 
 from fastfedrec.accounting.gaussian import gaussian_mu
-from fastfedrec.audit import _events
-from fastfedrec.audit._limits import lower_limit, upper_limit
-from fastfedrec.audit._outputs import Outputs
-from fastfedrec.audit.draws import draw_outputs, is_drawn_singly, is_gaussian
-from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
+from fastfedrec.audit._choice import choose_event
+from fastfedrec.audit._repeats import log_chance_of_repeat
+from fastfedrec.audit.draws import (
+    ChangedOutputs,
+    Draw,
+    Sample,
+    adapt,
+    draw_sample,
+    is_drawn_singly,
+    is_gaussian,
+    is_sampled_by_function,
+)
+from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower, log_upper
 
@@ -30,8 +38,8 @@ _DRAWS = {0.5: 4.7e5, 1.0: 1.0e5, 2.5: 2.4e4, 5.0: 5.8e4}
 _MAX_DEFAULT_DRAWS = 2_000_000
 # Divisor of the number of draws if each draw is a call of its own.
 _SINGLE_DRAW_DIVISOR = 10
-# Candidates are ordered by simplicity, and a later one must be better by this share.
-_MIN_GAIN = 0.01
+# Two calls repeat their bits if independent calls return equal outputs with at most this chance, 2^-100.
+_LOG_REPEAT_CHANCE = -100 * math.log(2)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class AuditResult:
     draws : int
         Number of outputs drawn from each input; 0 for an exact result.
     method : str
-        Method of the bound: "exact", "ratio", "one bit" or "gaussian".
+        Method of the bound: "exact", "ratio", "one bit", "two events", "gaussian" or "repeat".
     measure : str
         Unit of `lower_bound` and `claim`: "epsilon" or "mu".
     delta : float
@@ -59,9 +67,12 @@ class AuditResult:
     alpha : float
         Maximum probability that a true claim gets the verdict "violated"; 0 for an exact result.
     shares : tuple of float
-        Shares of outputs in the event, on the first and on the second input.
+        Shares of outputs in the event, on the first and on the second input.  With `method` "two events", shares of
+        wrong and of right guesses.
     overall : float or None
         For a `Channel`, the cost of its worst pair of inputs, which decides the verdict.
+    n_choosing : int or None
+        Number of draws that chose the event, if wide outputs limit it to less than half.
 
     Examples
     --------
@@ -84,6 +95,7 @@ class AuditResult:
     alpha: float
     shares: tuple[float, float]
     overall: float | None = None
+    n_choosing: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values that JSON can hold.
@@ -95,6 +107,8 @@ class AuditResult:
             value; None means no `overall`.
         """
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.n_choosing is None:
+            del values["n_choosing"]
         values["shares"] = list(self.shares)
         return {name: "infinite" if isinstance(v, float) and math.isinf(v) else v for name, v in values.items()}
 
@@ -104,15 +118,23 @@ class AuditResult:
         how = "exact" if exact else f"confidence {1 - self.alpha:.6g}"
         delta = f" at delta {self.delta:g}" if self.delta else ""
         first, second = (f"{share:.2%}" for share in self.shares)
+        shares = {
+            "two events": f"guesses: {self.event}: {first} wrong, {second} right",
+            "repeat": f"event: {self.event}",
+        }.get(self.method, f"event: {self.event}: {first} on the first input, {second} on the second")
         lines = [
             f"{self.verdict.upper()}: {self.measure} {relation} {self.lower_bound:.5g} ({how}), "
             f"the claim is {self.claim:.5g}{delta}",
-            f"event: {self.event}: {first} on the first input, {second} on the second",
+            shares,
         ]
         if self.overall is not None:
             lines.append(f"worst pair of inputs: {self.measure} {self.overall:.5g}")
-        if not exact:
-            lines.append(f"{self.draws:,} draws from each input: one half chose the event, the other bounded it")
+        if self.method == "repeat":
+            lines.append("use a new seed in each call; if outputs are stored or permanent, pass check_repeats=False")
+        elif not exact:
+            chose = "one half" if self.n_choosing is None else f"{self.n_choosing:,}"
+            rest = "other" if self.n_choosing is None else "rest"
+            lines.append(f"{self.draws:,} draws from each input: {chose} chose the event, the {rest} bounded it")
         return "\n".join(lines)
 
 
@@ -127,6 +149,7 @@ def audit(
     delta: float = 0.0,
     measure: str = "auto",
     key: Key | None = None,
+    check_repeats: bool = True,
 ) -> AuditResult:
     """Search for evidence against a privacy claim.
 
@@ -136,7 +159,8 @@ def audit(
         Mechanism to audit.  A `Channel` is computed exactly.  Objects with ``privatize``, ``add_noise`` or
         ``randomise`` (as in diffprivlib) and OpenDP measurements are sampled directly.  Any other object is called as
         ``mechanism(x, n)`` and must return `n` independent outputs on the input `x`.  Outputs are numbers, text, bytes,
-        None, or lists, tuples, sets, dicts and arrays of these, of any length.
+        None, tensors, or lists, tuples, sets, dicts, dataclasses, Series, DataFrames and arrays of these, of any
+        length.  A dict or a DataFrame of `n` rows has one output in each row.
     x0, x1 : object
         Two neighbouring inputs.  For a `Channel`, positions in its ``inputs``; for an object, a value or a row of
         values; for a callable, any input that it accepts.
@@ -157,6 +181,9 @@ def audit(
         privacy, and otherwise "epsilon".  An (epsilon, delta) claim of Gaussian noise becomes the equivalent mu.
     key : Key or None
         Key for mechanisms of this package: a seed's key repeats the audit, None draws from entropy.
+    check_repeats : bool
+        True to refute a callable that returns the same outputs in two calls, because its second release has no noise.
+        Pass False for stored outputs, and for permanent answers.
 
     Returns
     -------
@@ -189,7 +216,18 @@ def audit(
       so epsilon is at least log((lower(p; alpha) - delta) / (1 - lower(p; alpha))).  It is the better bound for an
       event that is about as likely on one input as its opposite on the other.  The guesses do not have one common
       probability, but the tail of their number is then at most as heavy as the binomial one [2]_;
+    - two events: for outputs of more than 8 numbers, an event guesses each input.  Epsilon is at least
+      log((lower(r; alpha/2) - delta) / upper(w; alpha/2)) for the shares r of right and w of wrong guesses among all
+      draws.  Both are means of two probabilities, so the same theorem applies [2]_;
     - gaussian: mu is at least Phi^-1(lower(p1; alpha/2)) - Phi^-1(upper(p0; alpha/2)).
+
+    A callable is called twice more on the first input, for 256 draws.  If these are equal in order and not refuted
+    otherwise, the bits are repeated.  For c_v outputs of each value v among m independent draws, the chance of equal
+    order is at most the product of c_v! / m!.  The verdict needs 2^-100, which is less than the rounding error of
+    `alpha`; constant outputs never reach it.
+
+    If outputs are wide, fewer draws choose the event and the others are drawn and counted in blocks, so that the audit
+    keeps at most 16 MB of outputs from each input.
 
     The outputs of one input must be independent, and independent of the outputs of the other input.  The exact audit of
     a `Channel` uses its table and not its sampler; audit the sampler as a callable.
@@ -216,6 +254,19 @@ def audit(
     event: output is not a multiple of 2^-53: 27...% on the first input, 0.00% on the second
     200,000 draws from each input: one half chose the event, the other bounded it
     """
+    claim, n, alpha, delta = _check_claim(claim, n, alpha, delta, measure, key)
+    if isinstance(mechanism, Channel):
+        if measure == "mu":
+            raise ValueError("measure must be 'epsilon' for a Channel; to bound mu, audit its privatize as a callable")
+        return _audit_channel(mechanism, x0, x1, claim, delta)
+    test = _ClaimTest.make(mechanism, claim, n, delta, measure, key, check_flag("check_repeats", check_repeats))
+    return test.run((x0, x1), test.n, alpha)
+
+
+def _check_claim(
+    claim: Any, n: Any, alpha: Any, delta: Any, measure: Any, key: Any
+) -> tuple[float, int | None, float, float]:
+    """Return the claim, the number of draws, alpha and delta, or raise an error for the first bad argument."""
     claim = check_real("claim", claim, low=0.0)
     delta = check_real("delta", delta, low=0.0)
     if delta >= 1:
@@ -230,38 +281,84 @@ def audit(
         check_instance("key", key, Key, "use Key.from_seed(n), or None to draw from entropy")
     if measure == "mu" and delta:
         raise ValueError(f"delta must be 0 for a claim in mu, got {delta}: mu fixes delta for every epsilon")
-    if isinstance(mechanism, Channel):
-        if measure == "mu":
-            raise ValueError("measure must be 'epsilon' for a Channel; to bound mu, audit its privatize as a callable")
-        return _audit_channel(mechanism, x0, x1, claim, delta)
-    if n is None:
-        n = _default_draws(claim) // (_SINGLE_DRAW_DIVISOR if is_drawn_singly(mechanism) else 1)
-    if measure == "auto":
-        measure = "mu" if is_gaussian(mechanism) else "epsilon"
-        if measure == "mu" and delta:
-            claim, delta = _largest_mu(claim, delta), 0.0
-    outputs = draw_outputs(mechanism, (x0, x1), n, key)
-    n = len(outputs[0])
-    half = n // 2
-    # Some events are about outputs that are not finite.
-    with np.errstate(all="ignore"):
-        event, method, swapped = _choose([y[:half] for y in outputs], (x0, x1), alpha, delta, measure)
-        # The second half of the draws had no part in the choice of the event.
-        counts = [int(event.holds(y[half:]).sum()) for y in outputs]
-    likely, unlikely = reversed(counts) if swapped else counts
-    bound = float(_BOUNDS[method](likely, unlikely, n - half, alpha, delta))
-    return AuditResult(
-        lower_bound=max(bound, 0.0),
-        claim=claim,
-        verdict="violated" if bound > claim else "consistent",
-        event=event.words,
-        draws=n,
-        method=method,
-        measure=measure,
-        delta=delta,
-        alpha=alpha,
-        shares=(counts[0] / (n - half), counts[1] / (n - half)),
-    )
+    return claim, n, alpha, delta
+
+
+@dataclass(frozen=True)
+class _ClaimTest:
+    """A test of one claim, which can be run on several pairs of inputs with independent draws."""
+
+    draw: Draw
+    claim: float
+    # Number of draws from each input.
+    n: int
+    delta: float
+    # "epsilon" or "mu".
+    measure: str
+    check_repeats: bool
+
+    @classmethod
+    def make(
+        cls, mechanism: Any, claim: float, n: int | None, delta: float, measure: str, key: Key | None, repeats: bool
+    ) -> "_ClaimTest":
+        """Return the test of a mechanism that is no `Channel`."""
+        is_single = is_drawn_singly(mechanism)
+        if n is None:
+            n = _default_draws(claim) // (_SINGLE_DRAW_DIVISOR if is_single else 1)
+        if measure == "auto":
+            measure = "mu" if is_gaussian(mechanism) else "epsilon"
+            if measure == "mu" and delta:
+                claim, delta = _largest_mu(claim, delta), 0.0
+        # Mechanisms of the package get another round at each call, and single draws with one seed never vary.
+        can_repeat = repeats and is_sampled_by_function(mechanism)
+        return cls(adapt(mechanism, key), claim, n, delta, measure, can_repeat)
+
+    def run(self, inputs: tuple[Any, Any], n: int, alpha: float) -> AuditResult:
+        """Return the result on two inputs."""
+        try:
+            result = self._bound(inputs, draw_sample(self.draw, inputs, n), alpha)
+        except ChangedOutputs:
+            # An event of one type cannot be counted in blocks of another one.
+            result = self._bound(inputs, draw_sample(self.draw, inputs, n, in_blocks=False), alpha)
+        if self.check_repeats and result.verdict == "consistent":
+            log_chance = log_chance_of_repeat(self.draw, inputs[0])
+            if log_chance <= _LOG_REPEAT_CHANCE:
+                chance = f"10^{log_chance / math.log(10):.0f}"
+                return replace(
+                    result,
+                    lower_bound=math.inf,
+                    verdict="violated",
+                    event=f"two calls on the first input return the same outputs, by chance at most {chance}",
+                    method="repeat",
+                    shares=(1.0, 1.0),
+                )
+        return result
+
+    def _bound(self, inputs: tuple[Any, Any], sample: Sample, alpha: float) -> AuditResult:
+        """Return the result by a sample of draws."""
+        # Some events are about outputs that are not finite.
+        with np.errstate(all="ignore"):
+            choice = choose_event(sample.choosing, inputs, alpha, self.delta, self.measure)
+            # The draws that are counted had no part in the choice of the event.
+            counts = np.zeros(2, dtype=np.int64)
+            for outputs in sample.counted:
+                counts += choice.event.count(outputs)
+        n = sample.n_counted
+        bound = choice.bound(counts, n, alpha, self.delta)
+        n_trials = 2 * n if choice.method == "two events" else n
+        return AuditResult(
+            lower_bound=max(bound, 0.0),
+            claim=self.claim,
+            verdict="violated" if bound > self.claim else "consistent",
+            event=choice.event.words,
+            draws=sample.n,
+            method=choice.method,
+            measure=self.measure,
+            delta=self.delta,
+            alpha=alpha,
+            shares=(int(counts[0]) / n_trials, int(counts[1]) / n_trials),
+            n_choosing=None if sample.n // 2 == sample.n - n else sample.n - n,
+        )
 
 
 # ---- finite channels -----------------------------------------------------------------------------------------------
@@ -339,84 +436,3 @@ def _default_draws(claim: float) -> int:
     elif claim < clipped:
         log_draws += 2 * math.log(clipped / claim) if claim > 0 else math.inf
     return int(min(2 * math.exp(min(log_draws, 700.0)), _MAX_DEFAULT_DRAWS) + 0.5)
-
-
-# ---- bounds --------------------------------------------------------------------------------------------------------
-
-
-def _ratio_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    """Return lower bounds of epsilon by the ratio of the two shares."""
-    excess = np.maximum(lower_limit(likely, n, alpha / 2) - delta, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.log(excess) - np.log(upper_limit(unlikely, n, alpha / 2))
-
-
-def _one_bit_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    """Return lower bounds of epsilon by the share of right guesses of the input."""
-    right = lower_limit(np.asarray(likely) + (n - np.asarray(unlikely)), 2 * n, alpha)
-    with np.errstate(divide="ignore"):
-        return np.log(np.maximum(right - delta, 0.0)) - np.log1p(-right)
-
-
-def _gaussian_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    """Return lower bounds of mu by the quantiles of the two shares."""
-    return scipy.special.ndtri(lower_limit(likely, n, alpha / 2)) - scipy.special.ndtri(
-        upper_limit(unlikely, n, alpha / 2)
-    )
-
-
-_BOUNDS = {"ratio": _ratio_bound, "one bit": _one_bit_bound, "gaussian": _gaussian_bound}
-
-
-# Upper limits of each bound that are much faster: the shares themselves, or, for counts of 0 or n, their limits.  Few
-# events have a limit above the best bound so far, and only these are computed.
-
-
-def _largest_share(successes: Any, n: int, alpha: float) -> np.ndarray:
-    """Return an upper bound of the lower confidence limit of a share."""
-    return np.minimum(successes / n, alpha ** (1 / n))
-
-
-def _ratio_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    """Return an upper bound of `_ratio_bound`."""
-    excess = np.maximum(_largest_share(likely, n, alpha / 2) - delta, 0.0)
-    return np.log(excess) - np.log(1 - _largest_share(n - unlikely, n, alpha / 2))
-
-
-def _one_bit_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    """Return an upper bound of `_one_bit_bound`."""
-    right = _largest_share(likely + (n - unlikely), 2 * n, alpha)
-    return np.log(np.maximum(right - delta, 0.0)) - np.log1p(-right)
-
-
-def _gaussian_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    """Return an upper bound of `_gaussian_bound`."""
-    first, second = _largest_share(likely, n, alpha / 2), 1 - _largest_share(n - unlikely, n, alpha / 2)
-    return scipy.special.ndtri(first) - scipy.special.ndtri(second)
-
-
-_CEILINGS = {"ratio": _ratio_ceiling, "one bit": _one_bit_ceiling, "gaussian": _gaussian_ceiling}
-
-
-def _choose(
-    outputs: list[Outputs], inputs: tuple[Any, Any], alpha: float, delta: float, measure: str
-) -> tuple[_events.Event, str, bool]:
-    """Return the event and method with the highest bound on these draws, and whether the event is likelier on x1."""
-    # At alpha itself, the best of a thousand noisy bounds would often be a rare event by chance.
-    strict = alpha / 1000
-    methods = ("ratio", "one bit") if measure == "epsilon" else ("gaussian",)
-    best: tuple[float, Any] = (-math.inf, None)
-    for batch in _events.candidates(outputs, inputs):
-        for swapped in (False, True):
-            unlikely, likely = batch.counts if swapped else batch.counts[::-1]
-            for method in methods:
-                min_bound = best[0] + _MIN_GAIN * abs(best[0]) if math.isfinite(best[0]) else -math.inf
-                better = np.flatnonzero(_CEILINGS[method](likely, unlikely, batch.n, strict, delta) > min_bound)
-                if not len(better) and best[1] is not None:
-                    continue
-                better = better if len(better) else np.arange(1)
-                bounds = _BOUNDS[method](likely[better], unlikely[better], batch.n, strict, delta)
-                i = int(np.argmax(bounds))
-                if best[1] is None or bounds[i] > min_bound:
-                    best = float(bounds[i]), (batch.make(int(better[i])), method, swapped)
-    return best[1]

@@ -1,24 +1,44 @@
 """Draws of the audit from mechanisms of this package, of OpenDP and of diffprivlib, and from functions."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.audit._outputs import Outputs, Raised, read_outputs
+from fastfedrec.audit._outputs import Outputs, Raised, join_outputs, read_outputs
 from fastfedrec.core.check import check_instance
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.mechanisms.exponential import ExponentialMechanism
 from fastfedrec.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
-__all__ = ["draw_outputs", "is_drawn_singly", "is_gaussian"]
+__all__ = [
+    "ChangedOutputs",
+    "Draw",
+    "Raised",
+    "Sample",
+    "adapt",
+    "draw_outputs",
+    "draw_sample",
+    "is_drawn_singly",
+    "is_gaussian",
+    "is_sampled_by_function",
+    "try_draw",
+]
 
 _PURPOSE = "audit"
 # Number of draws from each input if calls fail, because each draw is then a call.
 _N_SINGLE = 20_000
+# Number of draws that measure the size of an output, if draws times entries of an input exceed the second number.
+_N_PROBED = 256
+_MIN_PROBED = 2**23
+# Maximum number of bytes of the outputs on one input that choose the event, and of a block that is counted.
+_MAX_CHOOSING_BYTES = 2**24
+_BLOCK_BYTES = 2**22
 
 Draw = Callable[[Any, int], Any]
 
@@ -43,20 +63,106 @@ def is_gaussian(mechanism: Any) -> bool:
     return hasattr(mechanism, "randomise") and "Gaussian" in type(mechanism).__name__
 
 
+def is_sampled_by_function(mechanism: Any) -> bool:
+    """Return whether a mechanism is a function of an input and a number of draws."""
+    return not (is_drawn_singly(mechanism) or hasattr(mechanism, "privatize") or hasattr(mechanism, "add_noise"))
+
+
+class ChangedOutputs(Exception):
+    """Outputs of a later block have other types than those of the first ones."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Outputs on both inputs: some choose an event, and the others are counted in blocks."""
+
+    choosing: list[Outputs]
+    counted: Iterable[list[Outputs]]
+    n_counted: int
+
+    @property
+    def n(self) -> int:
+        """Number of outputs on each input."""
+        return len(self.choosing[0]) + self.n_counted
+
+
+def draw_sample(draw: Draw, inputs: tuple[Any, Any], n: int, in_blocks: bool = True) -> Sample:
+    """Return `n` outputs on each input, drawn in blocks if all of them would need much memory."""
+    n_bytes = _probe_size(draw, inputs[0]) if in_blocks and n * _size(inputs) > _MIN_PROBED else 0
+    if n * n_bytes <= 2 * _MAX_CHOOSING_BYTES:
+        outputs = _draw_all(draw, inputs, n)
+        n = len(outputs[0])
+        n_choosing = _count_choosing(n, outputs[0])
+        return Sample([y[:n_choosing] for y in outputs], [[y[n_choosing:] for y in outputs]], n - n_choosing)
+    n_choosing = max(min(n // 2, _MAX_CHOOSING_BYTES // n_bytes), 50)
+    n_block = max(_BLOCK_BYTES // n_bytes, 100)
+    choosing = list(_draw_blocks(draw, inputs, n_choosing, n_block, None))
+    layout = choosing[0][0].layout
+    return Sample(
+        [join_outputs([block[i] for block in choosing]) for i in range(2)],
+        _draw_blocks(draw, inputs, n - n_choosing, n_block, layout),
+        n - n_choosing,
+    )
+
+
 def draw_outputs(mechanism: Any, inputs: tuple[Any, Any], n: int, key: Key | None) -> list[Outputs]:
     """Return `n` outputs on each input; if a call fails, each draw is a call, and failing is an output."""
-    draw = _adapt(mechanism, key)
-    raws = [_try(draw, x, n) for x in inputs]
+    return _draw_all(adapt(mechanism, key), inputs, n)
+
+
+def _draw_all(draw: Draw, inputs: tuple[Any, Any], n: int) -> list[Outputs]:
+    """Return `n` outputs on each input by one call, or by `n` calls if one fails."""
+    raws = [try_draw(draw, x, n) for x in inputs]
     if any(isinstance(raw, Raised) for raw in raws):
         n = min(n, _N_SINGLE)
-        raws = [[_first(_try(draw, x, 1)) for _ in range(n)] for x in inputs]
+        raws = [[_first(try_draw(draw, x, 1)) for _ in range(n)] for x in inputs]
         failures = [output for raw in raws for output in raw if isinstance(output, Raised)]
         if len(failures) == 2 * n:
             raise failures[0].error  # the mechanism never succeeds, so the call is wrong
     return read_outputs(raws, n)
 
 
-def _try(draw: Draw, x: Any, n: int) -> Any:
+def _draw_blocks(draw: Draw, inputs: tuple[Any, Any], n: int, n_block: int, layout: Any) -> Iterator[list[Outputs]]:
+    """Yield blocks of `n` outputs on each input, all with one layout, without the keys of equal outputs."""
+    for start in range(0, n, n_block):
+        size = min(n_block, n - start)
+        raws = [try_draw(draw, x, size) for x in inputs]
+        if any(isinstance(raw, Raised) for raw in raws):
+            raise ChangedOutputs
+        outputs = [replace(y, keys=None) for y in read_outputs(raws, size)]
+        layout = layout or outputs[0].layout
+        if any(y.labels is not None or y.layout != layout for y in outputs):
+            raise ChangedOutputs
+        yield outputs
+
+
+def _size(inputs: tuple[Any, Any]) -> int:
+    """Return the number of entries of the larger input, or 1 if it has no shape."""
+    sizes = [1]
+    for x in inputs:
+        with suppress(Exception):  # inputs may be objects that NumPy cannot read
+            sizes.append(int(np.size(x)))
+    return max(sizes)
+
+
+def _probe_size(draw: Draw, x: Any) -> int:
+    """Return the number of bytes of one output, or 0 if outputs cannot be drawn in blocks."""
+    raw = try_draw(draw, x, _N_PROBED)
+    if isinstance(raw, Raised):
+        return 0
+    outputs = read_outputs([raw, raw], _N_PROBED)[0]
+    return 0 if outputs.labels is not None else outputs.n_bytes // _N_PROBED
+
+
+def _count_choosing(n: int, outputs: Outputs) -> int:
+    """Return the number of outputs that choose the event: half of them, or fewer if they are wide."""
+    # The columns of outputs with labels depend on the first half.
+    if outputs.labels is not None:
+        return n // 2
+    return max(min(n // 2, _MAX_CHOOSING_BYTES * n // max(outputs.n_bytes, 1)), 50)
+
+
+def try_draw(draw: Draw, x: Any, n: int) -> Any:
     """Return the outputs of a call, or its exception as an output."""
     try:
         return draw(x, n)
@@ -71,7 +177,7 @@ def _first(outputs: Any) -> Any:
     return outputs if isinstance(outputs, Raised) else outputs[0]
 
 
-def _adapt(mechanism: Any, key: Key | None) -> Draw:
+def adapt(mechanism: Any, key: Key | None) -> Draw:
     """Return the mechanism as a function of an input and a number of draws."""
     method = getattr(mechanism, "privatize", None) or getattr(mechanism, "add_noise", None)
     if method is not None:

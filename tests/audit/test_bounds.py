@@ -14,13 +14,20 @@ from support.strategies import counts_of
 from fastfedrec import Key
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.audit import bounds as module
-from fastfedrec.audit._events import candidates, lowest_bit
+from fastfedrec.audit._events import candidates
 from fastfedrec.audit._limits import lower_limit, upper_limit
+from fastfedrec.audit._measures import lowest_bit
+from fastfedrec.audit._methods import BOUNDS, CEILINGS
 from fastfedrec.audit._outputs import Raised, read_outputs
 from fastfedrec.mechanisms import BinaryResponse, Channel, DiscreteLaplace
 
 TOTAL = 2**64
-NAIVE_BOUNDS = {"ratio": naive.ratio_bound, "one bit": naive.one_bit_bound, "gaussian": naive.gaussian_bound}
+NAIVE_BOUNDS = {
+    "ratio": naive.ratio_bound,
+    "one bit": naive.one_bit_bound,
+    "two events": naive.two_events_bound,
+    "gaussian": naive.gaussian_bound,
+}
 
 
 @st.composite
@@ -63,10 +70,12 @@ def test_exact_epsilon_equals_the_best_of_all_events(channel, delta, data):
 @any_draws
 @example(method="ratio", n=50, shares=(1.0, 0.0), alpha=0.05, delta=0.0)
 @example(method="one bit", n=50, shares=(0.0, 1.0), alpha=0.05, delta=0.0)
+@example(method="two events", n=50, shares=(0.02, 0.0), alpha=0.25, delta=0.0)
+@example(method="two events", n=50, shares=(1.0, 0.5), alpha=0.25, delta=0.01)
 def test_bounds_equal_naive_twin(method, n, shares, alpha, delta):
     likely, unlikely = (round(share * n) for share in shares)
     expected = NAIVE_BOUNDS[method](likely, unlikely, n, alpha, delta)
-    result = float(module._BOUNDS[method](likely, unlikely, n, alpha, delta))
+    result = float(BOUNDS[method](likely, unlikely, n, alpha, delta))
     assert result == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
@@ -99,6 +108,8 @@ def raw_outputs(kind, rng, shift, n):
             return np.zeros((n, 1))
         case "float32":
             return y.astype(np.float32)
+        case "many columns":
+            return np.round(rng.normal(shift, 1, size=(n, 12)) * 16)
         case "wide integers":
             return rng.integers(-(2**62), 2**62, size=(n, 2)) + shift
         case "unsigned":
@@ -120,7 +131,7 @@ def raw_outputs(kind, rng, shift, n):
 
 KINDS = (
     "float", "integer", "bits", "rows", "not finite", "constant", "float32", "wide integers", "unsigned", "complex",
-    "long double", "large integers", "ragged", "text", "mixed",
+    "long double", "large integers", "ragged", "text", "mixed", "many columns",
 )  # fmt: skip
 
 
@@ -135,6 +146,9 @@ def test_events_hold_as_often_as_they_were_counted(kind, seed):
         for batch in candidates(outputs, (0, 1)):
             for i in range(0, len(batch.counts[0]), 7):
                 event = batch.make(i)
+                if batch.is_guess:
+                    assert event.count(outputs).tolist() == [counts[i] for counts in batch.counts], event.words
+                    continue
                 held = [event.holds(y[len(y) - batch.n :]).sum() for y in outputs]
                 assert held == [counts[i] for counts in batch.counts], event.words
                 single_results = [
@@ -151,8 +165,8 @@ def test_events_hold_as_often_as_they_were_counted(kind, seed):
 def test_no_bound_exceeds_its_ceiling(method, n, shares, alpha, delta):
     counts = [np.array([round(share * n)]) for share in shares]
     with np.errstate(all="ignore"):
-        bound = module._BOUNDS[method](*counts, n, alpha, delta)
-        assert bound <= module._CEILINGS[method](*counts, n, alpha, delta) + 1e-9
+        bound = BOUNDS[method](*counts, n, alpha, delta)
+        assert bound <= CEILINGS[method](*counts, n, alpha, delta) + 1e-9
 
 
 @given(st.lists(st.integers(-(2**100), 2**100) | st.integers(-3, 3), min_size=2, max_size=40))

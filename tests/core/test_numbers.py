@@ -218,7 +218,7 @@ IMPOSSIBLE = [
     ("compute.sgd.fit_factors", "n_users", 2**62),
     ("compute.sgd.fit_factors", "n_items", 2**62),
     ("compute.sgd.fit_factors", "n_factors", 2**62),
-    ("testing.assert_clipped", "n_columns", 2**31),
+    ("testing.assertions.assert_clipped", "n_columns", 2**31),
 ]
 
 

@@ -8,9 +8,9 @@ ONE_SIDE = "test_a_bias_is_seen_in_one_coordinate_and_a_control_needs_both_direc
 
 AUDITOR = [
     # ---- bounds and verdicts -----------------------------------------------------------------------------------------
-    on("audit", "test_command_reports_the_table_and_the_sampler")(
+    on("Choice.bound", "test_command_reports_the_table_and_the_sampler")(
         "audit-sides-not-swapped", "the audit's bound uses the wrong side where the second input is likelier",
-        "reversed(counts) if swapped else counts", "counts",
+        "counts if self.favours_second else counts[::-1]", "counts[::-1]",
     ),
     on("_ratio_bound", BOUNDS)(
         "audit-forgets-delta", "the bound on a likelihood ratio ignores the mechanism's delta",
@@ -39,6 +39,22 @@ AUDITOR = [
     on("_audit_channel", "test_a_correct_channel_is_consistent_at_its_claim_and_violates_one_below")(
         "audit-one-percent-more", "a channel's cost may exceed its claim by 1 percent", "worst <= exp_lower(claim)",
         "worst <= exp_lower(claim * 1.01)",
+    ),
+    on("_two_events_bound", BOUNDS)(
+        "audit-two-events-forget-delta", "the bound of guesses by both tails ignores the mechanism's delta",
+        "most - delta", "most",
+    ),
+    on("_two_events_bound", BOUNDS)(
+        "audit-two-events-without-hoeffding", "the bound of guesses uses binomial limits where no theorem allows them",
+        "np.minimum(lower_limit(right, 2 * n, alpha / 2), np.maximum(right - 1, 0) / (2 * n))",
+        "lower_limit(right, 2 * n, alpha / 2)",
+    ),
+    on("search_pairs", "test_alpha_is_split_over_all_pairs")(
+        "audit-alpha-for-each-pair", "each pair of a search gets all of alpha", "alpha / 2 / len(inputs)", "alpha",
+    ),
+    on("log_chance_of_repeat", "test_repeated_bits_are_refuted_and_constants_are_not")(
+        "audit-constants-repeat", "constant outputs count as repeated bits",
+        "sum((math.lgamma(k + 1) for k in counts))", "0",
     ),
     # ---- audited output features -------------------------------------------------------------------------------------
     on("_is_negative_zero", f"{LEAKS}[the sign of zero]")(

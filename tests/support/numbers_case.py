@@ -110,6 +110,15 @@ FUNCTIONS = {
         lambda: functools.partial(fastfedrec.als.solve_own_users, implicit(), np.ones((40, 2))),
         regularization=HALF, confidence_weight=2.0,
     ),
+    "audit.search.search_pairs": call(
+        mechanism=channel(), pairs=[(0, 1)], claim=ONE, n=200, alpha=0.25, delta=SMALL, key=KEY
+    ),
+    "testing.strategies.neighbours": call(
+        max_size=3, n_columns=2, low=HALF, high=ONE, max_count=3, clip_norm=HALF
+    ),
+    "testing.verification.verify": call(
+        claim=ONE, pairs=[(0, 1)], n=200, delta=SMALL, max_examples=3, alpha=0.25, control=HALF
+    ),
     "audit.bounds.audit": call(mechanism=channel(), x0=0, x1=1, claim=ONE, n=200, alpha=0.25, delta=SMALL, key=KEY),
     "compute.networks.client_examples.draw_examples": to(
         lambda: functools.partial(draw_examples, implicit(), Events.from_interactions(implicit()), np.arange(3)),
@@ -320,8 +329,8 @@ FUNCTIONS = {
         n_users=50, n_items=40, row_length=8.0, share_kept=HALF, n_held_out=5
     ),
     "evaluation.metrics.resampling.share_error": call(values=(HALF, 0.25), n_tested=100),
-    "testing.assert_clipped": call(clip=mechanisms.clip_rows_l2, clip_norm=HALF, n_columns=5),
-    "testing.assert_epsilon": to(
+    "testing.assertions.assert_clipped": call(clip=mechanisms.clip_rows_l2, clip_norm=HALF, n_columns=5),
+    "testing.assertions.assert_epsilon": to(
         lambda: functools.partial(fastfedrec.testing.assert_epsilon, channel(), 0, 1), claim=ONE, n=200, delta=SMALL,
         control=HALF,
     ),

@@ -12,7 +12,7 @@ OMITTED = {
 SLOW = {
     "compute.networks.gru.GRUEncoder.train_clients", "compute.networks.joint_loss.JointNetwork.train_clients",
     "mechanisms.ratings.bayes_kary.BayesKary",
-    "testing.assert_clipped", "studies.membership.attack.membership_loss",
+    "testing.assertions.assert_clipped", "studies.membership.attack.membership_loss",
     "studies.membership.attack.membership_shadow",
     "accounting.pld.epsilon_lower_bound", "accounting.published.published_privrec_epsilon",
 }  # fmt: skip
@@ -27,7 +27,7 @@ EXEMPT = {
     "a record that the package fills in": (
         "systems.private_recommender.advice.Advice", "systems.private_recommender.advice.Offer",
         "systems.private_recommender.recipes.Recipe", "systems.private_recommender.recipes.Planned",
-        "audit.bounds.AuditResult",
+        "audit.bounds.AuditResult", "audit.search.WorstPair", "testing.verification.PrivacyClaim",
         "accounting.views.Cost",
         "compute.networks.client_updates.ClientUpdates", "compute.clustering.KMeans",
         "data.features.FeatureTable", "evaluation.new_users.PersonalizationSplit", "compute.sgd.FactorModel",
@@ -61,7 +61,8 @@ EXEMPT = {
     "whole runs, of which a number is the seed": ("studies.reproduce", "studies.report", "studies.sweep.sweeps.sweep",
     "studies.sweep.sweeps.GeneratedData.draw", "studies.sweep.sweeps.GeneratedData.split"),
     "strategies of hypothesis, and arrays of numbers": (
-        "testing.interactions", "testing.mechanism_inputs", "testing.shards", "testing.assert_unbiased",
+        "testing.strategies.interactions", "testing.strategies.mechanism_inputs", "testing.strategies.shards",
+        "testing.assertions.assert_unbiased",
         "compute.networks.client_examples.Events.from_log", "mechanisms.channels.piecewise.Piecewise.channel",
         "data.interactions.Interactions.from_arrays",
     ),

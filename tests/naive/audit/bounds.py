@@ -33,6 +33,13 @@ def one_bit_bound(likely, unlikely, n, alpha, delta):
     return math.log((right - delta) / (1 - right)) if right > delta else -math.inf
 
 
+def two_events_bound(right, wrong, n, alpha, delta):
+    # By Hoeffding's theorem, sums of 2 n trials exceed their mean by at least 1 no more often than binomial ones.
+    likely = min(clopper_pearson(right, 2 * n, alpha / 2)[0], max(right - 1, 0) / (2 * n))
+    unlikely = max(clopper_pearson(wrong, 2 * n, alpha / 2)[1], min(wrong + 1, 2 * n) / (2 * n))
+    return math.log((likely - delta) / unlikely) if likely > delta else -math.inf
+
+
 def gaussian_bound(likely, unlikely, n, alpha, delta):
     true_positive = clopper_pearson(likely, n, alpha / 2)[0]
     false_positive = clopper_pearson(unlikely, n, alpha / 2)[1]

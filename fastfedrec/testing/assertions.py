@@ -1,28 +1,23 @@
-"""Tools for the test suites of other projects: random data, and assertions about private mechanisms.
+"""Assertions about private mechanisms.
 
 Each assertion includes a negative control: the same check must reject a mechanism that is wrong by a stated share.  A
-check that cannot detect the error fails as well, because it would pass for any mechanism.  The functions that draw data
-need hypothesis, which ``pip install 'fastfedrec[testing]'`` installs.
+check that cannot detect the error fails as well, because it would pass for any mechanism.
 """
 
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.core.check import check_array, check_choice, check_integer, check_real
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.interactions import Interactions
 
-if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
-
-__all__ = ["ALPHA", "assert_clipped", "assert_epsilon", "assert_unbiased", "interactions", "mechanism_inputs", "shards"]
+__all__ = ["ALPHA", "assert_clipped", "assert_epsilon", "assert_unbiased"]
 
 __dir__ = __all__.copy  # dir() lists only the public names
 
@@ -31,164 +26,6 @@ __dir__ = __all__.copy  # dir() lists only the public names
 ALPHA = 1e-6
 
 _N_ROWS = 128  # rows of each kind in `assert_clipped`
-
-
-# ---- random data ---------------------------------------------------------------------------------------------------
-
-
-def _strategies() -> Any:
-    try:
-        from hypothesis import strategies
-    except ImportError:
-        raise ImportError("random data need hypothesis: pip install 'fastfedrec[testing]'") from None
-    return strategies
-
-
-def interactions(
-    *, max_users: int = 12, max_items: int = 10, min_items: int = 1, with_values: bool = False
-) -> "SearchStrategy[Interactions]":
-    """Hypothesis strategy for small interactions.
-
-    Parameters
-    ----------
-    max_users, max_items : int
-        Maximum numbers of users and items.
-    min_items : int
-        Minimum number of items.
-    with_values : bool
-        True for ratings of 1 to 5 as values, False for values of 1.
-
-    Returns
-    -------
-    SearchStrategy of Interactions
-        Interactions, at least one of them; users and items may have none.
-
-    Examples
-    --------
-    >>> from hypothesis import given
-    >>> from fastfedrec.testing import interactions
-    >>> @given(interactions())
-    ... def test_every_interaction_has_a_user(data):
-    ...     assert data.interactions_per_user().sum() == data.n_interactions > 0
-    >>> test_every_interaction_has_a_user()
-    """
-    st = _strategies()
-    from scipy.sparse import csr_array
-
-    max_users, min_items = check_integer("max_users", max_users, low=1), check_integer("min_items", min_items, low=1)
-    max_items = check_integer("max_items", max_items, low=min_items)
-
-    @st.composite
-    def build(draw):
-        shape = draw(st.integers(1, max_users)), draw(st.integers(min_items, max_items))
-        key, density = Key.from_seed(draw(st.integers(0, 2**32 - 1))), draw(st.sampled_from([0.1, 0.4, 0.9]))
-        size = shape[0] * shape[1]
-        filled = key.uniform("testing.interactions", size=size) < density
-        filled[draw(st.integers(0, size - 1))] = True  # at least one interaction
-        values = 1 + key.words("testing.values", size=size) % np.uint64(5) if with_values else 1
-        return Interactions.from_scipy(csr_array((filled * values).astype(np.float32).reshape(shape)))
-
-    return build()
-
-
-def shards(*, max_shards: int = 4, **options: Any) -> "SearchStrategy[list[Interactions]]":
-    """Hypothesis strategy for shards of interactions, as several machines hold them.
-
-    Parameters
-    ----------
-    max_shards : int
-        Maximum number of shards.
-    **options : object
-        Options of `interactions`.
-
-    Returns
-    -------
-    SearchStrategy of list of Interactions
-        Shards in the order of users, with the users' global ids.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hypothesis import given
-    >>> from fastfedrec.testing import shards
-    >>> @given(shards())
-    ... def test_users_keep_their_global_ids(parts):
-    ...     users = np.concatenate([part.global_user_ids for part in parts])
-    ...     assert users.tolist() == list(range(len(users)))
-    >>> test_users_keep_their_global_ids()
-    """
-    st = _strategies()
-
-    max_shards = check_integer("max_shards", max_shards, low=1)
-    return st.builds(
-        lambda data, n_shards: data.shard(min(n_shards, data.n_users)),
-        interactions(**options),
-        st.integers(1, max_shards),
-    )
-
-
-def mechanism_inputs(
-    *, low: float = -1.0, high: float = 1.0, max_size: int = 50, with_non_finite: bool = False
-) -> "SearchStrategy[NDArray[np.float64]]":
-    """Hypothesis strategy for arrays that a randomizer of real numbers must accept.
-
-    Parameters
-    ----------
-    low, high : float
-        Stated range of inputs; its ends, 0 and the smallest doubles are drawn often.
-    max_size : int
-        Maximum number of values.
-    with_non_finite : bool
-        True to draw NaN, infinities and values out of range as well.
-
-    Returns
-    -------
-    SearchStrategy of ndarray of float64
-        Arrays of one or two dimensions, possibly empty, strided or read-only.
-
-    Examples
-    --------
-    >>> from hypothesis import given
-    >>> from fastfedrec import Key
-    >>> from fastfedrec.mechanisms import Piecewise
-    >>> from fastfedrec.testing import mechanism_inputs
-    >>> mechanism = Piecewise(1.0)
-    >>> @given(mechanism_inputs(with_non_finite=True))
-    ... def test_every_value_is_answered(values):
-    ...     assert mechanism.privatize(values, key=Key.from_seed(1)).shape == values.shape
-    >>> test_every_value_is_answered()
-    """
-    st = _strategies()
-
-    low = check_real("low", low)
-    high = check_real("high", high, low=low)
-    max_size = check_integer("max_size", max_size, low=0)
-    ends = {low, high, math.nextafter(low, high), math.nextafter(high, low)}
-    numbers = st.floats(low, high) | st.sampled_from(
-        sorted(ends | {v for v in (0.0, 5e-324, -5e-324) if low <= v <= high})
-    )
-    if with_non_finite:
-        numbers |= st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, -0.0])
-
-    # Randomizers must copy or accept every memory layout, so all of them are drawn.
-    def lay_out(values: list[float], layout: str) -> np.ndarray:
-        array = np.array(values, dtype=np.float64)
-        if layout == "rows":
-            return array[: len(values) // 2 * 2].reshape(2, -1)
-        if layout == "strided":
-            return np.repeat(array, 2)[::2]
-        if layout == "read-only":
-            array.flags.writeable = False
-        return array
-
-    return st.builds(
-        lay_out,
-        st.lists(numbers, max_size=max_size),
-        st.sampled_from(["plain", "rows", "strided", "read-only"]),
-    )
-
-
-# ---- assertions ----------------------------------------------------------------------------------------------------
 
 
 def assert_unbiased(estimates: ArrayLike, expected: Any, *, stddev: Any, control: float = 0.1) -> None:
