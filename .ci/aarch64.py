@@ -2,7 +2,7 @@
 
     python -P .ci/aarch64.py --out nightly-output/aarch64 tests/compute/test_als.py
 
-Nothing is installed on the machine: Debian's packages and the wheels of requirements are unpacked in `--out`.  Needs
+The machine is not changed: Debian's packages and the wheels of requirements are unpacked in `--out`.  It needs
 Debian with the programs of `PROGRAMS`, and this Python in the version of Debian's.
 """
 
@@ -67,7 +67,7 @@ def unpack_python(out, version):
 
 
 def install_requirements(out, version):
-    """Install the wheels for aarch64 of what the package and its tests require, and return their folder."""
+    """Install the wheels for aarch64 that the package and its tests require, and return their folder."""
     site = out / "site"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     platforms = [f"--platform={name}_aarch64" for name in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")]
@@ -77,7 +77,7 @@ def install_requirements(out, version):
 
 
 def cross_build(out, root, version):
-    """Build the package for aarch64 from what is committed or changed, and return the folder of its modules."""
+    """Build the package for aarch64 from the tracked files, and return the folder of its modules."""
     source, built = out / "source", out / "built"
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in listed.stdout.splitlines():

@@ -91,7 +91,7 @@ def write_tables(app):
     from mutants import MUTANTS
     from mutants.page import lists
 
-    from benches import figures
+    from benches import figures, revisions
     from fastfedrec.accounting._ledger_format import SCHEMA
 
     folder = Path(app.srcdir) / "_generated"
@@ -101,6 +101,7 @@ def write_tables(app):
     peers = runpy.run_path(str(root / ".ci" / "peers.py"))
     (folder / "peers.md").write_text(peers["table"](peers["FEATURES"]))
     (folder / "speed.md").write_text(figures.format_table(figures.read_kept(), figures.read_targets()))
+    (folder / "history.md").write_text(revisions.format_page())
 
 
 class MessageFlow(SphinxDirective):

@@ -10,7 +10,8 @@ import scipy.linalg
 import scipy.sparse
 import threadpoolctl
 
-from benches.floors import floor_seconds, in_turns
+from benches.core_suite import BEST, core
+from benches.floors import few, floor_seconds, in_turns
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key, als
 from fastfedrec.datasets import generate_implicit
@@ -134,7 +135,7 @@ class _Users(OnInstructionSet):
                 data, self.v.astype(np.float64), n_threads, None if start is None else start.astype(np.float64)
             )()
         rng, ratios, held = np.random.default_rng(0), [], []
-        for allocation in range(N_ALLOCATIONS if other is _implicit else 1):
+        for allocation in range(few(N_ALLOCATIONS) if other is _implicit else 1):
             v = self.v.copy()
             held += [v, bytearray(rng.integers(64, 120_000))]  # moves the next arrays to other addresses
             ours, theirs = _fastfedrec(data, v, n_threads, start), other(data, v, n_threads, **starts)
@@ -145,6 +146,7 @@ class _Users(OnInstructionSet):
         return float(np.median(ratios))
 
 
+@core("time_solve", n_threads=[1], instruction_set=BEST)
 @nan_without_peers
 class Exact(_Users):
     param_names = ("n_factors", "n_threads", "instruction_set")
@@ -191,6 +193,7 @@ class ExactOnOneThread(_Users):
         return times_faster(*runs, min_seconds=4.0, max_turns=2000, processors=2)
 
 
+@core("time_solve", n_factors=[64], n_threads=[1], instruction_set=BEST)
 @nan_without_peers
 class ConjugateGradients(_Users):
     param_names = ("n_factors", "n_threads", "instruction_set")

@@ -3,15 +3,16 @@
 import numpy as np
 import scipy.sparse
 
+from benches.core_suite import core
 from benches.floors import fastest, floor_seconds
 from benches.ratios import times_faster
-from fastfedrec import Key, hardware
-from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec import Key, hardware, row_sums
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, N_NEIGHBORS = 6_040, 3_706, 100
 
 
+@core("time_sum_rows", n_threads=[1])
 class Scores:
     """Sums for 2,000 users, the block size of a model's scores, with the same bits as SciPy."""
 
@@ -52,7 +53,7 @@ class Scores:
     track_two_threads.params = (("dense", "sparse"), (2,))
 
     def _ours(self, n_threads):
-        return sum_rows(self.data, self.matrix, n_threads=n_threads)
+        return row_sums.sum_rows(self.data, self.matrix, n_threads=n_threads)
 
     def _scipy(self):
         sums = self.data.to_scipy().astype(np.float64) @ self.matrix
