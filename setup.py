@@ -43,11 +43,24 @@ SHARED = "fastfedrec._kernels._memoryviews"  # written by Cython; without it eac
 VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").rglob("_*.cpp"))
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 
+# The public address of the repository, as "https://HOST/OWNER/NAME"; with one, metadata and description have links.
+REPOSITORY = ""
+
 OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 ? 0 : 1; }\n"
 
 
-def make_description(readme):
-    """Return the README for package indexes, with texts instead of relative links, which would be dead there."""
+def make_urls(repository):
+    """Return the addresses of the metadata, which are none without a public address of the repository."""
+    pages = {"Source": "", "Issues": "/issues", "Changelog": "/blob/main/CHANGELOG.md"}
+    return {name: repository + page for name, page in pages.items()} if repository else {}
+
+
+def make_description(readme, repository=REPOSITORY):
+    """Return the README for package indexes, with texts or addresses instead of relative links, which would be dead."""
+    if repository:
+        text = re.sub(r"(!\[[^\]]*\])\((?!https?:)([^)]*)\)", rf"\1({repository}/raw/main/\2)", readme)
+        text = re.sub(r"\]\(#", "](README.md#", text)
+        return re.sub(r"\]\((?!https?:)([^)]*)\)", rf"]({repository}/blob/main/\1)", text)
     text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Plot: \1, `\2` of the source archive.)", readme)
     return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
 
@@ -199,6 +212,7 @@ if __name__ == "__main__":  # Cython's processes may import this file again
         py_modules=["_fastfedrec_pytest"],
         long_description=make_description(Path("README.md").read_text(encoding="utf-8")),
         long_description_content_type="text/markdown",
+        project_urls=make_urls(REPOSITORY),
         ext_modules=cythonize(
             extensions,
             compiler_directives=DIRECTIVES,

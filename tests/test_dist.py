@@ -74,6 +74,21 @@ def test_every_extra_that_users_may_want_is_tried_alone(dist, settings):
     assert set(load_program(".ci/smoke").EXTRAS) == extras - dist.FOR_DEVELOPERS
 
 
+def test_only_wheels_of_linux_are_repaired(dist, monkeypatch, tmp_path):
+    commands = []
+
+    def run(*command, **options):
+        commands.append(command)
+        (tmp_path / "a-manylinux_2_34_x86_64.whl").touch()
+
+    monkeypatch.setattr(dist, "run", run)
+    monkeypatch.setattr(dist.sys, "platform", "darwin")
+    assert dist.repaired(tmp_path / "a-macosx.whl", tmp_path) == tmp_path / "a-macosx.whl"
+    monkeypatch.setattr(dist.sys, "platform", "linux")
+    assert dist.repaired(tmp_path / "a-linux_x86_64.whl", tmp_path).name == "a-manylinux_2_34_x86_64.whl"
+    assert [command[1:4] for command in commands] == [("-m", "auditwheel", "repair")]
+
+
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 

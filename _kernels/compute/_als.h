@@ -42,6 +42,12 @@ struct AlsProblem {
     double weight;
 };
 
+// Returns the smallest number of factors for which whitened coordinates are used.
+template <class T>
+static constexpr int als_whitened_from() {
+    return sizeof(T) == 4 ? 49 : 128;
+}
+
 // Returns the largest weight at which conjugate gradients in the coordinates of V R^-1, with a condition number of at
 // most the weight plus 1, are tried before a user's matrix; 0 for none. It was measured on MovieLens 1M; double needs
 // twice the steps.
@@ -49,7 +55,7 @@ template <class T>
 static inline double als_whitened_weight(const AlsProblem<T>& problem) {
     const bool is_single = sizeof(T) == 4;
     const double steps = problem.n_factors / (is_single ? 20.0 : 40.0);
-    return problem.n_factors < (is_single ? 49 : 128) ? 0 : steps * steps;
+    return problem.n_factors < als_whitened_from<T>() ? 0 : steps * steps;
 }
 
 // Returns the bytes of scratch that a thread needs, aligned to 64.

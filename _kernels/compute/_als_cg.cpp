@@ -237,15 +237,18 @@ static bool solve_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out)
 }
 
 // Calls f with the lanes of a vector and the vectors of a row; the latter are 0 for rows without code for their length.
-template <class T, class Function>
+// No row is shorter than MIN_STRIDE, so that shorter ones get no code of their own.
+template <class T, int MIN_STRIDE, class Function>
 FASTFEDREC_INLINE auto with_widths(int stride, Function f) {
     constexpr int lanes = Native<T>::LANES;
-    if (stride < lanes) return f(Width<8, 1>());
+    constexpr auto vectors = [](int n) { return n * lanes < MIN_STRIDE ? 0 : n; };
+    if constexpr (MIN_STRIDE <= 8)
+        if (stride < lanes) return f(Width<8, 1>());
     switch (stride / lanes) {
-        case 1: return f(Width<lanes, 1>());
-        case 2: return f(Width<lanes, 2>());
-        case 4: return f(Width<lanes, 4>());
-        case 8: return f(Width<lanes, 8>());
+        case 1: return f(Width<lanes, vectors(1)>());
+        case 2: return f(Width<lanes, vectors(2)>());
+        case 4: return f(Width<lanes, vectors(4)>());
+        case 8: return f(Width<lanes, vectors(8)>());
         default: return f(Width<lanes, 0>());
     }
 }
@@ -256,7 +259,7 @@ static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
                          T* out) {
     const int n = problem.n_factors, stride = problem.stride, n_rows = (int)(last - first);
     const auto solve = [&](ptrdiff_t user, T* x) {
-        return with_widths<T>(stride, [&](auto width) {
+        return with_widths<T, 1>(stride, [&](auto width) {
             return solve_cg<decltype(width)::N, decltype(width)::NV>(problem, user, n_steps, x);
         });
     };
@@ -286,7 +289,7 @@ static void solve_any_cg(const AlsProblem<T>& problem, ptrdiff_t first, ptrdiff_
 
 template <class T>
 static bool solve_any_whitened(const AlsProblem<T>& problem, ptrdiff_t user, T* out) {
-    return with_widths<T>(problem.stride, [&](auto width) {
+    return with_widths<T, als_whitened_from<T>()>(problem.stride, [&](auto width) {
         return solve_whitened<decltype(width)::N, decltype(width)::NV>(problem, user, out);
     });
 }

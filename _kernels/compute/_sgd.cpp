@@ -292,39 +292,38 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
         steps.apply(pairs, rows, rating.user, rating.item, -rate * (Loss::WEIGHTED ? rating.weight : 1) * slope);
         return true;
     };
-    // Takes the step of a rating, and predicts the next rating.
-    const auto process = [&](ptrdiff_t k, Real& prediction, const Pair<Real, LINES>& rows,
-                             Pair<Real, LINES>& next_rows) __attribute__((always_inline)) {
-        const SgdRating<Real>&rating = ratings[k], &next = ratings[k + 1];
-        // k < n - PREFETCH_DISTANCE in every call: the prefetched rating exists.
+    // k < n - PREFETCH_DISTANCE in every call: the prefetched and the next rating exist.
+    const auto prefetch = [&](ptrdiff_t k) __attribute__((always_inline)) {
         pairs.prefetch(ratings[k + PREFETCH_DISTANCE].user, ratings[k + PREFETCH_DISTANCE].item);
-        // If they share no row, the step does not write to a row that the prediction reads.
-        if (__builtin_expect(next.user != rating.user, 1) && __builtin_expect(next.item != rating.item, 1)) {
-            const Real after = predict(k + 1, next_rows);
-            if (!take_step(k, prediction, rows)) return false;
-            prediction = after;
-            return true;
-        }
-        if (!take_step(k, prediction, rows)) return false;
-        prediction = predict(k + 1, next_rows);
-        return true;
+    };
+    const auto shares_no_row = [&](ptrdiff_t k) __attribute__((always_inline)) {
+        return __builtin_expect(ratings[k].user != ratings[k + 1].user, 1) &&
+               __builtin_expect(ratings[k].item != ratings[k + 1].item, 1);
     };
     ptrdiff_t k = (ptrdiff_t)starts[0];
     const ptrdiff_t n = (ptrdiff_t)starts[n_blocks];
     Real prediction = k < n ? predict(k, even) : 0;
     for (ptrdiff_t block = 0; block < n_blocks; ++block) {
         const ptrdiff_t end = (ptrdiff_t)starts[block + 1],
-                        prefetch_end = end < n - PREFETCH_DISTANCE ? end : n - PREFETCH_DISTANCE;
+                        pairs_end = end < n - PREFETCH_DISTANCE ? end : n - PREFETCH_DISTANCE;
         total = 0;
-        // Ratings are processed in pairs, so that `even` and `odd` alternate without a copy.
-        for (; k + 1 < prefetch_end; k += 2)
-            if (!process(k, prediction, even, odd) || !process(k + 1, prediction, odd, even)) return false;
-        if (k < prefetch_end) {
-            if (!process(k++, prediction, even, odd)) return false;
-            even = odd;
+        while (k < end) {
+            // Ratings are processed in pairs, so that `even` and `odd` alternate without a copy. The step of a rating
+            // writes to no row that the prediction of the next one reads.
+            for (; k + 1 < pairs_end && shares_no_row(k) && shares_no_row(k + 1); k += 2) {
+                prefetch(k);
+                const Real after = predict(k + 1, odd);
+                if (!take_step(k, prediction, even)) return false;
+                prefetch(k + 1);
+                prediction = predict(k + 2, even);
+                if (!take_step(k + 1, after, odd)) return false;
+            }
+            if (k == end) break;
+            // The next rating shares a row, or is the last one of a block: its prediction comes after the step.
+            if (k < pairs_end) prefetch(k);
+            if (!take_step(k, prediction, even)) return false;
+            if (++k < n) prediction = predict(k, even);
         }
-        for (; k < end; ++k)  // the last ratings in their order, without overlap
-            if (!take_step(k, predict(k, even), even)) return false;
         losses[block] = total * Loss::UNIT;
     }
     return true;

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant
 
 PROBABILITY, ROUNDS, DELTA = 0.01, 1_000, 1e-6
@@ -31,6 +32,7 @@ def _prv_accountant():
     return accountant.compute_epsilon(delta=DELTA, num_self_compositions=[ROUNDS])[2]
 
 
+@core("time_epsilon", impl=["fastfedrec"])
 class Poisson:
     """Poisson sampling, where every implementation must give the same epsilon within 2e-3."""
 
@@ -89,6 +91,7 @@ class SmallDelta:
         PLDAccountant().compose(self.event).get_delta(1.0)
 
 
+@core("time_epsilon")
 class Renyi:
     """Integer and fractional orders of a sampled Gaussian, with different noise in each call."""
 

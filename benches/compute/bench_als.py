@@ -10,7 +10,8 @@ import scipy.linalg
 import scipy.sparse
 import threadpoolctl
 
-from benches.floors import floor_seconds, in_turns
+from benches.core_suite import BEST, core
+from benches.floors import few, floor_seconds, in_turns
 from benches.ratios import (
     INSTRUCTION_SETS,
     OnInstructionSet,
@@ -21,7 +22,6 @@ from benches.ratios import (
     times_faster,
 )
 from fastfedrec import Interactions, Key, als
-from fastfedrec._kernels.compute import als as kernel
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, REGULARIZATION, WEIGHT, CG_STEPS = 6_040, 3_706, 0.1, 2.0, 3
@@ -143,7 +143,7 @@ class _Users(OnInstructionSet):
                 data, self.v.astype(np.float64), n_threads, None if start is None else start.astype(np.float64)
             )()
         rng, ratios, held = np.random.default_rng(0), [], []
-        for allocation in range(N_ALLOCATIONS if other is _implicit else 1):
+        for allocation in range(few(N_ALLOCATIONS) if other is _implicit else 1):
             v = self.v.copy()
             held += [v, bytearray(rng.integers(64, 120_000))]  # moves the next arrays to other addresses
             ours, theirs = _fastfedrec(data, v, n_threads, start), other(data, v, n_threads, **starts)
@@ -154,6 +154,7 @@ class _Users(OnInstructionSet):
         return float(np.median(ratios))
 
 
+@core("time_solve", n_threads=[1], instruction_set=BEST)
 @nan_without_peers
 class Exact(_Users):
     param_names = ("n_factors", "n_threads", "instruction_set")
@@ -200,6 +201,7 @@ class ExactOnOneThread(_Users):
         return times_faster(*runs, min_seconds=4.0, max_turns=2000, processors=2)
 
 
+@core("time_solve", n_factors=[64], n_threads=[1], instruction_set=BEST)
 @nan_without_peers
 class ConjugateGradients(_Users):
     param_names = ("n_factors", "n_threads", "instruction_set")
@@ -232,7 +234,10 @@ class OneUser:
         self.items, self.v = matrix.indices, np.random.default_rng(0).standard_normal((1_000, 16), dtype=np.float32)
         self.gram = als.regularized_gram(self.v, REGULARIZATION, WEIGHT)
         self.step = als.HalfStep(self.v, regularization=REGULARIZATION, confidence_weight=WEIGHT)
-        self.factors, self.out = kernel.open_factors(self.v, self.gram, WEIGHT), np.zeros((1, 16), dtype=np.float32)
+        self.factors, self.out = (
+            als._kernel.open_factors(self.v, self.gram, WEIGHT),
+            np.zeros((1, 16), dtype=np.float32),
+        )
         np.testing.assert_allclose(self._fastfedrec()[0], self._numpy(), rtol=1e-4)
         self._kernel()
         np.testing.assert_array_equal(self.out, self._fastfedrec())
@@ -263,7 +268,7 @@ class OneUser:
     def _kernel(self):
         none = self.v[0, :0]
         starts = np.array([0, len(self.items)])
-        kernel.solve_users(starts, self.items, none, none, self.v, self.gram, self.factors, False, self.out, 1)
+        als._kernel.solve_users(starts, self.items, none, none, self.v, self.gram, self.factors, False, self.out, 1)
 
     def _numpy(self):
         rows = self.v[self.items]

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse
 import threadpoolctl
 
+from benches.core_suite import BEST, core
 from benches.floors import floor_seconds, in_turns
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer
-from fastfedrec import Key
-from fastfedrec.compute.clustering import kmeans
+from fastfedrec import Key, clustering
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, N_CLUSTERS, N_ITERATIONS = 6_040, 3_706, 50, 6
@@ -24,6 +24,7 @@ def setup_cache():
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
+@core("time_iterations", instruction_set=BEST)
 @nan_without_peers
 class Iterations(OnInstructionSet):
     unit = "times faster"
@@ -56,7 +57,7 @@ class Iterations(OnInstructionSet):
         return self._times(data, "elkan")
 
     def _ours(self, data, n_iterations):
-        return lambda: kmeans(self.rows, N_CLUSTERS, n_iterations=n_iterations, init=self.start, n_threads=1)
+        return lambda: clustering.kmeans(self.rows, N_CLUSTERS, n_iterations=n_iterations, init=self.start, n_threads=1)
 
     def _times(self, data, algorithm):
         with peer("scikit-learn"):

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import triad_bytes_per_second
 from benches.ratios import with_ratios
-from fastfedrec.compute.hadamard import hadamard_transform
+from fastfedrec import hadamard
 
 N_THREADS = 2
 SHAPE = (4_096, 1_024)
@@ -15,6 +16,7 @@ def _floor(case):
     return 2 * case.values.nbytes / triad_bytes_per_second()
 
 
+@core("time_transform", impl=["fastfedrec"], kind=["int64"])
 @with_ratios("time_transform", floor=_floor, threads=N_THREADS)
 class Transform:
     """Transforms of integers and of doubles."""
@@ -31,7 +33,7 @@ class Transform:
         self.run()
 
     def _fastfedrec(self):
-        return hadamard_transform(self.values, n_threads=N_THREADS)
+        return hadamard.hadamard_transform(self.values, n_threads=N_THREADS)
 
     def _numpy(self):
         """Transform all rows by ten passes of sums and differences."""

@@ -11,10 +11,10 @@ import time
 import numpy as np
 import threadpoolctl
 
+from benches.core_suite import core
 from benches.floors import fastest, floor_seconds, in_turns
 from benches.ratios import nan_without_peers, peer
-from fastfedrec import Interactions, Key, hardware
-from fastfedrec.compute.nmf import fit_nmf
+from fastfedrec import Interactions, Key, hardware, nmf
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, N_FACTORS, PEER_EPOCHS = 6_040, 3_706, 20, 50
@@ -38,12 +38,13 @@ def _error(data, row_factors, item_factors):
 
 
 def _fit(data, n_epochs, solver="cd", regularization=0.1):
-    return fit_nmf(
+    return nmf.fit_nmf(
         data, N_FACTORS, regularization=regularization, n_epochs=n_epochs, solver=solver, n_sweeps=1,
         key=Key.from_seed(1), n_threads=1,
     )  # fmt: skip
 
 
+@core("time_epoch")
 @nan_without_peers
 class Epochs:
     unit = "times faster"

@@ -9,11 +9,10 @@ import random
 import numpy as np
 import scipy.sparse
 
+from benches.core_suite import BEST, core
 from benches.floors import SIZES, fastest, floor_seconds
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, microseconds, nan_without_peers, one_user, times_faster
-from fastfedrec import Interactions, Key
-from fastfedrec._kernels.compute import ranking as kernel
-from fastfedrec.compute.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
+from fastfedrec import Interactions, Key, ranking
 
 N_USERS, N_ITEMS, N_INTERACTIONS = 6_040, 3_706, 1_000_000
 
@@ -38,6 +37,7 @@ class OnEveryInstructionSet(OnInstructionSet):
         self.prepare(*parameters[1:])
 
 
+@core("time_sample", instruction_set=BEST)
 class SampleUnseen(OnEveryInstructionSet):
     """Draw 99 unseen items for each user."""
 
@@ -60,7 +60,7 @@ class SampleUnseen(OnEveryInstructionSet):
         return times_faster(self._python, self._fastfedrec)
 
     def _fastfedrec(self):
-        return sample_unseen(self.data, self.rows, 99, key=Key.from_seed(0), purpose="bench", n_threads=1)[0]
+        return ranking.sample_unseen(self.data, self.rows, 99, key=Key.from_seed(0), purpose="bench", n_threads=1)[0]
 
     def _python(self):
         drawn = []
@@ -107,7 +107,7 @@ class HeldOutRanks(OnEveryInstructionSet):
         labels[:, 0] = 1
 
         def ours():
-            return (1 / held_out_ranks(scores[:, 0], scores[:, 1:], self.counts, n_threads=1)).mean()
+            return (1 / ranking.held_out_ranks(scores[:, 0], scores[:, 1:], self.counts, n_threads=1)).mean()
 
         def theirs():
             return label_ranking_average_precision_score(labels, scores)
@@ -116,13 +116,14 @@ class HeldOutRanks(OnEveryInstructionSet):
         return times_faster(theirs, ours)
 
     def _fastfedrec(self):
-        return held_out_ranks(self.held_out, self.others, self.counts, n_threads=1)
+        return ranking.held_out_ranks(self.held_out, self.others, self.counts, n_threads=1)
 
     def _numpy(self):
         score = self.held_out[:, None]
         return 1 + (self.others > score).sum(axis=1) + (self.others == score).sum(axis=1) / 2
 
 
+@core("time_rank", n_factors=[64], instruction_set=BEST)
 class HeldOutRanksFactors(OnEveryInstructionSet):
     """Rank of one item among 99 by inner products, for each user, from float32 factors."""
 
@@ -133,7 +134,7 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
         rng = np.random.default_rng(0)
         self.users = rng.standard_normal((N_USERS, n_factors), dtype=np.float32)
         self.items = rng.standard_normal((N_ITEMS, n_factors), dtype=np.float32)
-        self.others, self.counts = sample_unseen(
+        self.others, self.counts = ranking.sample_unseen(
             long_tailed_interactions(), np.arange(N_USERS), 99, key=Key.from_seed(0), purpose="bench", n_threads=1
         )
         self.held_out = rng.integers(0, N_ITEMS, N_USERS)
@@ -162,7 +163,9 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
     track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
-        return held_out_ranks_factors(self.users, self.items, self.held_out, self.others, self.counts, n_threads=1)
+        return ranking.held_out_ranks_factors(
+            self.users, self.items, self.held_out, self.others, self.counts, n_threads=1
+        )
 
     def _numpy_loop(self):
         ranks = np.empty(N_USERS)
@@ -177,6 +180,7 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
         return 1 + (negatives > score).sum(axis=1) + (negatives == score).sum(axis=1) / 2
 
 
+@core("time_recommend", n_factors=[64], instruction_set=BEST)
 @nan_without_peers
 class RecommendTop10(OnEveryInstructionSet):
     """Ten best unseen items of every user, from float32 factors."""
@@ -222,7 +226,7 @@ class RecommendTop10(OnEveryInstructionSet):
     track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
-        return recommend_factors(self.users, self.items, 10, seen=self.data, n_threads=1)[0]
+        return ranking.recommend_factors(self.users, self.items, 10, seen=self.data, n_threads=1)[0]
 
     def _numpy(self):
         best = []
@@ -244,6 +248,7 @@ class RecommendTop10(OnEveryInstructionSet):
         np.testing.assert_allclose(got, -np.sort(-scores, axis=1)[:, :10], rtol=1e-4)
 
 
+@core("time_top_k", n=[10], n_items=[N_ITEMS], instruction_set=BEST)
 class TopK(OnEveryInstructionSet):
     """Best of given float32 scores: ten, held in registers, or more, from a list of candidates."""
 
@@ -262,7 +267,7 @@ class TopK(OnEveryInstructionSet):
         return times_faster(self._numpy, self._fastfedrec)
 
     def _fastfedrec(self):
-        return top_k(self.scores, self.n, n_threads=1)[1]
+        return ranking.top_k(self.scores, self.n, n_threads=1)[1]
 
     def _numpy(self):
         best = np.argpartition(self.scores, -self.n, axis=1)[:, -self.n :]
@@ -296,7 +301,9 @@ class OneUser:
         starts, rows, failed = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
         best = np.empty((1, 10), dtype=np.int32), np.empty((1, 10), dtype=np.float32)
         given = self.user, self.items, starts, np.empty(0, dtype=np.int32), rows
-        ours, kernels = microseconds(self._fastfedrec, lambda: kernel.recommend_factors(*given, *best, failed, 1))
+        ours, kernels = microseconds(
+            self._fastfedrec, lambda: ranking._kernel.recommend_factors(*given, *best, failed, 1)
+        )
         return kernels / ours
 
     track_microseconds.unit = "us"
@@ -304,7 +311,7 @@ class OneUser:
     track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
-        return recommend_factors(self.user, self.items, 10, seen=self.seen, n_threads=1)
+        return ranking.recommend_factors(self.user, self.items, 10, seen=self.seen, n_threads=1)
 
     def _numpy(self):
         scores = self.items @ self.user[0]

@@ -3,16 +3,16 @@
 import numpy as np
 import scipy.sparse
 
+from benches.core_suite import core
 from benches.floors import fastest, floor_seconds
 from benches.ratios import microseconds, one_user, times_faster
-from fastfedrec import Key, hardware
-from fastfedrec._kernels.compute import row_sums as kernel
-from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec import Key, hardware, row_sums
 from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, N_NEIGHBORS = 6_040, 3_706, 100
 
 
+@core("time_sum_rows", n_threads=[1])
 class Scores:
     """Sums for 2,000 users, the block size of a model's scores, with the same bits as SciPy."""
 
@@ -53,7 +53,7 @@ class Scores:
     track_two_threads.params = (("dense", "sparse"), (2,))
 
     def _ours(self, n_threads):
-        return sum_rows(self.data, self.matrix, n_threads=n_threads)
+        return row_sums.sum_rows(self.data, self.matrix, n_threads=n_threads)
 
     def _scipy(self):
         sums = self.data.to_scipy().astype(np.float64) @ self.matrix
@@ -81,7 +81,7 @@ class OneUser:
         """Count the kernel alone."""
         starts, out = np.array([0, self.user.nnz]), np.empty((1, 16))
         given = starts, self.user.indices, self.user.data, self.matrix, out, 1
-        ours, kernels = microseconds(self._fastfedrec, lambda: kernel.sum_dense_rows(*given))
+        ours, kernels = microseconds(self._fastfedrec, lambda: row_sums._kernel.sum_dense_rows(*given))
         return kernels / ours
 
     track_microseconds.unit = "us"
@@ -89,7 +89,7 @@ class OneUser:
     track_floor_share.unit = "share of floor"
 
     def _fastfedrec(self):
-        return sum_rows(self.user, self.matrix, n_threads=1)
+        return row_sums.sum_rows(self.user, self.matrix, n_threads=1)
 
     def _scipy(self):
         return self.user @ self.matrix

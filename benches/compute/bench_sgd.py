@@ -14,7 +14,8 @@ import warnings
 
 import numpy as np
 
-from benches.floors import floor_seconds, turns
+from benches.core_suite import core
+from benches.floors import few, floor_seconds, turns
 from benches.ratios import peer
 from fastfedrec import Key, hardware, sgd
 from fastfedrec.datasets import generate_implicit
@@ -128,6 +129,7 @@ def setup_cache():
     return users[order], data.indices[order].astype(np.int64), data.values[order].astype(np.float32)
 
 
+@core("time_fit", model=["biased"], n_factors=[20], n_threads=[1])
 class FitFactors:
     """A complete fit of 20 epochs; `RatioToPeers` compares it with peers."""
 
@@ -150,7 +152,7 @@ def seconds_of_one_process(impls):
             for impl in impls:
                 with contextlib.suppress(NotImplementedError):
                     fits[impl] = _checked(impl, data, n_factors, n_threads)
-            turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(3)]
+            turns = [[[_seconds(fit, n) for n in (N_EPOCHS, 5)] for fit in fits.values()] for _ in range(few(3))]
             for impl, (long, short) in zip(fits, np.min(turns, axis=0).tolist(), strict=True):
                 size = n_factors, n_threads
                 seconds += (impl, "fit", *size, long), (impl, "epochs", *size, long - short)
@@ -172,7 +174,7 @@ class RatioToPeers:
 
     def setup_cache(self):
         seconds = {"ratings of the epochs": (N_EPOCHS - 5) * len(setup_cache()[0])}
-        for process in range(N_PROCESSES):
+        for process in range(few(N_PROCESSES)):
             impls = [name for name in IMPLS if name != "surprise" or process == 0]
             with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 taken = pool.submit(seconds_of_one_process, impls).result()
@@ -228,7 +230,7 @@ class Epochs:
         """Count a rating's prediction, and a multiplication and a fused operation for each entry of both vectors."""
         # A multiplication takes as long as a fused operation, so it counts as two operations too.
         fit, _ = _fastfedrec(*data, n_factors, n_threads)
-        fastest = min(_fit_and_epoch_seconds(fit)[1] for _ in range(3))
+        fastest = min(_fit_and_epoch_seconds(fit)[1] for _ in range(few(3)))
         return floor_seconds(hardware.instruction_set(), flops=10 * n_factors * len(data[0])) / fastest
 
     track_floor_share.unit = "share of floor"
@@ -254,7 +256,7 @@ class OwnLoss:
         np.testing.assert_allclose(*(predicted for _, predicted in self.fits), rtol=1e-3)
 
     def track_times_the_builtin(self, data, n_factors, n_threads):
-        turns = [[_fit_and_epoch_seconds(fit)[1] for fit, _ in self.fits] for _ in range(5)]
+        turns = [[_fit_and_epoch_seconds(fit)[1] for fit, _ in self.fits] for _ in range(few(5))]
         custom, built_in = np.min(turns, axis=0)
         return float(custom / built_in)
 

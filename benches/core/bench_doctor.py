@@ -5,6 +5,8 @@ import subprocess
 import sys
 import tempfile
 
+from benches.core_suite import core
+from benches.floors import few
 from fastfedrec import doctor
 
 # The measured statement and the one before it, in a new interpreter.
@@ -20,6 +22,7 @@ STARTS = {
 }
 
 
+@core("timeraw_import", impl=["fastfedrec beyond numpy", "fastfedrec.systems.fmf.fmf_ldp beyond numpy"])
 class Import:
     param_names = ("impl",)
     params = (list(STARTS),)
@@ -109,4 +112,4 @@ class FirstCall:
 
     def track_first_of_a_process(self, system):
         _seconds_of_first_call(system, self.cache.name)
-        return min(_seconds_of_first_call(system, self.cache.name) for _ in range(3))
+        return min(_seconds_of_first_call(system, self.cache.name) for _ in range(few(3)))

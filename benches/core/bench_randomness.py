@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import fastest, integer_operations_per_second
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, microseconds, times_faster
 from fastfedrec import Key, hardware
@@ -26,6 +27,7 @@ def _numpy(bit_generator):
     return words
 
 
+@core("time_words", impl=["fastfedrec"], n_users=[1, 40_000])
 class Words:
     """Four million words of one user or of many users."""
 
@@ -76,6 +78,7 @@ class InstructionSets(OnInstructionSet):
     track_times_numpy.unit = "times faster"
 
 
+@core("time_permutation", impl=["fastfedrec"])
 class Permutation:
     param_names = ("impl", "size")
     params = (["fastfedrec", "numpy_pcg64"], [1_000_000])

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse
 
+from benches.core_suite import core
 from benches.floors import triad_bytes_per_second
 from benches.ratios import with_ratios
 from fastfedrec import Key
@@ -28,6 +29,7 @@ def _floor(case):
     return (case.matrix.data.nbytes + 4 * case.matrix.nnz) / triad_bytes_per_second()
 
 
+@core("time_borrow", impl=["fastfedrec"], layout=["csr"])
 @with_ratios("time_borrow", floor=_floor)
 class BorrowRows:
     params = (["fastfedrec", "scipy"], ["csr", "shuffled", "coo"])

@@ -5,11 +5,10 @@ import hashlib
 import numpy as np
 import scipy.sparse
 
+from benches.core_suite import core
 from benches.floors import triad_bytes_per_second
 from benches.ratios import with_ratios
 from fastfedrec import Interactions, Key
-from fastfedrec.data.csr import check_csr
-from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.datasets import generate_implicit
 
 
@@ -36,6 +35,7 @@ def _floor(case):
     return moved / triad_bytes_per_second()
 
 
+@core("time_build", impl=["fastfedrec"], order=["sorted", "shuffled"])
 @with_ratios("time_build", floor=_floor)
 class FromArrays:
     params = (["fastfedrec", "scipy", "numpy"], ["sorted", "by item", "shuffled"])
@@ -65,6 +65,8 @@ class FromArrays:
 
 
 def _check_kernel(indptr, indices, values, n_items):
+    from fastfedrec.data.csr import check_csr
+
     check_csr(indptr, indices, values, n_items)
 
 
@@ -119,6 +121,8 @@ class CheckRows:
 
 
 def _digests(data):
+    from fastfedrec.data.digest import data_parts, digests
+
     return digests(data_parts(data))
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key
 from fastfedrec.datasets import generate_implicit
@@ -30,6 +31,7 @@ def _floor(case):
     return keystream_seconds(case.n_interactions)
 
 
+@core("time_generate", impl=["fastfedrec"], shape=[(6_040, 3_706)])
 @with_ratios("time_generate", floor=_floor)
 class GenerateImplicit:
     params = (["fastfedrec", "numpy"], [(6_040, 3_706), (50_000, 5_000)])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benches.datasets.bench_tables import write_ratings
+from benches.datasets import bench_tables
 from benches.ratios import peer
 from fastfedrec.datasets import load_movielens
 
@@ -63,20 +63,17 @@ class LoadMovielens:
 
 
 class LoadMovielens20M:
-    def setup_cache(self):
-        folder = Path("ml-20m").absolute()
-        folder.mkdir(exist_ok=True)
-        n_ratings = 20_000_000
-        sums = write_ratings(folder / "ratings.csv", n_ratings)
-        titles = (f'{item},"Title, {item} (1999)",Drama\n' for item in range(1, 5 * 26_744, 5))
-        (folder / "movies.csv").write_text("movieId,title,genres\n" + "".join(titles))
-        return folder, n_ratings, sums[2]
+    setup_cache = bench_tables.LoadTable20M.setup_cache
 
     def setup(self, cached):
-        if _fastfedrec(cached[0]) != cached[1:]:
+        path, sums = cached
+        self.folder = path.parent
+        titles = (f'{item},"Title, {item} (1999)",Drama\n' for item in range(1, 5 * 26_744, 5))
+        (self.folder / "movies.csv").write_text("movieId,title,genres\n" + "".join(titles))
+        if _fastfedrec(self.folder) != (10 * bench_tables.N_RATINGS, sums[2]):
             raise AssertionError("fastfedrec reads other ratings than the file's")
 
     def time_load(self, cached):
-        load_movielens(cached[0])
+        load_movielens(self.folder)
 
     peakmem_load = time_load

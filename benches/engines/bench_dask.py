@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
+from benches.floors import few
 from fastfedrec import FMFLDP, Key
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.datasets import generate_implicit
@@ -236,14 +237,14 @@ class Rounds:
         return ends[-1] - ends[0]
 
     def track_seconds_a_round(self):
-        return min(self._seconds(self.dask) for _ in range(3)) / (N_ROUNDS - 1)
+        return min(self._seconds(self.dask) for _ in range(few(3))) / (N_ROUNDS - 1)
 
     track_seconds_a_round.unit = "s"
 
     def track_share_of_the_engine(self):
         """Return the share of a round's time beyond the time of the same two threads in one process."""
-        on_dask = min(self._seconds(self.dask) for _ in range(3))
-        in_process = min(self._seconds(self.local) for _ in range(3))
+        on_dask = min(self._seconds(self.dask) for _ in range(few(3)))
+        in_process = min(self._seconds(self.local) for _ in range(few(3)))
         return max(0.0, 1 - in_process / on_dask)
 
     track_share_of_the_engine.unit = "of 1"

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse
 
+from benches.core_suite import core
 from benches.floors import floor_seconds
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Interactions, Key, hardware
@@ -46,6 +47,7 @@ def _floor(case):
     return max(keystream_seconds(99 * n), floor_seconds(hardware.instruction_set(), flops=2 * 100 * n * N_FACTORS))
 
 
+@core("time_evaluate", impl=["fastfedrec_factors"], n_users=[6_000])
 @with_ratios("time_evaluate", floor=_floor)
 class Evaluate:
     """Ranks among 99 negatives by scores or by factors; "numpy_loop" draws and scores one user at a time."""

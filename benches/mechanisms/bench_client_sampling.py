@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key
 from fastfedrec.mechanisms import FixedSizeSampling, PoissonSampling
@@ -14,6 +15,7 @@ def _floor(case):
     return keystream_seconds(N_CLIENTS if case.scheme == "poisson" else COHORT)
 
 
+@core("time_sample", impl=["fastfedrec"])
 @with_ratios("time_sample", floor=_floor)
 class SampleCohort:
     """Cohorts against NumPy, with a generator that is faster than ChaCha20 and no CSPRNG."""

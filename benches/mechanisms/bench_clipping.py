@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import fastest, triad_bytes_per_second
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
 from fastfedrec.mechanisms import clip_rows_l1, clip_rows_l2
@@ -33,6 +34,7 @@ class Rows:
             raise AssertionError(f"{impl} leaves norms from {norms.min()} to {norms.max()}, not 1")
 
 
+@core("time_clip", impl=["fastfedrec"], order=[2])
 class ClipRows:
     param_names = ("impl", "order", "dtype")
     params = (("fastfedrec", "numpy"), (1, 2), ("float32", "float64"))

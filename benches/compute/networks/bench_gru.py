@@ -7,6 +7,7 @@ import functools
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import fastest, floor_seconds
 from benches.ratios import OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
@@ -204,6 +205,7 @@ def _checked(task, impl, problem):
     return run
 
 
+@core("time_train", task=["unit"], impl=["fastfedrec"])
 class ThereAndBack:
     """Gradients of 16 sequences of 50 items, or complete steps of eight clients on 16 examples each."""
 

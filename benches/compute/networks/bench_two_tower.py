@@ -6,6 +6,7 @@ have the same number of examples, which two implementations in torch require and
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import fastest, floor_seconds
 from benches.ratios import OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
@@ -229,6 +230,7 @@ def checked(impls, impl, problem):
     return run
 
 
+@core("time_train", impl=["fastfedrec"])
 class TrainClients:
     """Eight clients of 165 examples, with five epochs."""
 

@@ -7,6 +7,7 @@ import time
 import uuid
 
 from benches.engines.bench_dask import run_rounds
+from benches.floors import few
 from benches.ratios import peer
 from fastfedrec import FMFLDP, Key
 from fastfedrec.datasets import generate_implicit
@@ -87,14 +88,14 @@ class Rounds:
         return factors, time.perf_counter() - start
 
     def track_seconds_a_round(self):
-        return min(self._there()[1] for _ in range(3)) / N_ROUNDS
+        return min(self._there()[1] for _ in range(few(3))) / N_ROUNDS
 
     track_seconds_a_round.unit = "s"
 
     def track_share_of_the_engine(self):
         """Return the share of a run's time beyond the time of the same rounds without messages."""
         # The figure is a small difference, so the turns take about four seconds.
-        pairs = [(self._there()[1], self._here()[1]) for _ in range(12)]
+        pairs = [(self._there()[1], self._here()[1]) for _ in range(few(12))]
         return max(0.0, 1 - min(here for _, here in pairs) / min(there for there, _ in pairs))
 
     track_share_of_the_engine.unit = "of 1"

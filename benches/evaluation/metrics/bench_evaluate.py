@@ -4,6 +4,7 @@ import numpy as np
 import threadpoolctl
 
 from benches.compute.bench_ranking import N_ITEMS, N_USERS, long_tailed_interactions
+from benches.core_suite import core
 from benches.ratios import nan_without_peers, peer, times_faster
 from fastfedrec import Key
 from fastfedrec.evaluation import evaluate
@@ -24,6 +25,7 @@ class Factors:
         return self.users[self.data.user_index(user_ids)], self.items[self.data.item_index(item_ids)]
 
 
+@core("time_evaluate", n_factors=[16], n_threads=[1])
 @nan_without_peers
 class EvaluateAll:
     """Seven metrics of a held-out fifth of each user's interactions among all unseen items."""

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from benches.core_suite import core, first_module
 from benches.floors import fastest
 from benches.generated import random_interactions
 from benches.ratios import (
@@ -16,8 +17,9 @@ from benches.ratios import (
     times_of_part,
 )
 from fastfedrec import Key, hardware
-from fastfedrec._kernels.mechanisms.channels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
+
+kernel = first_module("_kernels.mechanisms.channels.binary_response", "_kernels.binary_response")
 
 EPSILON = 1.0
 P_TRUE = math.exp(EPSILON) / (1 + math.exp(EPSILON))
@@ -47,6 +49,7 @@ def _opendp(bits):
     return np.array([measurement(bool(bit)) for bit in bits])
 
 
+@core("time_privatize", impl=["fastfedrec"])
 class PrivatizeBits:
     """Randomized response for bits; peers with one answer in a call get a hundredth of them."""
 
@@ -109,6 +112,7 @@ class InstructionSets(OnInstructionSet):
     track_floor_share.unit = "share of floor"
 
 
+@core("time_respond", impl=["fastfedrec"])
 class RespondMemberships:
     """Answers of 1,000 users for all 3,706 items, where a twentieth of the bits are set."""
 

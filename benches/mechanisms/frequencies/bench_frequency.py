@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key
 from fastfedrec.mechanisms import GRR, OUE
@@ -33,6 +34,7 @@ def _floor(case):
     return keystream_seconds(len(case.values) * (1 if isinstance(case.oracle, GRR) else N_ITEMS))
 
 
+@core("time_privatize", impl=["fastfedrec"])
 @with_ratios("time_privatize", floor=_floor)
 class PrivatizeItems:
     """Reports of one item: GRR for a million clients, OUE for 50,000 clients (five million bits)."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import fastest
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster, times_of_part
 from fastfedrec import Key, hardware
@@ -56,6 +57,7 @@ def _diffprivlib(values, distribution):
     return np.array([mechanism.randomise(int(v)) for v in values])
 
 
+@core("time_add_noise", impl=["fastfedrec", "exact_hundredth"])
 class AddNoise:
     """Noise against peers; those with one draw in a call get a hundredth or a thousandth of the draws."""
 

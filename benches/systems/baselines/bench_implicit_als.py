@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 import threadpoolctl
 
-from benches.floors import in_turns
+from benches.floors import few, in_turns
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer
 from fastfedrec import ImplicitALS, Interactions, Key
 from fastfedrec.datasets import generate_implicit
@@ -102,7 +102,7 @@ class Epoch(OnInstructionSet):
     def times(self, data, solver, n_threads, other, n_allocations=1):
         """Return the peer's time over ours, with alternating calls: the median over allocations."""
         rng, ratios, held = np.random.default_rng(0), [], []
-        for allocation in range(n_allocations):
+        for allocation in range(few(n_allocations)):
             start = tuple(side.copy() for side in self.start)
             held += [start, bytearray(rng.integers(64, 120_000))]  # moves the next arrays to other addresses
             ours, theirs = (make(data, start, solver, n_threads) for make in (_fastfedrec, other))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import floor_seconds
 from benches.generated import thousand_items
 from benches.ratios import with_ratios
@@ -23,6 +24,7 @@ def _floor(case):
     return floor_seconds(hardware.instruction_set(), flops=int(flops))
 
 
+@core("time_round_sums", impl=["fastfedrec"])
 @with_ratios("time_round_sums", floor=_floor, threads=N_THREADS)
 class RoundSums:
     """Clients' part of a round of least squares, against an exact loop of NumPy over items."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import BEST, core
 from benches.floors import fastest, floor_seconds
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
@@ -74,6 +75,7 @@ def _torch(parameters, entries, neighbors):
     return run
 
 
+@core("time_gradients", n_factors=[32], instruction_set=BEST)
 @nan_without_peers
 class Gradients(OnInstructionSet):
     """64 clients with 100 items and 10 neighbours each."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.floors import floor_seconds
 from benches.generated import ratings
 from benches.ratios import with_ratios
@@ -17,6 +18,7 @@ def _floor(case):
     return floor_seconds(hardware.instruction_set(), flops=2 * products * N_FACTORS)
 
 
+@core("time_round", impl=["fastfedrec"])
 @with_ratios("time_round", floor=_floor)
 class Round:
     """100,000 ratings of 1,000 users, with the same number of virtual ones, predicted after ten local steps."""

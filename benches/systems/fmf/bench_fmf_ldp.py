@@ -1,5 +1,6 @@
 """FMF-LDP: one round and a complete run, against NumPy with one user at a time."""
 
+import functools
 import math
 import os
 import resource
@@ -7,12 +8,14 @@ import time
 
 import numpy as np
 
+from benches.core_suite import core, first_module
 from benches.floors import fastest, in_turns
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
 from fastfedrec import FMFLDP, Key, datasets, hardware
-from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.mechanisms import BinaryResponse
-from fastfedrec.systems.fmf.fmf_ldp import FMFState
+
+store = first_module("data.store", "interaction_store")
+FMFState = first_module("systems.fmf.fmf_ldp", "systems.fmf_ldp").FMFState
 
 N_REPORTS, REGULARIZATION = 100, 1e-6
 
@@ -47,6 +50,7 @@ def _check(update, theirs, n_users, min_correlation):
         raise AssertionError(f"the two rounds do not estimate the same (spread {spread:.3f})")
 
 
+@core("time_round", impl=["fastfedrec"], n_threads=[1])
 class Round:
     """One round at 20,000 x 1,000, after a check that both sums estimate the same gradient."""
 
@@ -60,7 +64,8 @@ class Round:
     def setup(self, data, impl, n_threads):
         if impl == "numpy" and n_threads > 1:
             raise NotImplementedError("a Python loop has one thread")
-        self.rounds = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION)._rounds()
+        model = FMFLDP(n_reports=N_REPORTS, regularization=REGULARIZATION)
+        self.rounds = model._rounds() if hasattr(model, "_rounds") else model  # in 0.1.0 a model has its rounds itself
         factors = (0.02 * Key.from_seed(2).normal("bench", size=5_000).reshape(1_000, 5)).astype(np.float32)
         self.state = FMFState(factors)
         if impl == "numpy":
@@ -81,9 +86,7 @@ class NormalizedRound(OnInstructionSet):
 
     param_names = ("n_threads", "instruction_set")
     params = ([1, 2], INSTRUCTION_SETS)
-
-    def setup_cache(self):
-        return datasets.generate_implicit(20_000, 1_000, key=Key.from_seed(1))
+    setup_cache = Round.setup_cache
 
     def setup(self, data, n_threads, instruction_set):
         super().setup(instruction_set)
@@ -131,6 +134,11 @@ class NormalizedRound(OnInstructionSet):
     track_times_numpy.unit = "times faster"
 
 
+@functools.cache
+def _large_factors():
+    return (0.02 * Key.from_seed(2).normal("bench", size=25_000).reshape(5_000, 5)).astype(np.float32)
+
+
 class LargeRound(OnInstructionSet):
     """One round at 50,000 x 5,000 with 11.5 million interactions, and equal sums on each instruction set."""
 
@@ -138,52 +146,52 @@ class LargeRound(OnInstructionSet):
     params = ([1, 2], INSTRUCTION_SETS)
 
     def setup_cache(self):
-        return datasets.generate_implicit(50_000, 5_000, key=Key.from_seed(1), preset="movielens-20m")
-
-    def setup(self, data, n_threads, instruction_set):
-        super().setup(instruction_set)
-        factors = (0.02 * Key.from_seed(2).normal("bench", size=25_000).reshape(5_000, 5)).astype(np.float32)
-        self.data, self.state = data, FMFState(factors)
+        """Return the data, and the sums of a round without vector instructions."""
+        self.data = datasets.generate_implicit(50_000, 5_000, key=Key.from_seed(1), preset="movielens-20m")
         with hardware.use_instruction_set("plain"):
-            expected = self._round(N_REPORTS, 1)
+            return self.data, dict(self._round(N_REPORTS, 2).arrays)
+
+    def setup(self, cached, n_threads, instruction_set):
+        super().setup(instruction_set)
+        self.data, expected = cached
         for name, array in self._round(N_REPORTS, n_threads).arrays.items():
-            np.testing.assert_array_equal(array, expected.arrays[name])
+            np.testing.assert_array_equal(array, expected[name])
 
     def _round(self, n_reports, n_threads):
-        rounds = FMFLDP(n_reports=n_reports, regularization=REGULARIZATION)._rounds()
-        return rounds.local_round(self.state, self.data, Key.from_seed(3), 0, n_threads=n_threads)
+        rounds, state = FMFLDP(n_reports=n_reports, regularization=REGULARIZATION)._rounds(), FMFState(_large_factors())
+        return rounds.local_round(state, self.data, Key.from_seed(3), 0, n_threads=n_threads)
 
     def _words(self, n_threads):
         users = self.data.global_user_ids
         return Key.from_seed(3).words_by_user("bench", users, size=2 * N_REPORTS, n_threads=n_threads)
 
-    def track_round_ms(self, data, n_threads, instruction_set):
+    def track_round_ms(self, cached, n_threads, instruction_set):
         return 1e3 * fastest(self._round, N_REPORTS, n_threads)
 
-    def track_report_ns(self, data, n_threads, instruction_set):
+    def track_report_ns(self, cached, n_threads, instruction_set):
         """Return the additional ns of a report, from a hundred more reports for each user."""
         fewer, more = in_turns(*(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)))
-        return 1e9 * (more - fewer) / (N_REPORTS * data.n_users)
+        return 1e9 * (more - fewer) / (N_REPORTS * self.data.n_users)
 
-    def track_times_one_thread(self, data, n_threads, instruction_set):
+    def track_times_one_thread(self, cached, n_threads, instruction_set):
         if n_threads == 1:
             return math.nan  # n/a: it is the peer
         return times_faster(lambda: self._round(N_REPORTS, 1), lambda: self._round(N_REPORTS, n_threads))
 
-    def track_times_numpy(self, data, n_threads, instruction_set):
+    def track_times_numpy(self, cached, n_threads, instruction_set):
         """Compare with a loop of NumPy over 500 of the users, scaled to all of them."""
-        some = data.shard(100)[0]
+        some = self.data.shard(100)[0]
         times = times_faster(
-            lambda: numpy_round(self.state.item_factors.astype(np.float64), some, seed=0),
+            lambda: numpy_round(_large_factors().astype(np.float64), some, seed=0),
             lambda: self._round(N_REPORTS, n_threads),
         )
-        return data.n_users / some.n_users * times
+        return self.data.n_users / some.n_users * times
 
-    def track_floor_share(self, data, n_threads, instruction_set):
+    def track_floor_share(self, cached, n_threads, instruction_set):
         """Count the keystream alone, with two words for each report."""
         return times_faster(lambda: self._words(n_threads), lambda: self._round(N_REPORTS, n_threads))
 
-    def track_report_over_keystream(self, data, n_threads, instruction_set):
+    def track_report_over_keystream(self, cached, n_threads, instruction_set):
         """Return the additional time of a report over the time of its two words of keystream."""
         # The figure is a difference of two minima.  It varied by a tenth with five turns, and by a twentieth with ten.
         fewer, more, words = in_turns(
@@ -228,12 +236,12 @@ class ByUsers:
     """Cost of a user in a round over stored interactions, with 26,744 items and 50 for each user."""
 
     param_names = ("n_users",)
-    params = ([10_000, 100_000, 1_000_000, 3_000_000],)
+    params = ([10_000, 100_000, 1_000_000],)
 
     def setup_cache(self):
         for n_users in self.params[0]:
             data = datasets.generate_implicit(n_users, 26_744, key=Key.from_seed(1), mean_interactions=50.0)
-            store_interactions(data, f"users-{n_users}")
+            store.store_interactions(data, f"users-{n_users}")
         return {n_users: os.path.abspath(f"users-{n_users}") for n_users in self.params[0]}
 
     def _round(self, folders, n_users):
@@ -242,7 +250,7 @@ class ByUsers:
         state = rounds.initial_state(26_744, Key.from_seed(2))
         # A round with few users first loads and compiles everything.
         rounds.local_round(state, few, Key.from_seed(3), 0)
-        before, data = _peak_bytes(), open_interactions(folders[n_users])
+        before, data = _peak_bytes(), store.open_interactions(folders[n_users])
         seconds = []
         for number in range(1, 5):  # one thread, since the idle time of a second one would count
             start = time.process_time()

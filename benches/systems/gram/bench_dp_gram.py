@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from benches.core_suite import core, first_module
 from benches.floors import floor_seconds
 from benches.generated import thousand_items
 from benches.ratios import with_ratios
 from fastfedrec import DPGram, Key, hardware
 from fastfedrec.mechanisms import LayeredGaussian
-from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum
+
+gram_rounds = first_module("systems.gram.dp_gram_rounds", "systems._dp_gram_rounds")
 
 N_THREADS = 2
 
@@ -30,11 +32,11 @@ class PairSums:
         lengths = np.maximum(self.data.interactions_per_user(), 1)
         self.entries = 1 / np.sqrt(lengths)
         mean = self.data.to_scipy().multiply(self.entries[:, None]).mean(axis=0)
-        self.mean = np.rint(np.asarray(mean).ravel() * SCALE).astype(np.int64)
-        self.system = PairSum(LayeredGaussian(UNIT), Key.from_seed(1), 0.0)
+        self.mean = np.rint(np.asarray(mean).ravel() * gram_rounds.SCALE).astype(np.int64)
+        self.system = gram_rounds.PairSum(LayeredGaussian(gram_rounds.UNIT), Key.from_seed(1), 0.0)
         self.run = self._kernel if impl == "fastfedrec" else self._numpy
         self.matrix = self.data.to_scipy()
-        got, expected = self._kernel() / UNIT, self._numpy()
+        got, expected = self._kernel() / gram_rounds.UNIT, self._numpy()
         if not np.allclose(got, expected, atol=1e-2 * np.abs(expected).max()):
             raise AssertionError(f"the two differ by up to {np.abs(got - expected).max()}")
 
@@ -42,7 +44,7 @@ class PairSums:
         self.run()
 
     def _kernel(self):
-        state = GramState(self.mean)
+        state = gram_rounds.GramState(self.mean)
         return self.system.local_round(state, self.data, Key.from_seed(1), 0, n_threads=N_THREADS).arrays["item_pairs"]
 
     def _numpy(self):
@@ -50,7 +52,7 @@ class PairSums:
         gram = np.zeros((n_items, n_items))
         for start in range(0, n_users, 5_000):
             part = slice(start, start + 5_000)
-            z = self.matrix[part].toarray() * self.entries[part, None] - self.mean / SCALE
+            z = self.matrix[part].toarray() * self.entries[part, None] - self.mean / gram_rounds.SCALE
             square = z * z
             second = square.sum(axis=1)
             # A user's sum of squared pairs is (|z|^4 - sum of z^4) / 2, and its weight makes it 1.
@@ -59,6 +61,7 @@ class PairSums:
         return gram[np.triu_indices(n_items, 1)]
 
 
+@core("time_fit", n_users=[50_000])
 class Fit:
     """Complete fit of clients and server: all sums, the noise, the decision, the spectrum and the factors."""
 

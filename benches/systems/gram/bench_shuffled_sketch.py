@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benches.core_suite import core
 from benches.generated import thousand_items
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key, ShuffledSketchGram
@@ -20,6 +21,7 @@ def _floor(case):
     return keystream_seconds(5 * N_REPORTS * case.data.n_users)
 
 
+@core("time_reports", impl=["fastfedrec"])
 @with_ratios("time_reports", floor=_floor, threads=N_THREADS)
 class Reports:
     """Sums of 1,288 reports of each of 1,000 users, against dense products in NumPy with the same words."""

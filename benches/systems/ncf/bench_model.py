@@ -5,6 +5,7 @@ Both apply Adam to all parameters in every step.  Parameters after some steps ar
 
 import numpy as np
 
+from benches.core_suite import BEST, core
 from benches.floors import fastest, floor_seconds
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
@@ -66,6 +67,7 @@ def _torch(network, start, examples):
     return run
 
 
+@core("time_steps", kind=["neumf"], n_factors=[8], instruction_set=BEST)
 @nan_without_peers
 class Steps(OnInstructionSet):
     param_names = ("kind", "n_factors", "instruction_set")

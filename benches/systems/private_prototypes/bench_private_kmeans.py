@@ -9,7 +9,8 @@ noise of empty clusters, which no epsilon covers; this stays as it is.
 import numpy as np
 import threadpoolctl
 
-from benches.floors import fastest, integer_operations_per_second, read_bytes_per_second
+from benches.core_suite import BEST, core
+from benches.floors import fastest, few, integer_operations_per_second, read_bytes_per_second
 from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, times_faster
 from fastfedrec import Key, PrivatePrototypes
 from fastfedrec.compute.clustering import assign_rows, kmeans
@@ -24,6 +25,7 @@ N_ITEMS, N_DIMENSIONS, N_SWAPS, MAX_ENTRIES, N_GROUPS = 3_706, 4, 20, 150, 10  #
 COUNTS = (10_000, 100)
 
 
+@core("time_swaps", instruction_set=BEST)
 class Swaps(OnInstructionSet):
     param_names = ("instruction_set",)
     params = (INSTRUCTION_SETS,)
@@ -110,7 +112,7 @@ class EqualEpsilon:
     track_times_diffprivlib.unit = "times faster"
 
     def _cost(self, fit, space, epsilon):
-        costs = [assign_rows(self.rows, fit(space, epsilon, seed), n_threads=1)[1].mean() for seed in range(5)]
+        costs = [assign_rows(self.rows, fit(space, epsilon, seed), n_threads=1)[1].mean() for seed in range(few(5))]
         return float(np.mean(costs)) / self.exact_cost
 
     def _ours(self, space, epsilon, seed):

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse
 
+from benches.core_suite import core
 from benches.floors import SIZES, floor_seconds
 from benches.ratios import with_ratios
 from fastfedrec import Key, datasets, hardware
@@ -23,6 +24,7 @@ def _floor(case):
     )
 
 
+@core("time_projection_sums", impl=["fastfedrec"])
 @with_ratios("time_projection_sums", floor=_floor, threads=N_THREADS)
 class ProjectionSums:
     """Clients' sparse products, against SciPy's in double precision, which are not exact."""
