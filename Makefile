@@ -1,15 +1,15 @@
-# Each target sets itself up in .venv and needs nothing but Python 3.11 to 3.14 and a C++ compiler.
+# Each target creates its environment in .venv, and needs only Python 3.11 to 3.14 and a C++ compiler.
 PYTHON ?= python3
 VENV := .venv
-# Most modules of what is installed are never imported: each is compiled when it is, once for all processes, whatever
-# the caller's environment says of that.
+# Most installed modules are never imported, so pip does not compile them.  The first import compiles a module for all
+# processes, also if the caller's environment forbids it.
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 BIN := $(VENV)/bin
 KERNELS := $(shell find _kernels -name '[a-z]*.pyx')
 KERNEL_TESTS := $(join $(patsubst _kernels/%,tests/%,$(dir $(KERNELS))),$(patsubst %.pyx,test_%.py,$(notdir $(KERNELS))))
 KERNEL_TESTS += tests/evaluation/metrics/test_evaluate.py tests/evaluation/metrics/test_sampled.py tests/systems/fmf/test_fmf_ldp_runs.py tests/compute/test_als_conditions.py tests/compute/test_clustering_8_bits.py tests/evaluation/metrics/test_evaluate_oracle.py
-# Those of kernels with vector code of their own; all others have but that of the random words.
+# Tests of kernels with vector code; all other kernels use vector code for random words only.
 VECTOR_CODE := $(shell find _kernels -name '_*.cpp')
 VECTOR_TESTS := $(wildcard $(subst /_,/test_,$(patsubst _kernels/%.cpp,tests/%.py,$(VECTOR_CODE))))
 VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_products.py tests/compute/test_als_conditions.py tests/compute/test_clustering_8_bits.py tests/systems/fedrec/test_model.py
@@ -18,56 +18,56 @@ SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py
 
 .PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean
 
-# The main job: private federated training on generated data, compared, accounted for and plotted.
+# Private federated training on generated data, with a comparison, the privacy cost and plots.
 demo: $(VENV)/.installed-cli
 	$(BIN)/fastfedrec demo --out demo-output
 
-# All tests, against the installed package (`pytest`, never `python -m pytest`: the checkout would shadow it).
+# All tests, on the installed package.  `python -m pytest` would import the checkout instead.
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly"
 	$(MAKE) -j 2 -O test-flower test-docstrings test-plain test-pages
 
-# Every example that is written down; an example takes milliseconds, and a second process its own seconds to start.
+# Every example of docstrings and pages.  An example takes milliseconds, and a second process seconds to start.
 test-docstrings: $(VENV)/.installed-dev
 	$(BIN)/pytest --doctest-modules --pyargs fastfedrec -p no:cacheprovider
 test-pages: $(VENV)/.installed-dev
 	$(BIN)/pytest --doctest-glob='*.md' README.md docs -p no:cacheprovider
 
-# The tests of vector code once more without vector instructions.
+# The tests of vector code, without vector instructions.
 test-plain: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -n 2 --instruction-set=plain $(VECTOR_TESTS)
 
-# And those of all kernels on every instruction set below the best of this processor.
+# The tests of all kernels on every instruction set below the best of this processor.
 test-levels: $(VENV)/.installed-dev
 	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[:-1])'); do \
 		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
 	done
 
-# The fast tests, the tests of kernels at every level, the examples and the pages once more, where NumPy, BLAS and libm
-# use no instruction above x86-64-v2.
+# The fast tests, the tests of kernels at every level, the examples and the pages, while NumPy, BLAS and libm use no
+# instruction above x86-64-v2.
 test-x86-64-v2: $(VENV)/.installed-dev
 	$(BIN)/python -P .ci/x86_64_v2.py $(MAKE) test-fast test-levels test-docstrings test-pages
 
-# The share of lines and branches of the Python code that the tests run.  Warnings are no errors here: a test that traces
-# lines replaces the tracer for a moment, and coverage.py warns of it.
+# The share of lines and branches of the Python code that the tests run.  Warnings are no errors here, because coverage.py
+# warns of tests that replace the tracer for a moment.
 test-coverage: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly" -W default --cov=fastfedrec --cov-branch \
 		--cov-report=term:skip-covered --cov-report=json:nightly-output/coverage.json
 
-# All tests on every other supported Python at hand, and the fast ones on the newest of them; `make test
-# PYTHON=python3.13 VENV=.venv-3.13` is one of them.
+# All tests on every other installed and supported Python, and the fast tests on the newest of them.  For one version run
+# `make test PYTHON=python3.13 VENV=.venv-3.13`.
 test-pythons: $(VENV)/bin/python
 	$(BIN)/python -P .ci/pythons.py test
 test-newest: $(VENV)/bin/python
 	$(BIN)/python -P .ci/pythons.py --newest test-fast
 
-# Whatever the first four targets install: what pip unpacks in one environment, beside what it unpacks in the other.
+# The environments of the first four targets.  The first two are installed at the same time.
 environments: $(VENV)/.built
 	$(MAKE) -j 2 $(VENV)/.installed-dev $(VENV)-flower/.installed
 	$(MAKE) $(VENV)/.installed-cli $(VENV)/.installed-docs
 
-# The fast tests with the lowest versions of what the package and its Dask engine require; `test` takes the newest.
-# With Python 3.11 or 3.12: the lowest Numba knows no later one.
+# The fast tests with the lowest required versions of the package and its Dask engine; `test` takes the newest versions.
+# The lowest Numba supports no Python after 3.12.
 test-lowest: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/$(INSTALL) "$$(echo $(VENV)/wheel/*.whl)[cli,dask,attacks]" \
@@ -76,12 +76,12 @@ test-lowest: $(VENV)/.built
 		"dp-accounting>=0.4" "numpydoc>=1.8" "setuptools>=77" "Cython>=3.1" "mypy>=1.11"
 	$(VENV)-lowest/bin/pytest -n 2
 
-# Flower's tests in an environment of their own: it holds some packages at older versions than the other extras.
+# Flower's tests in a separate environment, because Flower requires older versions of some packages than other extras.
 test-flower: $(VENV)-flower/.installed
 	$(VENV)-flower/bin/pytest -n 2 tests/engines/flower/test_app.py tests/engines/flower/test_restarts.py tests/engines/flower/test_messages.py \
 		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py
 
-# SuperLinks and SuperNodes as processes of their own, and what deployments recommend: minutes, and not part of `test`.
+# Tests of SuperLinks and SuperNodes in separate processes, and of the quality of deployed models, which take minutes.
 test-flower-slow: $(VENV)-flower/.installed
 	$(VENV)-flower/bin/pytest -m slow tests/engines/flower/test_processes.py tests/engines/flower/test_quality.py
 
@@ -93,8 +93,8 @@ $(VENV)-flower/.installed: $(VENV)/.built
 	$(VENV)-flower/bin/python -c "import flwr"  # without it the tests would be skipped, not fail
 	@touch $@
 
-# With `make -k` one that fails does not keep the other from running.  A night that was broken off goes on: what has
-# passed since a source or a test was changed is not run again.
+# With `make -k` all targets run, also after a failure.  A target that has passed since the last change of a source or a
+# test is not run again, so that an interrupted night continues.
 NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-levels test-x86-64-v2 test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
@@ -104,22 +104,22 @@ nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')
 
 ONLY ?=
 
-# Each mutant in a copy of the installed package, and the tests that must kill it; ONLY names some. See the page of them.
+# Each mutant in a copy of the installed package, and the tests that must kill it; ONLY selects some by name.
 mutants: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -P -m mutants --only '$(ONLY)'
 
-# Real data at full size, quality after minutes of training, thousands of random points, trajectories beside PyTorch's:
-# without it (`.venv/bin/pip install torch`) they fail.
+# Tests on data of full size, of quality after minutes of training, on thousands of random points, and of trajectories
+# against PyTorch.  They fail without it (`.venv/bin/pip install torch`).
 test-nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m nightly
 
-# A thousand changed files each: models by their bytes and by their fields, ledgers, stores.  And every fast test with
-# other examples than those of all other runs.
+# A thousand changed files of each kind: models by bytes and by fields, ledgers and stores.  Then every fast test with new
+# random examples.
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/pytest -m slow --profile nightly tests/test_hostile_files.py
 	$(BIN)/pytest -n 2 --profile dev
 
-# Every paper's figures and tables with --quick, one after another, timed, on generated data.
+# All figures and tables of the papers with --quick, in sequence, with their times, on generated data.
 reproduce-quick: $(VENV)/.installed-dev
 	$(BIN)/python -P .ci/nightly.py --out nightly-output
 
@@ -130,17 +130,17 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build -j 2 -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python -P .ci/pages.py docs/_build/html
 
-# The pages and the demo's report in Chromium: none wider than a phone, and nothing that axe calls serious, light or dark.
+# Check in Chromium that no page is wider than a phone or has a serious finding of axe, in light and in dark mode.
 browse: docs demo $(VENV)/axe
 	for folder in docs/_build/html demo-output; do for dark in "" --dark; do \
 		$(BIN)/python -P .ci/browser.py $$folder --axe $(VENV)/axe $$dark || exit 1; \
 	done; done
 
-# axe-core's one file, of which this package is an envelope; what it requires is not needed.
+# This package contains axe-core's only file.  Its dependencies are not needed.
 $(VENV)/axe: | $(VENV)/bin/python
 	$(BIN)/$(INSTALL) --no-deps --target $@ axe-playwright-python==0.1.8
 
-# The source archive, and a wheel built from it and tried on every Python at hand; VERSIONS="3.11 3.12" are only these.
+# The source archive, and wheels from it that are tried on every installed Python; VERSIONS="3.11 3.12" selects some.
 dist:
 	$(PYTHON) -m venv $(VENV)-dist
 	$(VENV)-dist/bin/$(INSTALL) "build>=1.2" "twine>=6"
@@ -149,7 +149,7 @@ dist:
 bench: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --quick --show-stderr --python=same
 
-# asv imports every file to find one benchmark: a single import that fails stops all of them.
+# asv imports every file to find one benchmark, so that one failed import stops all benchmarks.
 bench-check: $(VENV)/.installed-dev
 	cd benches && ../$(BIN)/asv check --python=same
 
@@ -160,13 +160,13 @@ bench-smoke: $(VENV)/.installed-dev
 BASE ?= main
 BENCH ?= .
 
-# Every benchmark with repetitions, on a quiet machine; the run is kept in benches/results, and the table of all printed.
+# Every benchmark with repetitions, on an idle machine; the run is saved in benches/results, and the table is printed.
 bench-page: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --show-stderr --python=same \
 		--bench '$(BENCH)' --set-commit-hash $$(git rev-parse HEAD)
 	$(BIN)/python benches figures
 
-# Fails where asv finds a time, or we a row of the table, worse than at BASE by 5%; BENCH names some benchmarks.
+# Fails if a time by asv or a row of the table is worse than at BASE by 5%; BENCH selects benchmarks.
 bench-gate: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv continuous --interleave-rounds --factor 1.05 \
 		--bench '^(?=.*[.]time).*($(BENCH))' $(BASE) HEAD

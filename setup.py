@@ -1,12 +1,12 @@
-"""Build of the compiled kernels; everything declarative is in pyproject.toml.
+"""Build of the compiled kernels; all declarative settings are in pyproject.toml.
 
-``_kernels/**/*.pyx`` becomes ``fastfedrec._kernels.*``.  Shared Cython code lives in ``_kernels/**/_*.pxd`` as inline
-functions (a compiled module under this mapping cannot be cimported by another), so one source is one extension.
-Vector code lives in ``_kernels/**/_*.cpp``, compiled once for each level (``_kernels/core/_levels.h``) and linked into
-the extensions that include its header, the first that it includes itself; which level runs is chosen at import, so a
-wheel runs everywhere.  Cython's code for typed memoryviews is a separate extension, so that it is compiled once.
-After a change, only sources that include the changed file are compiled again.
-``FASTFEDREC_DEBUG=1`` builds with bounds checks.
+Each source ``_kernels/**/*.pyx`` is one extension, ``fastfedrec._kernels.*``.  Shared Cython code consists of inline
+functions in ``_kernels/**/_*.pxd``, because a compiled module under this mapping cannot be cimported by another.
+Vector code is in ``_kernels/**/_*.cpp``.  It is compiled once for each level of ``_kernels/core/_levels.h``, and linked
+into the extensions that include its header, which is the first header that it includes.  The level is selected at
+import, so that a wheel runs on every processor.  Cython's code for typed memoryviews is compiled once, as a separate
+extension.  After a change, only sources that include the changed file are compiled again.  ``FASTFEDREC_DEBUG=1``
+builds with bounds checks.
 """
 
 import os
@@ -33,13 +33,13 @@ DIRECTIVES = {
     "cdivision": True,
     "nonecheck": DEBUG,
     "embedsignature": True,
-    # Kernels hold the GIL only to unpack their arguments and keep no module state.
+    # Kernels hold the GIL only to unpack their arguments, and have no module state.
     "freethreading_compatible": True,
 }
 
-# Level names are those of the namespaces in _kernels/core/_levels.h.
+# Level names are the names of the namespaces in _kernels/core/_levels.h.
 X86_64_LEVELS = {"plain": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
-SHARED = "fastfedrec._kernels._memoryviews"  # written by Cython; in every other extension it would be most of the code
+SHARED = "fastfedrec._kernels._memoryviews"  # written by Cython; without it each extension would contain this code
 VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").rglob("_*.cpp"))
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 
@@ -47,14 +47,14 @@ OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 
 
 
 def make_description(readme):
-    """Return the README for package indexes, with plain words in place of relative links, which would be dead there."""
+    """Return the README for package indexes, with texts instead of relative links, which would be dead there."""
     text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Plot: \1, `\2` of the source archive.)", readme)
     return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
 def processors():
     """Return the number of processors that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux's: a container may have fewer than the machine
+    affinity = getattr(os, "sched_getaffinity", None)  # on Linux, where a container may have fewer than the machine
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
@@ -63,7 +63,7 @@ def included(paths):
     files, queue = set(), list(paths)
     while queue:
         path = queue.pop()
-        if path not in files and Path(path).is_file():  # other headers are those of the system
+        if path not in files and Path(path).is_file():  # other headers belong to the system
             files.add(path)
             queue += INCLUDE.findall(Path(path).read_text(encoding="utf-8"))
     return files
@@ -72,10 +72,10 @@ def included(paths):
 def linked(paths):
     """Return the vector sources with a header that these files include, or that a returned source includes."""
     headers = {source: INCLUDE.search(Path(source).read_text(encoding="utf-8"))[1] for source in VECTOR_SOURCES}
-    sources, reached = [], included(paths)
-    while more := [source for source in VECTOR_SOURCES if headers[source] in reached and source not in sources]:
-        sources += more
-        reached |= included(more)
+    sources, files = [], included(paths)
+    while new := [source for source in VECTOR_SOURCES if headers[source] in files and source not in sources]:
+        sources += new
+        files |= included(new)
     return sources
 
 
@@ -83,16 +83,16 @@ class BuildPython(build_py):
     """Add the stub with the public names of `fastfedrec` for type checkers."""
 
     def run(self):
-        """Copy the package, and write the stub beside its `__init__`."""
+        """Copy the package, and write the stub next to its `__init__`."""
         if not self.editable_mode:
             self._remove_former_modules()
         super().run()
-        if not self.editable_mode:  # the checkout's own folder stays as it is
+        if not self.editable_mode:  # the folder of the checkout is not changed
             stub = runpy.run_path("fastfedrec/core/names.py")["make_stub"]()
             Path(self.build_lib, "fastfedrec/__init__.pyi").write_text(stub, encoding="utf-8")
 
     def _remove_former_modules(self):
-        """Remove modules of an earlier build that have no source any more, which a wheel would contain."""
+        """Remove modules of an earlier build without a source, which the wheel would otherwise contain."""
         kernels = {extension.name for extension in self.distribution.ext_modules}
         for path in Path(self.build_lib).rglob("*.*"):
             name = ".".join(path.relative_to(self.build_lib).parts).partition(".cpython")[0]
@@ -101,23 +101,23 @@ class BuildPython(build_py):
 
 
 class BuildKernels(build_ext):
-    """Add the options that the compiler supports: OpenMP and instruction-set levels, which are tried first."""
+    """Build the kernels with the options that the compiler supports: OpenMP and instruction-set levels."""
 
     def finalize_options(self):
-        """Compile as many files at once as there are processors to use, unless `--parallel` sets the number."""
+        """Compile one file on each available processor, unless `--parallel` sets the number."""
         super().finalize_options()
         if self.parallel is None:
             self.parallel = processors()
 
     def build_extensions(self):
         """Build the vector code of every level, then the extensions with it."""
-        # No contraction: a fused multiply-add would give other bits on machines that have one.
+        # Contraction is off, because a fused multiply-add would give different bits on machines that have one.
         flags = ["-O3", "-fno-math-errno", "-ffp-contract=off", "-Wno-unused-function"]
-        # GCC's split paths end a loop in several places: marking items that are drawn took three times as long.
-        # Other compilers need not know the flag.
+        # GCC's split paths give a loop several ends: marking sampled items took three times as long.  Other compilers
+        # may not have the flag.
         if self._links("int main() { return 0; }\n", ["-fno-split-paths"]):
             flags += ["-fno-split-paths"]
-        flags += ["-g"] if DEBUG else ["-g0"]  # Python's own flags ask for symbols, four fifths of a wheel
+        flags += ["-g"] if DEBUG else ["-g0"]  # Python's flags include symbols, which would be four fifths of a wheel
         openmp, standard = ["-fopenmp"], ["-std=c++17"]
         if not self._links(OPENMP_PROBE, openmp):
             print("fastfedrec: the compiler has no OpenMP; kernels will run on one thread", file=sys.stderr)
@@ -127,7 +127,7 @@ class BuildKernels(build_ext):
             self._links("int main() { return 0; }\n", level) for level in X86_64_LEVELS.values()
         ):
             levels = X86_64_LEVELS
-        # A short loop across two lines of the instruction cache took 13% longer, whatever stood before it.
+        # A short loop across two lines of the instruction cache took 13% longer.
         aligned = ["-falign-loops=64"] if self._links("int main() { return 0; }\n", ["-falign-loops=64"]) else []
         macros = [("FASTFEDREC_N_LEVELS", str(len(levels)))]
         objects = self._build_vector_code(levels, standard + flags, macros)
@@ -136,13 +136,13 @@ class BuildKernels(build_ext):
             language = standard if extension.language == "c++" else []
             extension.extra_compile_args = [*language, *flags, *aligned, *openmp]
             extension.extra_link_args = openmp
-            headers = included(extension.depends)  # Cython knows those that it names itself
+            headers = included(extension.depends)  # Cython lists the headers that it includes
             extension.extra_objects = [path for source in linked(headers) for path in objects[source]]
             extension.depends = [*headers, *extension.extra_objects, __file__]
         super().build_extensions()
 
     def _build_vector_code(self, levels, flags, macros):
-        """Compile for every level the vector sources that are older than what they include; return all objects."""
+        """Compile the vector sources with changed files for every level, and return all objects."""
         folder, objects, jobs = Path(self.build_temp, "levels"), {}, []
         for source in VECTOR_SOURCES:
             newest = max(os.path.getmtime(path) for path in [*included([source]), __file__])
@@ -181,7 +181,7 @@ class BuildKernels(build_ext):
 
 
 if __name__ == "__main__":  # Cython's processes may import this file again
-    if sys.platform == "win32":  # before pages of errors of its compiler
+    if sys.platform == "win32":  # otherwise its compiler prints pages of errors
         sys.exit("fastfedrec does not support Windows; install it with a Python of Linux, in WSL 2")
     extensions = [
         Extension(
@@ -192,7 +192,7 @@ if __name__ == "__main__":  # Cython's processes may import this file again
         )
         for path in sorted(Path("_kernels").rglob("*.pyx"))
     ]
-    extensions.append(Extension(SHARED, ["_kernels/_memoryviews.c"]))  # of C++ Cython does not write one
+    extensions.append(Extension(SHARED, ["_kernels/_memoryviews.c"]))  # Cython does not write this file as C++
     kernels = [f"fastfedrec._kernels.{name}" for name in find_packages("_kernels")]
     setup(
         packages=[*find_packages(include=["fastfedrec*"]), "fastfedrec._kernels", *kernels],

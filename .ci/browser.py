@@ -1,7 +1,7 @@
-"""Built pages in a browser: those that are wider than a phone, and what axe finds serious in them, light and dark.
+"""Find built pages that are wider than a phone, and serious findings of axe, in a browser.
 
-Needs Chromium on the path, and for the second axe-core's one file.  A page of ours, served beside the built ones,
-shows each of them in a frame of the given width, measures it there, and posts what it found.
+The program needs Chromium on the path, and the file of axe-core for its findings.  A measuring page is served next to
+the built pages.  It shows each page in a frame of the given width, measures it there, and posts the results.
 """
 
 import argparse
@@ -22,13 +22,13 @@ PROGRAM = """<!doctype html><title>measure</title><body style="margin:0"><script
 const scrolls = e => e && e.tagName != "BODY" && (
   /auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
 const show = frame => {
-  const page = frame.contentDocument, width = page.documentElement.clientWidth, found = [];
+  const page = frame.contentDocument, width = page.documentElement.clientWidth, elements = [];
   for (const e of page.body.querySelectorAll("*")) {
     const box = e.getBoundingClientRect(), right = Math.max(box.right, scrolls(e) ? 0 : box.left + e.scrollWidth);
     if (box.width && right > width + 1 && box.left < width && !scrolls(e.parentElement))
-      found.push(`${e.tagName.toLowerCase()}.${e.className}: ${e.textContent.trim().slice(0, 60)}`);
+      elements.push(`${e.tagName.toLowerCase()}.${e.className}: ${e.textContent.trim().slice(0, 60)}`);
   }
-  return {excess: page.scrollingElement.scrollWidth - width, elements: found.slice(-3)};
+  return {excess: page.scrollingElement.scrollWidth - width, elements: elements.slice(-3)};
 };
 const examine = async frame => {
   const page = frame.contentDocument, script = page.createElement("script");
@@ -37,8 +37,8 @@ const examine = async frame => {
     page.head.append(script);
   });
   const {violations} = await frame.contentWindow.axe.run(page, {resultTypes: ["violations"]});
-  return violations.filter(found => ["serious", "critical"].includes(found.impact)).map(
-    found => `${found.id} (${found.nodes.length}): ${found.nodes[0].html.slice(0, 160)}`);
+  return violations.filter(({impact}) => ["serious", "critical"].includes(impact)).map(
+    ({id, nodes}) => `${id} (${nodes.length}): ${nodes[0].html.slice(0, 160)}`);
 };
 (async () => {
   const {pages, width, axe} = await (await fetch("/pages")).json(), results = {};
@@ -58,21 +58,21 @@ const examine = async frame => {
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Built pages as files; our own page, the list it goes through, axe, and where its results go."""
+    """Serve the built pages, the measuring page, its list of pages and axe, and receive its results."""
 
     def __init__(self, *arguments, task, axe, results, **options):
-        self.own = {MEASURE: ("text/html", PROGRAM), "/pages": ("application/json", json.dumps(task))}
+        self.generated = {MEASURE: ("text/html", PROGRAM), "/pages": ("application/json", json.dumps(task))}
         if axe is not None:
-            self.own["/axe.js"] = ("text/javascript", axe)
+            self.generated["/axe.js"] = ("text/javascript", axe)
         self.results = results
         super().__init__(*arguments, **options)
 
     def do_GET(self):
-        """Answer with one of ours, or a file."""
+        """Send a generated page, or a file of the folder."""
         file = Path(self.translate_path(self.path))
-        if self.path in self.own:
-            kind, text = self.own[self.path]
-        elif "/axe.js" in self.own and file.suffix == ".html":  # without a policy that would keep axe out
+        if self.path in self.generated:
+            kind, text = self.generated[self.path]
+        elif "/axe.js" in self.generated and file.suffix == ".html":  # a content policy would block axe
             kind, text = "text/html", re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", file.read_text())
         else:
             return super().do_GET()
@@ -82,17 +82,17 @@ class Handler(SimpleHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def do_POST(self):
-        """Take the results."""
+        """Put the posted results into the queue."""
         self.results.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(204)
         self.end_headers()
 
     def log_message(self, *arguments):
-        """Say nothing."""
+        """Write no log."""
 
 
 def measure(folder, width, program, seconds, axe=None, dark=False):
-    """How much wider than `width` each page is, and why; with axe's text also what that finds serious."""
+    """Return the excess width of each page with the elements that cause it, and the serious findings of axe."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
     results, task = queue.Queue(), {"pages": names, "width": width, "axe": axe is not None}
     handler = functools.partial(Handler, directory=folder, task=task, axe=axe, results=results)
@@ -107,24 +107,24 @@ def measure(folder, width, program, seconds, axe=None, dark=False):
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            found = results.get(timeout=seconds)
+            measured = results.get(timeout=seconds)
         finally:
             browser.terminate()
             browser.wait()
             server.shutdown()
-    if found.keys() != set(names):
-        raise SystemExit(f"the browser stopped: {found.get('error')}")
-    return found
+    if measured.keys() != set(names):
+        raise SystemExit(f"the browser stopped: {measured.get('error')}")
+    return measured
 
 
 def main():
-    """Print every page that a phone cannot show without scrolling to the side, and what axe finds serious."""
+    """Print every page that is wider than a phone, and the serious findings of axe."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--width", type=int, default=390, help="CSS pixels (390)")
-    parser.add_argument("--axe", type=Path, help="a folder that holds axe.min.js, or such a file")
-    parser.add_argument("--dark", action="store_true", help="as on a device that asks for dark pages")
-    parser.add_argument("--seconds", type=float, default=1800, help="to wait at most (1800)")
+    parser.add_argument("--width", type=int, default=390, help="width in CSS pixels (390)")
+    parser.add_argument("--axe", type=Path, help="file axe.min.js, or a folder that contains it")
+    parser.add_argument("--dark", action="store_true", help="use the dark color scheme")
+    parser.add_argument("--seconds", type=float, default=1800, help="maximum time for all pages (1800)")
     arguments = parser.parse_args()
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
@@ -133,16 +133,16 @@ def main():
     if arguments.axe is not None:
         (file,) = arguments.axe.rglob("axe.min.js") if arguments.axe.is_dir() else (arguments.axe,)
         axe = file.read_text()
-    found = measure(arguments.folder.resolve(), arguments.width, program, arguments.seconds, axe, arguments.dark)
-    wide = {name: page for name, page in found.items() if page["excess"] > 0}
+    measured = measure(arguments.folder.resolve(), arguments.width, program, arguments.seconds, axe, arguments.dark)
+    wide = {name: page for name, page in measured.items() if page["excess"] > 0}
     for name, page in wide.items():
         print(f"{name}: {page['excess']} too wide", *page["elements"], sep="\n    ")
-    print(f"{len(wide)} of {len(found)} pages are wider than {arguments.width}")
-    bad = {name: page["findings"] for name, page in found.items() if page.get("findings")}
+    print(f"{len(wide)} of {len(measured)} pages are wider than {arguments.width}")
+    bad = {name: page["findings"] for name, page in measured.items() if page.get("findings")}
     for name, findings in bad.items():
         print(name, *findings, sep="\n    ")
     if axe is not None:
-        print(f"axe finds something serious in {len(bad)} of them")
+        print(f"axe has serious findings in {len(bad)} of them")
     sys.exit(bool(wide or bad))
 
 

@@ -1,9 +1,9 @@
-"""The archives that are given away: built from what is committed, checked, and tried on every Python at hand.
+"""Build the source archive and the wheels from the commit, check them, and try them on every installed Python.
 
-The source archive must hold every tracked file; every wheel is built *from it*, must hold the package with all its
-kernels and data and nothing else, and is installed with its requirements alone in a new environment outside the
-checkout, where ``smoke.py`` runs; so is each extra that users may want, alone.  Needs ``build`` and ``twine``, which
-``make dist`` installs.
+The source archive must contain every tracked file.  Each wheel is built from this archive, and must contain exactly the
+package with its kernels and data.  The wheel is installed with its requirements alone in a new environment outside the
+checkout, where ``smoke.py`` runs.  Each extra for users is tried in the same way.  The program needs ``build`` and
+``twine``, which ``make dist`` installs.
 """
 
 import argparse
@@ -26,32 +26,32 @@ FOR_DEVELOPERS = {"dev", "docs", "bench", "bench-lenskit"}  # extras that the ch
 
 
 def source_faults(names, tracked):
-    """What is wrong with the files of a source archive, whose own folder is left out of `names`."""
-    made = {"PKG-INFO", "setup.cfg"}
+    """Yield the faults of a source archive, given the names of its files relative to its top folder."""
+    generated = {"PKG-INFO", "setup.cfg"}
     for name in sorted(set(tracked) - set(names) - NOT_IN_SOURCES):
         yield f"{name} is tracked, and not in the source archive"
-    for name in sorted(set(names) - set(tracked) - made):
+    for name in sorted(set(names) - set(tracked) - generated):
         if not name.startswith("fastfedrec.egg-info/"):
             yield f"{name} is in the source archive, and not tracked"
 
 
 def wheel_faults(names, tracked):
-    """What is wrong with the files of a wheel."""
+    """Yield the faults of a wheel, given the names of its files."""
     kernels = {f"fastfedrec/{name.removesuffix('.pyx')}" for name in tracked if name.endswith(".pyx")}
-    wanted = {name for name in tracked if name.startswith("fastfedrec/")} | {"fastfedrec/__init__.pyi"}
-    wanted |= {f"fastfedrec/{name}" for name in tracked if name.startswith("_kernels/") and name.endswith(".py")}
+    expected = {name for name in tracked if name.startswith("fastfedrec/")} | {"fastfedrec/__init__.pyi"}
+    expected |= {f"fastfedrec/{name}" for name in tracked if name.startswith("_kernels/") and name.endswith(".py")}
     compiled = {name for name in names if name.endswith(".so")}
     for kernel in sorted(kernels - {name.split(".")[0] for name in compiled}):
         yield f"the kernel {kernel} is not in the wheel"
-    for name in sorted(wanted - set(names)):
+    for name in sorted(expected - set(names)):
         yield f"{name} is not in the wheel"
-    for name in sorted(set(names) - wanted - compiled):
-        if ".dist-info/" not in name and not name.startswith("fastfedrec.libs/"):  # what auditwheel adds
+    for name in sorted(set(names) - expected - compiled):
+        if ".dist-info/" not in name and not name.startswith("fastfedrec.libs/"):  # added by auditwheel
             yield f"{name} is in the wheel, and no part of the package"
 
 
 def description_faults(metadata):
-    """Links of the description that lead nowhere on the page of a package index, which shows it without its files."""
+    """Yield relative links of the description, which are dead on the page of a package index."""
     description = email.message_from_string(metadata).get_payload()
     if not description.strip():
         yield "the metadata have no description"
@@ -61,19 +61,19 @@ def description_faults(metadata):
 
 
 def run(*command, **options):
-    """Run or stop; what runs is shown."""
+    """Print and run a command; stop if it fails."""
     print("$", *command, flush=True)
     subprocess.run([str(part) for part in command], check=True, **options)
 
 
 def stop_if(faults):
-    """End with all faults, if there is any."""
+    """Stop with the list of faults if it is not empty."""
     if faults := list(faults):
         raise SystemExit("\n".join(faults))
 
 
 def try_alone(program, folder, wheel, extra=""):
-    """Run the smoke test where there is the wheel, with one extra or none, and nothing else."""
+    """Run the smoke test in a new environment with the wheel and at most one extra."""
     run(program, "-m", "venv", Path(folder, f"venv{extra}"))
     python = Path(folder, f"venv{extra}", "bin", "python")
     run(python, "-m", "pip", "install", "-q", f"{wheel}[{extra}]" if extra else wheel, cwd=folder)
@@ -81,7 +81,7 @@ def try_alone(program, folder, wheel, extra=""):
 
 
 def try_wheel(version, program, source, dist, tracked, extras):
-    """Build on one version, look into the wheel, install it, and run the smoke test there."""
+    """Build the wheel with one version of Python, check it, install it, and run the smoke test."""
     with tempfile.TemporaryDirectory() as folder:
         run(program, "-m", "venv", Path(folder, "build"))
         python = Path(folder, "build", "bin", "python")
@@ -98,16 +98,18 @@ def try_wheel(version, program, source, dist, tracked, extras):
 
 
 def main(argv=None):
-    """Build, check and try."""
+    """Build, check and try all archives."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = PYTHONS["supported"](project["requires-python"], project["classifiers"])
     extras = [extra for extra in project["optional-dependencies"] if extra not in FOR_DEVELOPERS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", nargs="+", choices=versions, default=versions, metavar="3.X", help="only these")
-    wanted = parser.parse_args(argv).python
-    found = dict(PYTHONS["at_hand"](wanted))
-    if not found:
-        raise SystemExit(f"none of python{', python'.join(wanted)} is on the path")
+    parser.add_argument(
+        "--python", nargs="+", choices=versions, default=versions, metavar="3.X", help="versions to try"
+    )
+    requested = parser.parse_args(argv).python
+    installed = dict(PYTHONS["at_hand"](requested))
+    if not installed:
+        raise SystemExit(f"none of python{', python'.join(requested)} is on the path")
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -116,10 +118,11 @@ def main(argv=None):
     (source,) = dist.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         stop_if(source_faults([m.name.split("/", 1)[1] for m in archive.getmembers() if m.isfile()], tracked))
-    for version, program in found.items():
+    for version, program in installed.items():
         try_wheel(version, program, source, dist, tracked, extras)
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted(dist.iterdir()))
-    print("Tried on", *found, "; not at hand:", ", ".join(v for v in wanted if v not in found) or "none")
+    missing = [version for version in requested if version not in installed]
+    print("Tried on", *installed, "; not installed:", ", ".join(missing) or "none")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Every ``fastfedrec reproduce ... --quick``, one after another, timed; no real data.
+"""Run and time every ``fastfedrec reproduce ... --quick`` without real data.
 
-What there is to run is read from the command's catalogue, so that a new figure or table is run the night it exists.
-Where the command asks for ``--data`` it gets generated data in the publisher's format and of the real data's size: the
-readers run too, times are those of real data, and figures mean nothing.  The exit status is 1 where a run failed or
-took more than ``--limit`` seconds of the clock; a table of all of them stands in ``summary.md`` after each.
+The list of runs is the command's catalogue, so that new figures and tables are included.  If the command requires
+``--data``, it gets generated data in the publisher's format with the size of the real data.  The readers and the times
+are therefore realistic, but the figures have no meaning.  The exit status is 1 if a run failed or took more than
+``--limit`` seconds of wall time.  ``summary.md`` has a table of all runs so far.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from fastfedrec.core.text import format_table
 from fastfedrec.studies.reproduce.catalogue import REPRODUCTIONS
 
 LIMIT = 120.0  # seconds on two processors
-PATIENCE = 2  # limits until a run is ended
-ASKS_FOR_DATA = "--data is required"
-# What asks for data gets MovieLens 1M, or what its page runs it on: by system, or by name.
+TIMEOUT_FACTOR = 2  # a run is ended after this multiple of the limit
+DATA_REQUIRED = "--data is required"
+# Format of the generated data by system or by run; the default is MovieLens 1M.
 OTHER_DATA = {
     "laplace-rr-svd": "movielens-100k",
     "fedrec": "movielens-100k",
@@ -41,7 +41,7 @@ OTHER_DATA = {
 
 
 class Run(NamedTuple):
-    """One command, and how it went."""
+    """One run of the command, with its result and its time."""
 
     name: str
     data: str
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 def commands():
-    """All that ``fastfedrec reproduce`` offers, as ``system --figure name``."""
+    """Yield all runs of ``fastfedrec reproduce``, as ``system --figure name``."""
     for entry in REPRODUCTIONS:
         yield from (f"{entry.system} --{entry.kind} {name}" for name in entry.texts)
 
@@ -61,7 +61,7 @@ def commands():
 
 
 def write_movielens(folder, n_users=6040, n_items=3706, mean=None):
-    """In the format of MovieLens 1M: ratings with timestamps, and users with a postal code."""
+    """Write ratings with timestamps and users with a postal code, in the format of MovieLens 1M."""
     data = datasets.generate_implicit(
         n_users, n_items, key=Key.from_seed(0), ratings=True, timestamps=True, mean_interactions=mean
     )
@@ -76,7 +76,7 @@ def write_movielens(folder, n_users=6040, n_items=3706, mean=None):
 
 
 def write_frappe(folder, n_users=957, n_items=4082):
-    """As Frappe: uses of apps, each in a context."""
+    """Write uses of apps with a context, in the format of Frappe."""
     data = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(0), mean_interactions=100)
     users = np.repeat(np.arange(n_users), data.interactions_per_user()).tolist()
     days = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -93,11 +93,11 @@ def write_frappe(folder, n_users=957, n_items=4082):
 
 
 def write_eicu(folder, n_stays=2500, n_kinds=300, n_hospitals=20):
-    """As the eICU demo: laboratory tests of stays in hospitals; one medicine for each stay."""
+    """Write laboratory tests and one medicine for each stay in a hospital, in the format of the eICU demo."""
     data = datasets.generate_counts(n_stays, n_kinds, key=Key.from_seed(0), distribution="gamma").interactions
     stays = np.repeat(np.arange(n_stays), data.interactions_per_user())
-    each = data.values_or_ones().astype(int)
-    labs = zip(np.repeat(stays, each).tolist(), np.repeat(data.indices, each).tolist(), strict=True)
+    counts = data.values_or_ones().astype(int)
+    labs = zip(np.repeat(stays, counts).tolist(), np.repeat(data.indices, counts).tolist(), strict=True)
     patients = ((s, s % n_hospitals, f"p{s}") for s in range(n_stays))
     drugs = ((s, "No", f"drug {s % 40}", s % 40) for s in range(n_stays))
     _write(folder / "patient.csv", [("patientunitstayid", "hospitalid", "uniquepid"), *patients], ",")
@@ -124,28 +124,28 @@ WRITERS = {
 
 
 def run_command(arguments, limit):
-    """Exit status, seconds of the clock and of processors, and the last line of what was said."""
+    """Return the exit status, seconds of wall time and of CPU time, and the last line of the output."""
     before, started = os.times(), time.perf_counter()
     try:
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE * limit, check=False)
-        status, said = done.returncode, (done.stderr if done.returncode else done.stdout)
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=TIMEOUT_FACTOR * limit, check=False)
+        status, output = done.returncode, (done.stderr if done.returncode else done.stdout)
     except subprocess.TimeoutExpired:
-        status, said = -1, f"ended after {PATIENCE * limit:g} s"
+        status, output = -1, f"ended after {TIMEOUT_FACTOR * limit:g} s"
     seconds, after = time.perf_counter() - started, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return status, seconds, cpu, (said.strip().splitlines() or [""])[-1]
+    return status, seconds, cpu, (output.strip().splitlines() or [""])[-1]
 
 
 def run_all(names, out, limit, program, run=run_command):
-    """One `Run` after another; data are generated where a command asks for them."""
+    """Yield a `Run` for each name; data are generated if a command requires them."""
     written = {}
     for name in names:
         folder = out / name.replace(" ", "_")
-        shutil.rmtree(folder, ignore_errors=True)  # the command would not repeat the parts it finds there
+        shutil.rmtree(folder, ignore_errors=True)  # the command does not repeat runs with stored results
         command = [*program, "reproduce", *name.split(), "--quick", "--out", str(folder)]
         data = "none, or its own"
         status, seconds, cpu, message = run(command, limit)
-        if status and ASKS_FOR_DATA in message:
+        if status and DATA_REQUIRED in message:
             kind = OTHER_DATA.get(name, OTHER_DATA.get(name.split()[0], "movielens-1m"))
             if kind not in written:
                 written[kind] = WRITERS[kind](out / "data" / kind)
@@ -156,10 +156,12 @@ def run_all(names, out, limit, program, run=run_command):
 
 
 def main(argv=None):
-    """Run, show, write; 1 where a run failed or was too slow."""
+    """Run all names, print and write the results, and return 1 if a run failed or was too slow."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", metavar="TEXT", help="runs whose name holds this")
-    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="of the clock, for one run")
+    parser.add_argument("--only", default="", metavar="TEXT", help="run only names that contain TEXT")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT, metavar="SECONDS", help="maximum wall time of one run (%(default)g)"
+    )
     parser.add_argument("--out", type=Path, default=Path("nightly-output"), metavar="DIR")
     arguments = parser.parse_args(argv)
     names = [name for name in commands() if arguments.only in name]

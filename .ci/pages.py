@@ -1,6 +1,6 @@
-"""Faults of the built pages.
+"""Find faults of the built pages.
 
-Links and anchors that lead nowhere, what does not fit on a phone, code that is cut, words that the search must find.
+Faults are dead links and anchors, tables and code that are too wide, and words that the search does not find.
 """
 
 import json
@@ -9,18 +9,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# What visitors look for, and a page that the search must show among others.
+# Words that visitors search for, each with a page that the search must find.
 SEARCHED = {
     "cite": "explanation/faq",
     "deprecate": "reference/api",
     "install": "explanation/faq",
     "recall": "explanation/evaluation/metrics",
 }
-WIDEST_CODE = 88  # characters of a line: what is wider is cut at the column, also on a wide screen
+MAX_CODE_WIDTH = 88  # characters; the page's column cuts longer lines, also on a wide screen
 
 
 class Page(HTMLParser):
-    """Anchors, links, whether the width is the device's, tables that cannot be scrolled by themselves, and code."""
+    """Collect the anchors, links, code and viewport of a page, and count its tables that do not scroll."""
 
     def __init__(self, text):
         super().__init__()
@@ -29,42 +29,42 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        """Note what is asked about."""
-        found = dict(attributes)
-        self.ids.update(filter(None, (found.get("id"), found.get("name") if tag == "a" else None)))
-        self.links += [found[name] for name in ("href", "src") if found.get(name)]
-        self.has_viewport |= tag == "meta" and found.get("name") == "viewport"
+        """Note the properties of an element."""
+        values = dict(attributes)
+        self.ids.update(filter(None, (values.get("id"), values.get("name") if tag == "a" else None)))
+        self.links += [values[name] for name in ("href", "src") if values.get(name)]
+        self.has_viewport |= tag == "meta" and values.get("name") == "viewport"
         if tag == "pre" and not any(self._outputs):
             self._in_code = True
             self.code.append("")
         if tag == "div":
-            self._outputs.append("script-out" in (found.get("class") or ""))
-            self._divisions.append("table-wrapper" in (found.get("class") or ""))
-        is_index = "index" in (found.get("class") or "")  # Sphinx's own, laid out in columns that wrap
+            self._outputs.append("script-out" in (values.get("class") or ""))
+            self._divisions.append("table-wrapper" in (values.get("class") or ""))
+        is_index = "index" in (values.get("class") or "")  # the columns of Sphinx's index wrap
         self.n_wide_tables += tag == "table" and not is_index and not any(self._divisions)
 
     def handle_endtag(self, tag):
-        """Leave a division, or code."""
+        """Note the end of a division or of code."""
         self._in_code &= tag != "pre"
         if tag == "div" and self._divisions:
             self._divisions.pop()
             self._outputs.pop()
 
     def typed(self):
-        """Lines of code that somebody types: of an example none that it prints."""
+        """Yield the lines of code without the output of examples."""
         for code in self.code:
             lines = code.splitlines()
             prompts = any(line.startswith(">>> ") for line in lines)
             yield from (line for line in lines if not prompts or line.startswith((">>> ", "... ")))
 
     def handle_data(self, data):
-        """Keep code."""
+        """Append the text of code."""
         if self._in_code:
             self.code[-1] += data
 
 
 def faults(folder):
-    """What is wrong, by page."""
+    """Yield the faults of all pages below a folder."""
     pages = {path.resolve(): Page(path.read_text()) for path in sorted(folder.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(folder.resolve())
@@ -72,10 +72,10 @@ def faults(folder):
             yield f"{name}: no viewport, so that phones show it small"
         if page.n_wide_tables:
             yield f"{name}: {page.n_wide_tables} tables that do not scroll by themselves"
-        has_own_width = {"generated", "_modules"} & {*name.parts}  # docstrings and sources
-        for line in page.typed() if not has_own_width else ():
-            if len(line) > WIDEST_CODE:
-                yield f"{name}: code of {len(line)} characters, at most {WIDEST_CODE}: {line.strip()[:60]}"
+        is_from_source = {"generated", "_modules"} & {*name.parts}  # docstrings and sources have longer lines
+        for line in page.typed() if not is_from_source else ():
+            if len(line) > MAX_CODE_WIDTH:
+                yield f"{name}: code of {len(line)} characters, at most {MAX_CODE_WIDTH}: {line.strip()[:60]}"
         for link in dict.fromkeys(page.links):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
@@ -88,21 +88,21 @@ def faults(folder):
 
 
 def unfound(folder, searched=None):
-    """Words that the search does not find where it should; it goes by stems."""
+    """Yield the words for which the search, which compares stems, does not find the page."""
     from sphinx.search.en import SearchEnglish
 
     text = (folder / "searchindex.js").read_text()
     index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
     for word, page in (searched or SEARCHED).items():
         stem = SearchEnglish({}).stem(word)
-        places = [index[part].get(stem, []) for part in ("terms", "titleterms")]
-        numbers = [number for each in places for number in (each if isinstance(each, list) else [each])]
+        entries = [index[part].get(stem, []) for part in ("terms", "titleterms")]
+        numbers = [number for entry in entries for number in (entry if isinstance(entry, list) else [entry])]
         if page not in [index["docnames"][number] for number in numbers]:
             yield f"the search for {word!r} does not find {page}"
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    found = [*faults(folder), *unfound(folder)]
-    print("\n".join(found) or "no fault")
-    sys.exit(bool(found))
+    messages = [*faults(folder), *unfound(folder)]
+    print("\n".join(messages) or "no fault")
+    sys.exit(bool(messages))

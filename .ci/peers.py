@@ -1,8 +1,8 @@
-"""What this package has beside its peers: a table of features, each cell checked on what is installed.
+"""Compare the features of this package and its peers in a table, with a check of each cell.
 
-A "yes" names an object that must be found by import.  An empty cell has a pattern, the feature's, that no module, class
-or function of the peer may match, so that a peer's new version is seen.  ``python -P .ci/peers.py`` checks the packages
-that are installed here and fails on a cell that is wrong; ``--table`` prints the table that a page includes.
+Each "yes" names an object that must be importable.  In an empty cell no module, class or function of the peer may match
+the feature's pattern, so that new features of a peer are detected.  ``python -P .ci/peers.py`` checks the packages that
+are installed, and fails if a cell is wrong; ``--table`` prints the table that a page includes.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 import warnings
 from pathlib import Path
 
-#: Import names, and the versions of the last check that all passed, by the names that users know.
+#: Import name and last checked version by the name of the package.
 PACKAGES = {
     "fastfedrec": ("fastfedrec", "this version"),
     "implicit": ("implicit", "0.7.3"),
@@ -26,7 +26,7 @@ PACKAGES = {
     "dp-accounting": ("dp_accounting", "0.6.0"),
 }
 NAME = re.compile(r"^\s*(?:class|(?:c?p?def|async def)) +(\w+)", re.MULTILINE)
-#: What a feature's classes, functions or modules would be called, and an object of each package that has it.
+#: For each feature a pattern of names of classes, functions or modules, and an object of each package that has it.
 FEATURES = {
     "recommenders from implicit feedback": (
         r"(?i)^(als|(implicit)?als|itemknn\w*|matrix_?factorization)$",
@@ -72,7 +72,7 @@ FEATURES = {
             "diffprivlib": "diffprivlib.mechanisms.Laplace",
         },
     ),
-    "costs of many releases added up": (
+    "composition of privacy costs": (
         r"(?i)accountant|composition",
         {
             "fastfedrec": "fastfedrec.accounting.PLDAccountant",
@@ -86,7 +86,7 @@ FEATURES = {
         r"(?i)shuffled|shuffle_?(model|epsilon|amplif)",
         {"fastfedrec": "fastfedrec.accounting.shuffled_epsilon"},
     ),
-    "who learns what in a whole run, as a document": (r"^Ledger$", {"fastfedrec": "fastfedrec.accounting.Ledger"}),
+    "ledger of a whole run by adversary": (r"^Ledger$", {"fastfedrec": "fastfedrec.accounting.Ledger"}),
     "audits of mechanisms": (r"(?i)^audit", {"fastfedrec": "fastfedrec.audit.audit"}),
     "membership attacks": (r"(?i)membership_?(inference|attack)|^attack", {"fastfedrec": "fastfedrec.attacks"}),
     "rounds on devices": (
@@ -98,44 +98,44 @@ FEATURES = {
 HAS = "yes"
 
 
-def is_there(place):
-    """Whether an object, written as ``module.name``, can be imported."""
-    module, _, name = place.rpartition(".")
+def is_importable(path):
+    """Return whether an object, written as ``module.name``, can be imported."""
+    module, _, name = path.rpartition(".")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return hasattr(importlib.import_module(module), name) or bool(importlib.import_module(place))
+            return hasattr(importlib.import_module(module), name) or bool(importlib.import_module(path))
         except ImportError:
             return False
 
 
 def names_of(package):
-    """Every module, class and function in a package's sources, as ``module.py: name``; its tests are left out."""
+    """Yield every module, class and function in a package's sources without tests, as ``module.py: name``."""
     (folder,) = importlib.util.find_spec(package).submodule_search_locations
     for path in sorted(Path(folder).rglob("*.py*")):
-        place = path.relative_to(folder)
-        if path.suffix not in (".py", ".pyi", ".pyx") or {"tests", "test"} & {*place.parts}:
+        source = path.relative_to(folder)
+        if path.suffix not in (".py", ".pyi", ".pyx") or {"tests", "test"} & {*source.parts}:
             continue
-        yield f"{place}: {place.stem}"
-        yield from (f"{place}: {name}" for name in NAME.findall(path.read_text(errors="replace")))
+        yield f"{source}: {source.stem}"
+        yield from (f"{source}: {name}" for name in NAME.findall(path.read_text(errors="replace")))
 
 
 def faults(features, packages):
-    """Cells of installed packages that are wrong, a line each."""
+    """Yield a line for each wrong cell of an installed package."""
     for package, (name, _) in packages.items():
         if importlib.util.find_spec(name) is None:
             continue
-        there = list(names_of(name))
+        names = list(names_of(name))
         for feature, (pattern, has) in features.items():
             if package in has:
-                if not is_there(has[package]):
+                if not is_importable(has[package]):
                     yield f"{package}, {feature}: {has[package]} is not there"
-            elif found := [place for place in there if re.search(pattern, place.partition(": ")[2])]:
-                yield f"{package}, {feature}: the table has none, and there are {', '.join(found[:3])}"
+            elif matches := [name for name in names if re.search(pattern, name.partition(": ")[2])]:
+                yield f"{package}, {feature}: the table has none, and there are {', '.join(matches[:3])}"
 
 
 def version(name):
-    """What is installed, by import name."""
+    """Return the installed version of a package, given its import name."""
     try:
         return importlib.metadata.version(name.replace("_", "-"))
     except importlib.metadata.PackageNotFoundError:
@@ -143,7 +143,7 @@ def version(name):
 
 
 def table(features, packages=PACKAGES):
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     head = " | ".join(f"{package} {checked}" for package, (_, checked) in packages.items())
     lines = [f"| | {head} |", "|---" * (len(packages) + 1) + "|"]
     lines += [
@@ -154,17 +154,17 @@ def table(features, packages=PACKAGES):
 
 
 def main(argv=None):
-    """Check, or print."""
+    """Check all cells, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", action="store_true", help="print the table")
     if parser.parse_args(argv).table:
         print(table(FEATURES))
         return 0
-    found = list(faults(FEATURES, PACKAGES))
+    messages = list(faults(FEATURES, PACKAGES))
     for package, (name, _) in PACKAGES.items():
         print(package, version(name) if importlib.util.find_spec(name) else "is not installed: not checked")
-    print("\n".join(found) or "no fault")
-    return bool(found)
+    print("\n".join(messages) or "no fault")
+    return bool(messages)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Supported versions of Python on this machine, and ``make`` with each: ``python -P .ci/pythons.py [--newest] TARGET``.
+"""Run ``make`` with each supported Python on this machine: ``python -P .ci/pythons.py [--newest] TARGET``.
 
-Each version has environments of its own, ``.venv-3.x``.  The version that runs this program is left out, because
+Each version has a separate environment, ``.venv-3.x``.  The version that runs this program is left out, because
 ``make`` uses it anyway.  Versions that are not on the machine are named as untested.
 """
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def supported(requires, classifiers):
-    """Versions that the metadata promise; those of `requires-python` and of the classifiers must be the same."""
+    """Return the supported versions; stop if `requires-python` and the classifiers disagree."""
     low, high = (int(minor) for minor in re.fullmatch(r">=3\.(\d+),<3\.(\d+)", requires).groups())
     versions = [f"3.{minor}" for minor in range(low, high)]
     prefix = "Programming Language :: Python :: 3."
@@ -28,7 +28,7 @@ def supported(requires, classifiers):
 
 
 def at_hand(versions):
-    """Yield versions that run here, each with its program: ``python3.x`` on the path, or the newest of pyenv's."""
+    """Yield installed versions with their programs: ``python3.x`` on the path, or the newest of pyenv."""
     installed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     for version in versions:
         patches = sorted(installed.glob(f"{version}.*/bin/python{version}"), key=_numbers, reverse=True)
@@ -44,30 +44,30 @@ def _numbers(path):
 
 
 def make_with_each(target, newest, versions, run=subprocess.run):
-    """Make a target with every version at hand but this one, or with the newest; return those that failed."""
-    here, found = f"3.{sys.version_info.minor}", dict(at_hand(versions))
-    chosen = list(found)[-1:] if newest else list(found)
+    """Make a target with every other installed version, or with the newest; return the versions that failed."""
+    here, installed = f"3.{sys.version_info.minor}", dict(at_hand(versions))
+    chosen = list(installed)[-1:] if newest else list(installed)
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKEOVERRIDES")}
     failed = []
     for version in chosen:
         if version == here:
             print(f"Python {version} runs this program, so that `make {target}` itself tests it", flush=True)
             continue
-        command = ["make", target, f"PYTHON={found[version]}", f"VENV=.venv-{version}"]
+        command = ["make", target, f"PYTHON={installed[version]}", f"VENV=.venv-{version}"]
         print("$", *command, flush=True)
         if run(command, cwd=ROOT, env=environment, check=False).returncode:
             failed.append(version)
     for version in versions:
-        if version not in found and version != here:
+        if version not in installed and version != here:
             print(f"untested: Python {version} not found", flush=True)
     return failed
 
 
 def main(argv=None):
-    """Run, and fail where one fails."""
+    """Make the target with each version; stop with the list of versions that failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target")
-    parser.add_argument("--newest", action="store_true", help="only with the newest version at hand")
+    parser.add_argument("--newest", action="store_true", help="only with the newest installed version")
     arguments = parser.parse_args(argv)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = supported(project["requires-python"], project["classifiers"])

@@ -1,6 +1,6 @@
-"""What an installed wheel must do before it is given away; run outside the checkout, with its requirements alone.
+"""Smoke test of an installed wheel, outside the checkout and with the package's requirements alone.
 
-An argument names an extra, installed beside the wheel and nothing else: then what that extra is for must work.
+An argument names an extra, which is also installed.  The test then uses this extra.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def check_import():
-    """The installed package, with all kernels compiled; Numba and Matplotlib stay out until they are used."""
+    """Import the package and check that its kernels are compiled and that heavy packages are not imported."""
     import fastfedrec
     from fastfedrec import FMFLDP, als, mechanisms  # noqa: F401
 
@@ -25,7 +25,7 @@ def check_import():
 
 
 def check_fit():
-    """One round; its ledger; what is found survives a file."""
+    """Fit a model in one round, and check its ledger and that a saved model recommends the same items."""
     from fastfedrec import FMFLDP, Key, datasets, load
 
     data = datasets.generate_implicit(2000, 200, key=Key.from_seed(1))
@@ -34,13 +34,13 @@ def check_fit():
     assert 0.1 < model.ledger_.epsilon("public") < 5.0
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder, "model.npz"))
-        again = load(Path(folder, "model.npz"))
+        loaded = load(Path(folder, "model.npz"))
     ids, _ = model.recommend(data.user_ids[:5], n=3)
-    assert (again.recommend(data.user_ids[:5], n=3)[0] == ids).all()
+    assert (loaded.recommend(data.user_ids[:5], n=3)[0] == ids).all()
 
 
 def check_tables():
-    """The tables of data that the package carries: of channels, and of advice."""
+    """Read the package's tables of channels and of advice."""
     from fastfedrec.mechanisms import BayesKary, OptimalKary
     from fastfedrec.systems.private_recommender.choice import advise
 
@@ -50,7 +50,7 @@ def check_tables():
 
 
 def check_numba():
-    """A loss that is compiled on this machine."""
+    """Train with a loss that Numba compiles."""
     from fastfedrec import Key, sgd
 
     users, items, ratings = [0, 0, 1, 1, 2], [0, 1, 0, 1, 0], [5.0, 1.0, 4.0, 2.0, 5.0]
@@ -63,31 +63,31 @@ def check_numba():
 
 
 def check_command():
-    """Its own program: the version, and the doctor's report."""
+    """Return the instruction set from the report of ``fastfedrec doctor``."""
     program = str(Path(sys.executable).with_name("fastfedrec"))
-    said = subprocess.run([program, "doctor", "--json"], capture_output=True, text=True, check=True).stdout
-    return json.loads(said)["instruction_sets"]["in_use"]
+    report = subprocess.run([program, "doctor", "--json"], capture_output=True, text=True, check=True).stdout
+    return json.loads(report)["instruction_sets"]["in_use"]
 
 
 def small_data():
-    """Few users with ratings."""
+    """Return generated ratings of 200 users."""
     from fastfedrec import Key, datasets
 
     return datasets.generate_implicit(200, 50, key=Key.from_seed(1), ratings=True)
 
 
 def check_plot():
-    """A plot of the command line."""
+    """Draw a plot by the command line."""
     program = str(Path(sys.executable).with_name("fastfedrec"))
     with tempfile.TemporaryDirectory() as folder:
         plot = Path(folder, "cost.png")
-        question = ["account", "reports", "--epsilon", "1", "--reports", "10", "--users", "1000", "--plot", str(plot)]
-        subprocess.run([program, *question], check=True, capture_output=True)
+        arguments = ["account", "reports", "--epsilon", "1", "--reports", "10", "--users", "1000", "--plot", str(plot)]
+        subprocess.run([program, *arguments], check=True, capture_output=True)
         assert plot.stat().st_size > 1000
 
 
 def check_data():
-    """A file by the reader of the extra."""
+    """Read a table with the package of the extra."""
     from fastfedrec import datasets
 
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def check_data():
 
 
 def check_testing():
-    """Data that hypothesis draws."""
+    """Draw data with hypothesis."""
     from hypothesis import find
 
     from fastfedrec.testing import interactions
@@ -106,7 +106,7 @@ def check_testing():
 
 
 def check_cli():
-    """A progress bar, and plots."""
+    """Show a progress bar, and draw a plot."""
     from fastfedrec import FMFLDP
 
     FMFLDP(n_rounds=1).fit(small_data(), show_progress=True)
@@ -115,7 +115,7 @@ def check_cli():
 
 
 def check_dask():
-    """A round on a cluster in this process."""
+    """Fit a model on a cluster in this process."""
     from distributed import Client
 
     from fastfedrec import FMFLDP, Key
@@ -123,12 +123,12 @@ def check_dask():
 
     data, key = small_data(), Key.from_seed(2)
     with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
-        there = FMFLDP(n_rounds=1).fit(data, key=key, engine=DaskEngine(client))
-    assert (there.item_factors_ == FMFLDP(n_rounds=1).fit(data, key=key).item_factors_).all()
+        model = FMFLDP(n_rounds=1).fit(data, key=key, engine=DaskEngine(client))
+    assert (model.item_factors_ == FMFLDP(n_rounds=1).fit(data, key=key).item_factors_).all()
 
 
 def check_flower():
-    """Both apps of a deployment."""
+    """Make both apps of a deployment."""
     from fastfedrec import FMFLDP
     from fastfedrec.engines.flower import client_app, server_app
 
@@ -138,7 +138,7 @@ def check_flower():
 
 
 def check_attacks():
-    """An attack that trains a forest."""
+    """Run an attack that trains a random forest."""
     from fastfedrec import EASE, Key, attacks
 
     data = small_data().binarize()

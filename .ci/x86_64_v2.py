@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 
-#: NumPy's own list is added by `limits`.  Loops that Numba compiles follow as well.
+#: Limits of BLAS, libm and Numba; `limits` adds NumPy's list.
 VARIABLES = {
     "OPENBLAS_CORETYPE": "Nehalem",
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-FMA,-FMA4",
@@ -28,14 +28,14 @@ def numpy_features():
 
 
 def limits():
-    """The environment's variables that set the three limits, also in an environment that has them."""
+    """Return the environment variables that set all limits; features that are already disabled remain so."""
     disabled = os.environ.get("NPY_DISABLE_CPU_FEATURES", "").split()
     return VARIABLES | {"NPY_DISABLE_CPU_FEATURES": " ".join([*disabled, *numpy_features()])}
 
 
 def state():
     """Return NumPy's instruction sets, the kernels of BLAS, and a digest of libm's results."""
-    import scipy.linalg  # noqa: F401  SciPy has a BLAS of its own
+    import scipy.linalg  # noqa: F401  SciPy has a separate BLAS
     import threadpoolctl
 
     cores = {library["architecture"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"}
@@ -44,26 +44,26 @@ def state():
 
 
 def faults(free, limited):
-    """Yield the libraries that do not follow, given `state` without limits and with them."""
+    """Yield the libraries that ignore their limit, given `state` without limits and with them."""
     if limited[0]:
         yield f"NumPy uses {', '.join(limited[0])}"
     if limited[1] != [VARIABLES["OPENBLAS_CORETYPE"]]:
         yield f"BLAS uses kernels of {', '.join(limited[1]) or 'an unknown library'}"
-    # Its functions with fused multiply-add round otherwise in some of ten thousand places.
+    # The functions of libm with fused multiply-add round differently for some of ten thousand arguments.
     if limited[2] == free[2] and free[0]:
         yield "libm computes the same bits as without limits"
 
 
 def main(command):
-    """Check and run."""
+    """Check that the limits are in effect, and run the command."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         print(f"{platform.machine()} has no x86-64-v2: nothing was run")
         return 0
     environment = os.environ | limits()
     report = [sys.executable, "-P", __file__]
     done = subprocess.run(report, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    if found := list(faults(state(), json.loads(done.stdout))):
-        raise SystemExit("; ".join(found))
+    if messages := list(faults(state(), json.loads(done.stdout))):
+        raise SystemExit("; ".join(messages))
     return subprocess.run(command, env=environment, check=False).returncode
 
 

@@ -1,4 +1,4 @@
-"""Examples of pages run as for a reader who installed the packages that the tutorial names."""
+"""Run the examples of pages with the packages that the tutorial installs."""
 
 import sys
 from pathlib import Path

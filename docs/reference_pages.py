@@ -77,7 +77,7 @@ def source_module(module, name):
 
 
 class Reference:
-    """All pages of the modules in the index."""
+    """The reference pages of all modules in the index."""
 
     def __init__(self, index):
         self.index = index
@@ -92,7 +92,7 @@ class Reference:
         }
 
     def write(self, folder):
-        """Write every page, and remove those of earlier builds."""
+        """Write every page, and remove pages of earlier builds."""
         folder.mkdir(parents=True, exist_ok=True)
         texts = {}
         for module, pages in self.pages.items():

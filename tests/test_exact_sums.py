@@ -69,7 +69,7 @@ def functions_with_a_check():
 
 
 def functions_that_check(cases):
-    """Return the functions whose checks these cases run."""
+    """Return the functions with checks that these cases run."""
     callers = set()
 
     def record(frame, event, _):
@@ -121,7 +121,7 @@ def test_a_range_that_no_double_holds_is_refused_without_users():
 
 
 def test_a_recovery_at_its_bound_has_exact_sums():
-    """With the largest values for n users, the sum equals that of Python's integers."""
+    """With the largest values for n users, the sum equals the sum of Python's integers."""
     n, steps = 1000, 1
     # An even value with an n-fold sum just below the limit of doubles.
     high = float(2 * (DOUBLE_LIMIT // n // 2 - 1))

@@ -1,4 +1,4 @@
-"""Tests of two examples that call the backend from other projects; test_processes.py tests those of Flower."""
+"""Tests of two examples that call the backend from other projects; test_processes.py tests Flower's examples."""
 
 import numpy as np
 import pytest

@@ -96,17 +96,18 @@ def test_fmf_ldp_ledger(run):
 
 def test_membership_roc(run):
     names = run("plot_membership_roc")
-    exact, private = names["found"].values()
-    (false, true), (private_false, private_true) = names["curves"].values()
+    exact, private = names["results"].values()
+    (false_rates, true_rates), (private_false_rates, private_true_rates) = names["curves"].values()
     for result, (x, y) in zip((exact, private), names["curves"].values(), strict=True):
         area = np.diff(x) @ (y[1:] + y[:-1]) / 2  # of the curve that is drawn, which is the figure in its legend
         assert area == pytest.approx(result.auc.value, abs=0.01)
-    bound = names["allowed"](private.guarantee, np.array([0.0, 0.5, 1.0]))
+    bound = names["max_true_rates"](private.guarantee, np.array([0.0, 0.5, 1.0]))
     assert is_rising(bound)
     assert bound[-1] == 1
     error = 5 / np.sqrt(4 * private.n_members)  # five standard errors of a share: the bound is one of expectations
-    assert (private_true <= names["allowed"](private.guarantee, private_false) + error).all()
-    assert (true > names["allowed"](private.guarantee, false) + error).any()  # the same check refuses the exact model
+    assert (private_true_rates <= names["max_true_rates"](private.guarantee, private_false_rates) + error).all()
+    # The same check rejects the exact model.
+    assert (true_rates > names["max_true_rates"](private.guarantee, false_rates) + error).any()
     assert exact.beats_chance
     assert exact.guarantee == () or min(epsilon for epsilon, _ in exact.guarantee) == np.inf
 
@@ -154,14 +155,14 @@ def test_own_csv(run):
 
 def test_choose_epsilon(run):
     names = run("plot_choose_epsilon")
-    reached = names["reached"]
+    hit_ratios = names["hit_ratios"]
     for trust, view in (("central", "public"), ("shuffle", "shuffled_server"), ("local", "server")):
         assert all(model.ledger_.epsilon(view) <= model.epsilon for model in names["models"][trust])
     assert not any(model.is_personal_ for model in names["models"]["local"])
     assert names["models"]["central"][-1].is_personal_
-    assert is_rising(reached["central"])
-    assert reached["central"][0] > reached["local"][-1]
-    assert reached["central"][-1] > reached["shuffle"][-1]
+    assert is_rising(hit_ratios["central"])
+    assert hit_ratios["central"][0] > hit_ratios["local"][-1]
+    assert hit_ratios["central"][-1] > hit_ratios["shuffle"][-1]
 
 
 def test_read_ledger(run):
@@ -191,7 +192,7 @@ def test_shuffled_users(run):
 
 def test_large_catalogue(run):
     names = run("plot_large_catalogue")
-    private, popular = names["found"].values()
+    private, popular = names["hit_ratios"].values()
     assert is_rising(names["signals"])
     # With few users it is popularity with noise; a hit ratio among 1,000 users has an error of .016.
     assert max(private[:2]) < popular[0] + 0.05
@@ -200,21 +201,21 @@ def test_large_catalogue(run):
 
 def test_deploy_traffic(run):
     names = run("plot_deploy_traffic")
-    moved, rounds = names["moved"], names["rounds"]
+    traffic_bytes, rounds = names["traffic_bytes"], names["rounds"]
     assert rounds["ShuffledSketchGram"] == 3
     assert rounds["FMFLDP"] == 20
     n_items = names["data"].n_items
     numbers = n_items + n_items * (n_items - 1) / 2 + 4 * 40 * n_items  # of the mean, pairs and columns
-    assert moved["DPGram"][1] == pytest.approx(8 * numbers, rel=0.01)
-    reports = {name: moved.pop(name)[1] for name in ("ShuffledSketchGram", "FMFLDP")}
-    assert max(reports.values()) < min(up for _, up in moved.values()) / 10
+    assert traffic_bytes["DPGram"][1] == pytest.approx(8 * numbers, rel=0.01)
+    reports = {name: traffic_bytes.pop(name)[1] for name in ("ShuffledSketchGram", "FMFLDP")}
+    assert max(reports.values()) < min(up for _, up in traffic_bytes.values()) / 10
 
 
 def test_sampled_metrics(run):
     names = run("plot_sampled_metrics")
-    for values in names["found"].values():
+    for values in names["hit_ratios"].values():
         assert is_rising(-np.array(values))
-    ease, _, popular = (values for values in names["found"].values())
+    ease, _, popular = (values for values in names["hit_ratios"].values())
     assert ease[0] - popular[0] < 0.05 < ease[-1] - popular[-1]
 
 
@@ -222,5 +223,5 @@ def test_explain(run):
     names = run("plot_explain")
     assert names["parts"].sum() == pytest.approx(names["scores"][0, 0], rel=1e-3)
     assert sum(names["values"]) == pytest.approx(names["scores"][0, 0], rel=1e-3)
-    row = names["data"].select_users([names["person"]])
+    row = names["data"].select_users([names["user"]])
     assert set(names["reasons"]) == set(row.item_ids[row.indices])

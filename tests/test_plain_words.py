@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.maintainers import load_program
 
 PROGRAM = Path(__file__).resolve().parents[1] / ".ci/plain_words.py"
 PLAIN = '"""Return the number of users."""\n\n# The count includes users without items.\nn_users = 1\n'
@@ -19,8 +20,8 @@ FAULTS = {
 }
 
 
-def run(*arguments):
-    done = subprocess.run([sys.executable, PROGRAM, *map(str, arguments)], capture_output=True, text=True)
+def run(*arguments, cwd=None):
+    done = subprocess.run([sys.executable, PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -45,6 +46,39 @@ def test_a_fault_is_named(file, name):
     assert err.startswith(f"above the limit: {name};")
     has_line = name not in ("vague names", "comments (too few)")  # these are counted by file
     assert (f"{file}:" in out) == has_line
+
+
+def test_labels_and_descriptions_of_options_are_prose(file):
+    for call in ('axes.set(xlabel="what the server sees")', 'parser.add_argument("--n", help="what is printed")'):
+        file.write_text(f"{PLAIN}{call}\n")
+        assert run(file)[0] == 1
+        file.write_text(f"{PLAIN}{call.replace('what', 'items')}\n")
+        assert run(file)[0] == 0
+
+
+def test_comments_of_files_without_a_suffix_are_prose(tmp_path):
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("# what is made\nwhat:\n")
+    assert run(makefile)[0] == 1
+    makefile.write_text("# the files of a build\nwhat:\n")
+    assert run(makefile)[0] == 0
+
+
+def test_a_small_group_fails_alone(tmp_path):
+    """The prose of a large folder does not compensate for faults of a small one."""
+    groups = load_program(".ci/plain_words").GROUPS
+    names = [name for group in groups for name in group]
+    missing = [name for name in names if not (PROGRAM.parents[1] / name).exists()]
+    assert missing == []
+    large, small = (tmp_path / name / "sample.py" for name in ("tests", "examples"))
+    for file in (large, small):
+        file.parent.mkdir()
+    large.write_text(f"{PLAIN}# {'word ' * 30_000}\n")
+    small.write_text(FAULTS["nobody"])
+    assert run("tests", "examples", cwd=tmp_path)[0] == 0
+    code, _, err = run(cwd=tmp_path)
+    assert code == 1
+    assert err.startswith("above the limit: nobody;")
 
 
 def test_code_examples_and_formulas_are_no_prose(tmp_path):

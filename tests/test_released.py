@@ -24,7 +24,7 @@ CENTRAL, LOCAL = gather("central"), gather("local")
 #: Systems with counts outside of the rounds, or with state of devices between rounds.
 BESIDE_MESSAGES = ("PrivRec, all stages", "FedRec", "DPPopularity")
 SYSTEMS = {name: model for name, model in (CENTRAL | LOCAL).items() if name not in BESIDE_MESSAGES}
-#: Systems with one round, whose users receive no learnt values.
+#: Systems with one round, in which users receive no learnt values.
 SEND_NOTHING = ("DPALS, uniform", "PrivatePrototypes", "PrivatePrototypes, clusters")
 
 

@@ -61,7 +61,7 @@ class WithoutReplacement:
         self.event = Gaussian(1.0, cohort_size=cohort_size, **step)
         epsilon = PLDAccountant().compose(self.event, ROUNDS).get_epsilon(DELTA)
         if abs(epsilon - {5: 0.2268, 30: 1.5245}[cohort_size]) > 1e-4:
-            raise AssertionError(f"epsilon {epsilon:.4f} differs from the one of the design page")
+            raise AssertionError(f"epsilon {epsilon:.4f} differs from the recorded value")
 
     def time_epsilon(self, cohort_size):
         PLDAccountant().compose(self.event, ROUNDS).get_epsilon(DELTA)
@@ -80,7 +80,7 @@ class SmallDelta:
         epsilon = PLDAccountant().compose(self.event).get_epsilon(delta)
         # If the loss distribution gives no smaller bound, the result is the Rényi bound, rounded up.
         if not 0 < epsilon <= RDPAccountant().compose(self.event).get_epsilon(delta) * (1 + 1e-8):
-            raise AssertionError(f"epsilon {epsilon:.4f} is above the one of the Renyi accountant")
+            raise AssertionError(f"epsilon {epsilon:.4f} is above the Renyi accountant's")
 
     def time_epsilon(self, count, delta):
         PLDAccountant().compose(self.event).get_epsilon(delta)

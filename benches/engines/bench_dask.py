@@ -136,7 +136,7 @@ def measure(client, data, n_rounds=N_ROUNDS, kernel_pause=0.0, engine=None):
     # Bytes pass the scheduler if one end of the connection belongs to it.
     passed = sum(n for ends_of, n in written.items() if sockets.intersection(ends_of))
     spans = [worker["spans"] for worker in last.values()]
-    # The kernel's time of a round is the one of its slowest worker.
+    # The kernel's time in a round is the time of its slowest worker.
     kernels = sum(
         max(sum(wall for at, wall, _ in calls if begin <= at < end) for calls in spans) for begin, end in pairwise(ends)
     )

@@ -94,7 +94,7 @@ def plot_prototypes():
         "50 private clusters": table.curve("50 private clusters"),
         "an entity alone": table.curve("IndividualNMF(10)"),
         "the mean of a user": table.curve("user mean"),
-        "all data in one place": table.curve("CentralNMF(20)"),
+        "centralized data": table.curve("CentralNMF(20)"),
     }
     about = "RMSE over epsilon, adding a user (less is better)"
     return Plot(curves, "one private mean", about, "MovieLens 1M, ten regions, three splits", from_zero=False)
@@ -115,7 +115,7 @@ def plot_privrec():
 
 def plot_dmf():
     """Return the plot of hits over the number of receivers of a gradient."""
-    table = Table("explanation/systems/dmf/dmf.md", "Accuracy", x="heard by", y="HR@10")
+    table = Table("explanation/systems/dmf/dmf.md", "Accuracy", x="receivers", y="HR@10")
     curves = {
         "DMF": table.curve("DMF(walk_length=0)", "DMF()", "DMF(n_neighbors=30, walk_length=2, learning_rate=0.002)"),
         "popularity": table.curve("popularity"),

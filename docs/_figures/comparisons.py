@@ -1,4 +1,4 @@
-"""Plots of the papers' figures and ours, from a page's own tables at the time of the build."""
+"""Plots of the papers' figures and ours, from the tables of a page at the time of the build."""
 
 import math
 import re

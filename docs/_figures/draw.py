@@ -1,4 +1,4 @@
-"""A figure of a `Flow` as SVG: lanes with steps below, narrow enough for a phone, in the page's own colours."""
+"""A figure of a `Flow` as SVG: lanes with steps below, narrow enough for a phone, in the colours of the page."""
 
 import textwrap
 from html import escape

@@ -1,8 +1,8 @@
 """Declarations of the messages in each system, for the figures of `draw.py`.
 
 A lane is a party, with its data or its trust.  A message is EXACT (its receiver must be trusted with it), PROTECTED (by
-noise or random answers, with a guarantee against its readers), MASKED (it reveals no information without the masks) or
-PUBLIC.
+noise or randomized response, with a guarantee against its readers), MASKED (it reveals no information without the
+masks) or PUBLIC.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ FLOWS = {
             Send("device", "server", "products of all pairs of its row, of norm 1", EXACT),
             Do("server", "adds up, adds noise"),
             Repeat(
-                "4 rounds, or 2 and the mean again",
+                "4 rounds, or 2 and a repeated mean",
                 (
                     Send("server", "device", "the mean, and 10 to 40 columns", PROTECTED),
                     Send("device", "server", "products of its row with the columns, of norm 1", EXACT),
@@ -83,7 +83,7 @@ FLOWS = {
             ),
             Send("server", "device", "models to compare", PROTECTED),
             Send("device", "server", "differences of hits, of norm 1", EXACT),
-            Do("server", "adds up, adds noise, chooses popularity or a personal model"),
+            Do("server", "adds up, adds noise, selects popularity or a personal model"),
             *_WEIGHTS,
         ),
     ),
@@ -92,7 +92,7 @@ FLOWS = {
         (
             *_MEAN,
             Repeat(
-                "3 rounds, or 2 and the mean again",
+                "3 rounds, or 2 and a repeated mean",
                 (
                     Send("server", "device", "the mean, and 64 columns, at first random", PROTECTED),
                     Send("device", "server", "products of its row with the columns, of norm 1", EXACT),
@@ -101,7 +101,7 @@ FLOWS = {
             ),
             Send("server", "device", "models to compare", PROTECTED),
             Send("device", "server", "differences of hits, of norm 1", EXACT),
-            Do("server", "adds up, adds noise, chooses popularity or a personal model"),
+            Do("server", "adds up, adds noise, selects popularity or a personal model"),
             *_WEIGHTS,
         ),
     ),
@@ -116,7 +116,7 @@ FLOWS = {
                     Send("shuffler", "server", "all users' reports, in random order", PROTECTED),
                 ),
             ),
-            Do("server", "adds up signs: a noisy matrix of pairs; chooses popularity or a personal model"),
+            Do("server", "adds up signs: a noisy matrix of pairs; selects popularity or a personal model"),
             *_WEIGHTS,
         ),
     ),
@@ -198,7 +198,7 @@ FLOWS = {
     "laplace-rr-svd": Flow(
         {"device": "randomizes", "server": "not trusted", "everyone": "sees the model"},
         (
-            Do("device", "passes each rating through a channel, once"),
+            Do("device", "randomizes each rating by a channel, once"),
             Send("device", "server", "the set of rated items (hide_items hides it)", EXACT),
             Send("device", "server", "a report of each rating, with epsilon", PROTECTED),
             Do("server", "decodes; fits biases, and factors if they help"),
@@ -206,14 +206,14 @@ FLOWS = {
         ),
     ),
     "private-recommender": Flow(
-        {"you": "public numbers", "advice": "accountants, sweeps", "users": "as trust says", "ledger": "the cost"},
+        {"you": "public numbers", "advice": "accountants, sweeps", "users": "by trust model", "ledger": "the cost"},
         (
             Send("you", "advice", "users, items, epsilon, trust", PUBLIC),
-            Do("advice", "the settings within epsilon, and the accuracy of each"),
+            Do("advice", "computes the settings within epsilon, and the accuracy of each"),
             Send("advice", "ledger", "the choice and its reason", PUBLIC),
-            Send("advice", "users", "messages of the chosen system, as on its page", PUBLIC),
+            Send("advice", "users", "messages of the selected system, as on its page", PUBLIC),
             Send("users", "ledger", "every event, before it happens", PUBLIC),
-            Send("users", "you", "a model, with epsilon in all", PROTECTED),
+            Send("users", "you", "a model, with its total epsilon", PROTECTED),
         ),
     ),
     "fedrec": Flow(
@@ -224,9 +224,9 @@ FLOWS = {
                 (
                     Send("server", "device", "item factors V", PUBLIC),
                     Send("device", "server", "gradient + mask, of rated and of other items", MASKED),
-                    Send("device", "denoiser", "the mask; of other items gradient + mask", MASKED),
+                    Send("device", "denoiser", "the mask; for other items gradient + mask", MASKED),
                     Send("denoiser", "server", "the sum", MASKED),
-                    Do("server", "the difference is the exact sum over raters: a step"),
+                    Do("server", "takes a step with the difference, the exact sum over raters"),
                 ),
             ),
         ),
@@ -234,7 +234,7 @@ FLOWS = {
     "sdcf": Flow(
         {"device": "randomizes twice", "server": "not trusted"},
         (
-            Do("device", "a first answer for each item, drawn once"),
+            Do("device", "draws a first answer for each item, once"),
             Repeat(
                 "each round",
                 (
@@ -247,17 +247,17 @@ FLOWS = {
         ),
     ),
     "dmf": Flow(
-        {"user": "no server at all", "neighbours": "not trusted"},
+        {"user": "there is no server", "neighbours": "not trusted"},
         (
             Repeat(
                 "each round",
                 (
-                    Do("user", "steps on its items, and on others that are drawn"),
+                    Do("user", "takes steps on its items and on sampled items"),
                     Send("user", "neighbours", "a gradient of each of these items", EXACT),
-                    Do("neighbours", "move their own factors by it"),
+                    Do("neighbours", "change their factors by it"),
                 ),
             ),
-            Do("user", "scores with its own model"),
+            Do("user", "scores with its model"),
         ),
     ),
     "fedgnn": Flow(
@@ -267,7 +267,7 @@ FLOWS = {
                 "each round, a secret cohort",
                 (
                     Send("server", "device", "embeddings of items, W, a", PROTECTED),
-                    Do("device", "finds its user's embedding, clips its gradient"),
+                    Do("device", "computes its user's embedding, clips its gradient"),
                     Send("device", "server", "the gradient, of norm at most clip_norm", EXACT),
                     Do("server", "adds up, adds noise, takes a step"),
                 ),

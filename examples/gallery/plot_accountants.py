@@ -1,10 +1,10 @@
 """
-One run, four accounts
-======================
+Compare accountants for one run
+===============================
 
-What do 1,000 rounds with Gaussian noise cost, when each takes a secret cohort of 20 of
-4,800 users?  That is the setting of the PrivRec paper. Accountants are upper bounds: of
-several, the lowest is the one to state.
+This example computes the privacy cost of up to 1,000 rounds with Gaussian noise, in the
+setting of the PrivRec paper: each round samples a secret cohort of 20 of 4,800 users.
+Every accountant gives a valid upper bound, so that the smallest one can be reported.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,9 @@ from fastfedrec.accounting import (
 )
 
 # %%
-# A round is an event that says all that its cost depends on. zCDP knows nothing of
-# secret cohorts, so it is given the same noise without sampling.
+# An event describes one round: the noise, the sampling and the relation of neighbours.
+# zCDP has no theorem for secret cohorts, so that its event has the same noise but no
+# sampling.
 
 DELTA, ROUNDS = 1e-6, [1, 3, 10, 30, 100, 300, 1000]
 NOISE, N_USERS, COHORT = 1.0, 4800, 20
@@ -30,9 +31,9 @@ sampled = Gaussian(
     n_users=N_USERS,
     cohort_size=COHORT,
 )
-everybody = Gaussian(NOISE, neighboring="replace", sampling="none")
+unsampled = Gaussian(NOISE, neighboring="replace", sampling="none")
 accounts = {
-    "zCDP, every user in every round": (ZCDPAccountant, everybody),
+    "zCDP, every user in every round": (ZCDPAccountant, unsampled),
     "RDP, secret cohorts": (RDPAccountant, sampled),
     "PLD, secret cohorts": (PLDAccountant, sampled),
 }
@@ -40,7 +41,7 @@ epsilons = {
     name: [accountant().compose(event, n).get_epsilon(DELTA) for n in ROUNDS]
     for name, (accountant, event) in accounts.items()
 }
-epsilons["as the paper counts"] = [
+epsilons["accounting of the paper"] = [
     published_privrec_epsilon(
         N_USERS, COHORT, rounds=n, noise_multiplier=NOISE, delta=DELTA
     )
@@ -58,10 +59,10 @@ axes.set(
 axes.legend()
 
 # %%
-# The distribution of the privacy loss (PLD) gives the sharpest figure, and it is for
-# replacing all data of a user. It holds against whoever sees the model, if cohorts are
-# secret and the server, which adds the noise, is trusted. The paper's own count
-# composes a round as often as it has clients, and is larger than it need be.
+# The accountant of privacy loss distributions (PLD) gives the smallest bound. It holds
+# for replacing all data of one user, against any party that sees the model, if the
+# cohorts are secret and the server that adds the noise is trusted. The paper's bound is
+# larger, because it composes each round once for each client of the cohort.
 
 for name, values in epsilons.items():
     print(f"{name:32} {values[-1]:8.3f}")

@@ -1,10 +1,11 @@
 """
-How much accuracy does an epsilon buy?
-======================================
+Accuracy over epsilon in three trust models
+===========================================
 
-The same generated users, by whom they trust and how much they give. The system behind
-:class:`~fastfedrec.systems.private_recommender.model.PrivateRecommender` is chosen by
-public numbers before any data are looked at; what it reaches is measured here.
+This example measures the accuracy of
+:class:`~fastfedrec.systems.private_recommender.model.PrivateRecommender` on the same
+users, for three values of epsilon and three trust models. The model selects a system by
+public numbers, before it reads any data.
 """
 
 import matplotlib.pyplot as plt
@@ -14,7 +15,11 @@ from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 
 EPSILONS = (0.5, 1.0, 4.0)
-TRUSTS = {"central": "a server", "shuffle": "a shuffler", "local": "their device alone"}
+TRUST_MODELS = {
+    "central": "users trust a server",
+    "shuffle": "users trust a shuffler",
+    "local": "users trust their device alone",
+}
 data = generate_implicit(6000, 300, key=Key.from_seed(1), mean_interactions=30)
 train, test = next(LeaveOneOut().split(data, key=Key.from_seed(2)))
 models = {
@@ -22,14 +27,14 @@ models = {
         PrivateRecommender(epsilon, trust=trust).fit(train, key=Key.from_seed(3))
         for epsilon in EPSILONS
     ]
-    for trust in TRUSTS
+    for trust in TRUST_MODELS
 }
 
 # %%
-# The whole run of each costs no more than its epsilon, for replacing all data of a
-# user, against those whom users do not trust.
+# Each whole run costs at most its epsilon for replacing all data of one user, against
+# every party that the users do not trust.
 
-reached = {
+hit_ratios = {
     trust: [
         evaluate(
             model,
@@ -44,8 +49,8 @@ reached = {
     for trust, fitted in models.items()
 }
 figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
-for (trust, values), style in zip(reached.items(), ("o-", "s-", "^-"), strict=True):
-    axes.plot(EPSILONS, values, style, label=f"users trust {TRUSTS[trust]}")
+for (trust, values), style in zip(hit_ratios.items(), ("o-", "s-", "^-"), strict=True):
+    axes.plot(EPSILONS, values, style, label=TRUST_MODELS[trust])
     for model in models[trust]:
         kind = "personal" if model.is_personal_ else "popularity"
         print(f"{trust:8} {model.epsilon:3}  {type(model.model_).__name__}, {kind}")
@@ -56,4 +61,5 @@ axes.minorticks_off()
 axes.legend()
 
 # %%
-# Without a server or a shuffler, popularity is all that an epsilon of a few nats buys.
+# If users trust their device alone, an epsilon of a few nats suffices for popularity
+# only.

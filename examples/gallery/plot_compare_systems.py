@@ -1,9 +1,10 @@
 """
-Which system is better, and is the difference more than chance?
-===============================================================
+Compare systems with a test of significance
+===========================================
 
-Two private systems between a popular list and a model without privacy, on the same
-split, with 95% bootstrap intervals over users.
+This example compares two private systems with a list of popular items and with a model
+without privacy. All are evaluated on the same split. The plot shows 95% bootstrap
+intervals over users.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +17,8 @@ data = generate_implicit(5000, 300, key=Key.from_seed(1), mean_interactions=30)
 train, test = next(RandomHoldout(share=0.2).split(data, key=Key.from_seed(2)))
 
 # %%
-# The two private ones cost 2, for replacing a user: their own number is for taking the
-# user's data away. Ledgers have both.
+# Both private systems cost an epsilon of 2 for replacing a user. Their parameter
+# ``epsilon`` refers to the removal of a user's data. Their ledgers state both costs.
 
 models = {
     "popularity": Popularity(),
@@ -34,17 +35,18 @@ results = {
 comparison = compare(results, key=Key.from_seed(4))
 
 figure, axes = plt.subplots(figsize=(5.4, 3.4), layout="constrained")
-for place, (name, intervals) in enumerate(comparison.intervals.items()):
+for position, (name, intervals) in enumerate(comparison.intervals.items()):
     low, high = intervals["recall@20"]
     epsilon = fitted[name].ledger_.epsilon("public")
     colour = "C0" if epsilon < float("inf") else "0.5"
-    axes.plot([low, high], [place, place], color=colour, linewidth=2)
-    axes.plot(results[name]["recall@20"], place, "o", color=colour, markersize=4)
+    axes.plot([low, high], [position, position], color=colour, linewidth=2)
+    axes.plot(results[name]["recall@20"], position, "o", color=colour, markersize=4)
 axes.set_yticks(range(len(results)), list(results))
 axes.set(xlabel="recall@20, with 95% intervals", ylabel="system")
 axes.margins(y=0.15)
 
 # %%
-# Paired permutation tests, corrected for their number, say what may be concluded:
+# The conclusion follows from paired permutation tests, which are corrected for multiple
+# comparisons:
 
 print(comparison.summary())

@@ -1,9 +1,10 @@
 """
-What a device sends and receives
-================================
+Traffic of a device in five systems
+===================================
 
-Before a system is deployed: how much goes over the line, and how often a device must
-answer. Every fitted model has it in ``communication_``.
+This example compares how many bytes a device receives and sends in five systems, and
+how many rounds it takes part in. Every fitted model has these numbers in
+``communication_``, so that they can be read before a system is deployed.
 """
 
 import matplotlib.pyplot as plt
@@ -21,28 +22,30 @@ SYSTEMS = {
 }
 
 # %%
-# Traffic is counted in the bytes of messages, for one device over the whole run.
+# Traffic is the size of all messages of one device in the whole run, in bytes.
 
-moved, rounds = {}, {}
+traffic_bytes, rounds = {}, {}
 for name, system in SYSTEMS.items():
     traffic = system.fit(data, key=Key.from_seed(2)).communication_
-    moved[name] = [
-        sum(each.download for each in traffic.rounds),
-        sum(each.upload for each in traffic.rounds),
+    traffic_bytes[name] = [
+        sum(message.download for message in traffic.rounds),
+        sum(message.upload for message in traffic.rounds),
     ]
     rounds[name] = len(traffic.rounds)
 
 figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 for side, label in enumerate(("received", "sent")):
-    places = [place + 0.35 * (side - 0.5) for place in range(len(moved))]
-    values = [max(each[side], 1) / 1000 for each in moved.values()]
-    axes.barh(places, values, height=0.33, label=label)
-names = [f"{name}\nasked {rounds[name]} times" for name in moved]
+    positions = [number + 0.35 * (side - 0.5) for number in range(len(SYSTEMS))]
+    kilobytes = [max(n_bytes[side], 1) / 1000 for n_bytes in traffic_bytes.values()]
+    axes.barh(positions, kilobytes, height=0.33, label=label)
+names = [f"{name}\n{rounds[name]} rounds" for name in SYSTEMS]
 axes.set_yticks(range(len(names)), names)
 axes.invert_yaxis()
-axes.set(xscale="log", xlabel="kilobytes of one device, the whole run", ylabel="system")
+axes.set(
+    xscale="log", xlabel="kilobytes of one device in the whole run", ylabel="system"
+)
 figure.legend(loc="outside upper center", ncols=2)
 
 # %%
-# Pairs of items are the largest message and the fewest; randomized reports are small,
-# and some systems ask for them again and again.
+# Systems that sum pairs of items send few large messages. Randomized reports are small,
+# but some systems collect them in many rounds.

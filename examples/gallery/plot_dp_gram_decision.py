@@ -1,12 +1,12 @@
 """
-Is my data large enough for private pairs of items?
-===================================================
+The decision between item pairs and popularity
+==============================================
 
-:class:`~fastfedrec.systems.gram.dp_gram.DPGram` releases one noisy matrix of item
-pairs. With few users, or a small epsilon, noise covers the pairs, and popular items are
-the better recommendation. The model decides that itself: each device ranks one of its
-items by popularity and by the model, and a small part of the budget is spent on the
-noisy sum of the differences.
+This example shows how :class:`~fastfedrec.systems.gram.dp_gram.DPGram` decides whether
+its noisy matrix of item pairs is accurate enough. With few users or a small epsilon the
+noise covers the pairs, and popular items are the better recommendation. Each device
+therefore ranks one of its items by popularity and by the model. A small part of the
+budget is spent on the noisy sum of the differences.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +16,8 @@ from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 
 # %%
-# Six thousand users with 30 items each on average, of 300. One item of each is held
-# out.
+# The data have 6,000 users and 300 items. A user has 30 items on average, and one item
+# of each user is held out.
 
 EPSILONS = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
 data = generate_implicit(6000, 300, key=Key.from_seed(1), mean_interactions=30)
@@ -25,7 +25,7 @@ train, test = next(LeaveOneOut().split(data, key=Key.from_seed(2)))
 
 
 def hit_ratio(model):
-    """HR@10 among 99 items that the user does not have."""
+    """Return HR@10 among 99 items that the user does not have."""
     model.fit(train, key=Key.from_seed(3))
     return evaluate(
         model,
@@ -38,12 +38,12 @@ def hit_ratio(model):
 
 
 # %%
-# Epsilon is that of the whole run, at delta = 1e-6, for a user's data against none;
-# ``ledger_`` has the figure for replacing one.
+# Epsilon is the cost of the whole run for removing a user's data, at delta = 1e-6. The
+# cost for replacing a user is in ``ledger_``.
 
-popular = hit_ratio(Popularity())
+popularity_hits = hit_ratio(Popularity())
 models = [DPGram(epsilon) for epsilon in EPSILONS]
-gains = [hit_ratio(model) - popular for model in models]
+gains = [hit_ratio(model) - popularity_hits for model in models]
 decided = [model for model in models if model.decision_ is not None]
 measured = [model.decision_.gain for model in decided]
 errors = [2 * model.decision_.error for model in decided]
@@ -54,9 +54,11 @@ figure, (above, below) = plt.subplots(
 above.errorbar(
     [model.epsilon for model in decided], measured, errors, fmt="o-", capsize=3
 )
-above.set(ylabel="measured gain, two errors", xlabel="epsilon (nats)")
+above.set(ylabel="measured gain, two standard errors", xlabel="epsilon (nats)")
 below.plot(EPSILONS, gains, "o-")
-below.set(ylabel="HR@10 less popularity's", xlabel="epsilon (nats) of the whole run")
+below.set(
+    ylabel="gain in HR@10 over popularity", xlabel="epsilon (nats) of the whole run"
+)
 for axes in (above, below):
     axes.axhline(0, color="0.4", linewidth=1)
     axes.set_xscale("log")
@@ -64,10 +66,13 @@ for axes in (above, below):
     axes.minorticks_off()
 
 # %%
-# A first measurement has to be more than an error above zero, and a last one above
-# zero; else the model is popularity. At the smallest epsilons popularity is so noisy
-# that it has the whole budget, and nothing is measured. The lower plot has the true
-# gain, which no private model can see. Its losses are the noise of popularity.
+# The model uses the pairs if the first measured gain exceeds zero by more than its
+# standard error and the last one is positive. Otherwise it recommends popular items. At
+# the smallest epsilons even popularity needs the whole budget, so that no gain is
+# measured.
+#
+# The lower plot shows the true gain, which a private model cannot measure. Its negative
+# values are the loss by the noise on popularity.
 
 for model in models:
     print(f"{model.epsilon:4}  {'personal' if model.is_personal_ else 'popularity'}")

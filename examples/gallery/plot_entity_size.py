@@ -1,11 +1,11 @@
 """
-How large must a hospital be for private prototypes?
-====================================================
+Accuracy of private prototypes over the size of entities
+========================================================
 
-With :class:`~fastfedrec.systems.private_prototypes.model.PrivatePrototypes` each entity
-(a hospital, a region) sends one noisy message about all its users. The noise is the
-same for a small entity as for a large one, so what is left of the message grows with
-the number of users behind it.
+This example shows how many users an entity needs for accurate private prototypes. In
+:class:`~fastfedrec.systems.private_prototypes.model.PrivatePrototypes` each entity,
+such as a hospital or a region, sends one noisy message about all its users. The noise
+does not depend on the number of users, so that larger entities have a smaller error.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,7 @@ from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.systems.rating_svd.baselines import GlobalMean
 
 # %%
-# Four entities of equal size, in data of growing size; a fifth of the ratings is held
-# out.
+# The data have four entities of equal size. One fifth of the ratings is held out.
 
 SIZES = [100, 300, 1000, 3000]
 BUDGETS = {"epsilon 1": 1.0, "epsilon 5": 5.0, "no privacy": None}
@@ -46,18 +45,20 @@ for (name, values), style in zip(
     errors.items(), ("o-", "s-", "^--", "k:"), strict=True
 ):
     axes.plot(SIZES, values, style, label=name)
-axes.set(xscale="log", xlabel="users of an entity", ylabel="RMSE on held-out ratings")
+axes.set(xscale="log", xlabel="users of each entity", ylabel="RMSE on held-out ratings")
 axes.set_xticks(SIZES, [f"{size:,}" for size in SIZES])
 axes.minorticks_off()
 axes.legend()
 
 # %%
-# A large entity pays little for its users' privacy, a small one much: at 100 users and
-# epsilon 1 most of the message is noise, though a user's own ratings, which never leave
-# the entity, still tell more than a global mean.
+# Privacy increases the error of large entities a little and of small ones much. With
+# 100 users and epsilon 1 the message is mostly noise. The model is still more accurate
+# than the global mean, because it also uses the user's ratings, which do not leave the
+# entity.
 #
-# Epsilon is pure, for adding or removing all of a user's data, against the server,
-# other entities and whoever sees the item factors. The user's own entity is trusted.
-# Replacing a user costs twice as much:
+# Epsilon is pure and refers to adding or removing all data of one user. It holds
+# against the server, against other entities, and against any party that sees the item
+# factors. The entity that holds a user's data is trusted. Replacing a user costs twice
+# as much:
 
 print(fits["epsilon 1", SIZES[-1]].ledger_.summary())

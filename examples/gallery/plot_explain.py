@@ -1,9 +1,10 @@
 """
-Why was this recommended?
-=========================
+Explain a recommendation
+========================
 
-A linear model's score is a sum over what the person has, so each recommendation comes
-with its reasons. They are computed on the device, from the released model alone.
+This example explains a recommendation by the items of the user. The score of a linear
+model is a sum over these items, so that each item has a share in the score. The shares
+are computed on the device from the released model.
 """
 
 import matplotlib.pyplot as plt
@@ -14,22 +15,23 @@ from fastfedrec.datasets import generate_implicit
 
 data = generate_implicit(6000, 200, key=Key.from_seed(1))
 model = DPGram(epsilon=1.0).fit(data, key=Key.from_seed(2))
-person = data.user_ids[np.argmin(data.interactions_per_user())]
-ids, scores = model.recommend([person], n=1)
-reasons, parts = model.explain(person, ids[0, 0])
+user = data.user_ids[np.argmin(data.interactions_per_user())]
+ids, scores = model.recommend([user], n=1)
+reasons, parts = model.explain(user, ids[0, 0])
 
 # %%
-# The eight items that speak most for it, and all others together.
+# The plot shows the eight items with the largest shares, and the sum of all others.
 
 shown = np.argsort(-np.abs(parts))[:8]
-rest = parts.sum() - parts[shown].sum()
-labels = [f"has item {reasons[i]}" for i in shown] + ["all else it has"]
-values = [*parts[shown], rest]
+remaining_score = parts.sum() - parts[shown].sum()
+labels = [f"item {reasons[i]}" for i in shown] + ["all other items"]
+values = [*parts[shown], remaining_score]
 
 figure, axes = plt.subplots(figsize=(5.4, 3.6), layout="constrained")
 axes.barh(labels, values, color=["C0"] * len(shown) + ["0.6"])
 axes.invert_yaxis()
-axes.set(xlabel=f"part of the score of item {ids[0, 0]}", ylabel="because the person")
+axes.set(xlabel=f"share in the score of item {ids[0, 0]}", ylabel="the user has")
 
 # %%
-# No further data are looked at: an explanation costs no privacy.
+# An explanation has no privacy cost, because it uses the released model and the data of
+# the same user.

@@ -1,11 +1,11 @@
 """
-What does an epsilon of 2.5 a report cost in a whole run?
-=========================================================
+Privacy cost of a report, a round and a whole run
+=================================================
 
-Each report of a user of :class:`~fastfedrec.systems.fmf.fmf_ldp.FMFLDP` has a small
-epsilon. A user sends many, in every round, and all of them are about the same person.
-The paper states what one round costs; the ledger adds up the run, against each of those
-who might look.
+This example shows how the privacy cost of
+:class:`~fastfedrec.systems.fmf.fmf_ldp.FMFLDP` grows with the number of rounds. Each
+report has a small epsilon, but a user sends many reports in every round. The paper
+states the cost of one round. The ledger states the cost of the whole run in each view.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ from fastfedrec.accounting import VIEWS
 from fastfedrec.datasets import generate_implicit
 
 # %%
-# A callback reads the ledger after each round.  Training itself is as usual.
+# A callback reads the ledger after each round.
 
 data = generate_implicit(5000, 300, key=Key.from_seed(1))
 SEEN_BY = {
@@ -26,7 +26,7 @@ spent = {view: [] for view in SEEN_BY}
 
 
 def read_ledger(model, round_number):
-    """Note what has been spent so far, in nats, at the ledger's own delta."""
+    """Append the cost of all rounds up to this one, in nats, at the ledger's delta."""
     for view, epsilons in spent.items():
         epsilons.append(model.ledger_.epsilon(view))
 
@@ -44,7 +44,7 @@ axes.axhline(
     published,
     color="0.3",
     linestyle=":",
-    label="what the paper states, after any number of rounds",
+    label="the paper, for any number of rounds",
 )
 axes.set(
     yscale="log",
@@ -53,15 +53,16 @@ axes.set(
 )
 axes.legend(loc="center right")
 figure.suptitle(
-    f"{data.n_users:,} users, {model.n_reports} reports of each in a round",
+    f"{data.n_users:,} users, {model.n_reports} reports per user and round",
     fontsize="medium",
 )
 
 # %%
-# Against a server that knows the senders, the cost is nearly rounds times reports times
-# epsilon: no bound that means anything. Behind a shuffler, at delta = 1e-6, reports of
-# one user hide among those of others, and the whole run costs less than a hundredth, if
-# nobody can link two reports of one user. A view is a claim about who sees what:
+# Against a server that knows the senders, the cost is almost the product of rounds,
+# reports and epsilon, which is no meaningful bound. Behind a shuffler the reports of
+# one user are hidden among the reports of others. At delta = 1e-6 the whole run costs
+# less than a hundredth, if no party can link two reports of one user. A view names an
+# adversary and the messages that it sees:
 
 for view in SEEN_BY:
     print(f"{model.ledger_.epsilon(view):8.2f} nats against {VIEWS[view]}")

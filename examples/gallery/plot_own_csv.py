@@ -1,9 +1,10 @@
 """
-From a CSV file of your own to recommendations
-==============================================
+Private recommendations from a CSV file
+=======================================
 
-A file with a row for each purchase, a private model of it, and what it recommends to
-one person. Here the file is written first; put the name of yours.
+This example reads a CSV file with one row for each purchase, fits a private model, and
+recommends products to all customers. The program first writes a generated file, which
+you can replace with your own.
 """
 
 import tempfile
@@ -22,8 +23,8 @@ pairs = np.column_stack([rows.row, rows.col])
 np.savetxt(file, pairs, fmt="%d", delimiter=",", header="customer,product", comments="")
 
 # %%
-# Which columns hold people and things is all that must be said. The list of products
-# is public: with ``item_ids`` it comes from the shop, not from the purchases.
+# The loader needs the names of the columns of users and items. The list of products is
+# public, because ``item_ids`` comes from the shop and not from the purchases.
 
 data = load_table(file, user="customer", item="product", item_ids=range(200))
 model = PrivateRecommender(epsilon=2.0, trust="central")
@@ -31,7 +32,8 @@ model = model.fit(data, key=Key.from_seed(2))
 print(model.chosen_, "epsilon:", round(model.ledger_.epsilon("public"), 2))
 
 # %%
-# One list for everybody would be cheaper. Is this one personal?
+# The plot shows the share of customers who bought a product and the share who are
+# recommended it. One list for all customers would contain ten products only.
 
 ids, scores = model.recommend(data.user_ids, n=10)
 shares = np.bincount(ids.ravel(), minlength=data.n_items) / data.n_users
@@ -39,8 +41,8 @@ bought = np.bincount(data.indices, minlength=data.n_items) / data.n_users
 shares, bought = shares[data.item_ids], bought[data.item_ids]
 
 figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
-axes.plot(np.sort(bought)[::-1], "k--", label="bought it")
-axes.plot(np.sort(shares)[::-1], label="are recommended it")
-axes.axhline(1 / 20, color="0.7", linewidth=1, label="if all products were shown alike")
+axes.plot(np.sort(bought)[::-1], "k--", label="bought the product")
+axes.plot(np.sort(shares)[::-1], label="are recommended the product")
+axes.axhline(1 / 20, color="0.7", linewidth=1, label="all products equally often")
 axes.set(xlabel="products, most frequent first", ylabel="share of customers", ylim=0)
 axes.legend()

@@ -1,12 +1,12 @@
 """
-Which randomizer of ratings, at one exact epsilon?
+Compare randomizers of ratings at the same epsilon
 ==================================================
 
-:class:`~fastfedrec.systems.rating_svd.laplace_rr_svd.LaplaceRRSVD` collects ratings
-that were randomized on the users' devices. Its randomizers are finite channels: tables
-of probabilities whose epsilon is computed exactly, in rational arithmetic, from the
-integers that a device compares with. All that differs at the same epsilon is where the
-noise goes.
+This example compares three randomizers of
+:class:`~fastfedrec.systems.rating_svd.laplace_rr_svd.LaplaceRRSVD`, which collects
+ratings that devices have randomized. Each randomizer is a channel, a finite table of
+probabilities. Its epsilon is computed in exact rational arithmetic. At the same epsilon
+the channels differ in their distribution of noise.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ from fastfedrec.evaluation import KFold, evaluate_ratings
 from fastfedrec.systems.rating_svd.baselines import ItemMean
 
 # %%
-# Generated ratings from 1 to 5.  Each variant is fitted at three budgets of one rating.
+# The ratings are from 1 to 5. Each variant is fitted for three budgets of one rating.
 
 TOTALS = [1.0, 2.0, 4.0]
 data = generate_implicit(
@@ -26,14 +26,14 @@ data = generate_implicit(
 train, test = next(KFold(5).split(data, key=Key.from_seed(2)))
 
 
-def fitted(variant, total):
-    """Half of the budget is named as noise, half as response: their sum is spent."""
+def fit_model(variant, total):
+    """Return a fitted model. The budget is the sum of both epsilons."""
     model = LaplaceRRSVD(variant, total / 2, total / 2, n_factors=0)
     return model.fit(train, key=Key.from_seed(3))
 
 
 models = {
-    variant: [fitted(variant, total) for total in TOTALS]
+    variant: [fit_model(variant, total) for total in TOTALS]
     for variant in ("laplace", "mixture", "optimal")
 }
 errors = {
@@ -43,8 +43,8 @@ errors = {
 exact_mean = evaluate_ratings(ItemMean().fit(train), test)["rmse"]
 
 # %%
-# How far the unbiased reading of one report strays from the rating, at a budget of 2:
-# standard deviations for the ratings 1 to 5.
+# The unbiased estimate from one report has these standard deviations for the ratings 1
+# to 5, at a budget of 2:
 
 for variant, fits in models.items():
     channel = fits[TOTALS.index(2.0)].channel
@@ -52,7 +52,7 @@ for variant, fits in models.items():
     print(f"{variant:8}", *(f"{deviation:.2f}" for deviation in deviations))
 
 # %%
-# And how well the model that is trained on such reports predicts.
+# The plot shows the error of models that are trained on such reports.
 
 figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 for (variant, fits), style in zip(models.items(), ("s-", "^-", "o-"), strict=True):
@@ -65,9 +65,9 @@ axes.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
 axes.legend()
 
 # %%
-# What is protected is the value of a rating: a user's n ratings together cost n times
-# as much, and the ledger's total is none, because it is seen which items were rated
-# (``hide_items=True`` hides them, at a price). The paper's own randomizer is not drawn:
-# it protects nothing, and its ledger says so.
+# These channels protect the value of one rating, and n ratings of a user cost n times
+# as much. The ledger's total is none, because the server sees which items a user has
+# rated. ``hide_items=True`` hides the items, at a loss of accuracy. The randomizer of
+# the paper is not shown, because it has no privacy guarantee.
 
 print(models["optimal"][1].ledger_.summary())

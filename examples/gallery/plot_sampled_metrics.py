@@ -1,9 +1,10 @@
 """
-Beware of metrics among sampled items
-=====================================
+Effect of sampled items on a metric
+===================================
 
-Many papers rank the held-out item among 99 others instead of all. The figure is higher,
-and the distance between two models another one.
+This example shows how the number of sampled items changes HR@10. Many papers rank the
+held-out item among 99 sampled items instead of all items. The sampled metric is higher,
+and the difference between two models is not the same.
 """
 
 import matplotlib.pyplot as plt
@@ -21,24 +22,26 @@ models = {
 }
 
 # %%
-# The same models, the same held-out items, and more and more others to beat.
+# The models and the held-out items are the same for each number of sampled items.
 
-OTHERS = [19, 49, 99, 199, None]
+N_SAMPLED = [19, 49, 99, 199, None]
 
 
 def hit_ratio(model, n):
-    """HR@10 among so many others, or among all."""
-    others = None if n is None else Sampled(n)
+    """Return HR@10 among n sampled items, or among all items if n is None."""
+    candidates = None if n is None else Sampled(n)
     key = None if n is None else Key.from_seed(4)
-    how = {"metrics": ["hr@10"], "candidates": others, "key": key}
-    return evaluate(model, train, test, **how)["hr@10"]
+    protocol = {"metrics": ["hr@10"], "candidates": candidates, "key": key}
+    return evaluate(model, train, test, **protocol)["hr@10"]
 
 
-found = {name: [hit_ratio(x, n) for n in OTHERS] for name, x in models.items()}
+hit_ratios = {
+    name: [hit_ratio(model, n) for n in N_SAMPLED] for name, model in models.items()
+}
 
 figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
-for (name, values), style in zip(found.items(), ("o-", "s-", "k--"), strict=True):
-    axes.plot(range(len(OTHERS)), values, style, label=name)
-axes.set_xticks(range(len(OTHERS)), [str(n or "all") for n in OTHERS])
-axes.set(xlabel="other items in the ranking", ylabel="HR@10", ylim=0)
+for (name, values), style in zip(hit_ratios.items(), ("o-", "s-", "k--"), strict=True):
+    axes.plot(range(len(N_SAMPLED)), values, style, label=name)
+axes.set_xticks(range(len(N_SAMPLED)), [str(n or "all") for n in N_SAMPLED])
+axes.set(xlabel="items that are ranked with the held-out item", ylabel="HR@10", ylim=0)
 axes.legend()

@@ -1,9 +1,10 @@
 """
-How many users does a shuffler need?
-====================================
+Privacy amplification over the number of users
+==============================================
 
-A report that was randomized with epsilon_0 hides among those of all others, once nobody
-can see who sent it. How much that is worth depends on how many others there are.
+This example computes the privacy amplification by a shuffler. A shuffler removes the
+senders of randomized reports, so that a report with epsilon_0 is hidden among the
+reports of other users. The amplification grows with the number of users.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,8 @@ REPORTS = {1: "o-", 10: "s-", 100: "^-"}
 EPSILON_0, DELTA = 2.5, 1e-6
 
 # %%
-# Each user sends so many reports, once; the account is for replacing all of them.
+# Each user sends 1, 10 or 100 reports in one round. Epsilon refers to replacing all
+# reports of one user.
 
 costs = {
     n_reports: [
@@ -27,18 +29,19 @@ costs = {
 
 figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 for number, (n_reports, style) in enumerate(REPORTS.items()):
-    label = f"{n_reports} reports of each user" if n_reports > 1 else "one report"
+    label = f"{n_reports} reports per user" if n_reports > 1 else "one report per user"
     axes.plot(USERS, costs[n_reports], style, color=f"C{number}", label=label)
     local = n_reports * EPSILON_0
     axes.axhline(local, color=f"C{number}", linestyle=":", linewidth=1)
-axes.plot([], [], "k:", linewidth=1, label="the same without a shuffler")
+axes.plot([], [], "k:", linewidth=1, label="without a shuffler")
 axes.set(xscale="log", yscale="log", xlabel="users")
 axes.set_ylabel("epsilon (nats) at delta = 1e-6")
 axes.legend()
 
 # %%
-# Ten times the users are worth about the root of ten. A user who tells what was sent,
-# or never came, hides nobody: count those who are honest (``honest_fraction``).
+# Ten times as many users reduce epsilon by a factor of about the square root of ten. A
+# user who reveals a report, or sends none, does not hide others. The parameter
+# ``honest_fraction`` of the accountants excludes such users.
 
 ratio = costs[1][2] / costs[1][4]
-print(f"10,000 users cost {ratio:.1f} times what 100,000 do")
+print(f"epsilon of 10,000 users: {ratio:.1f} times epsilon of 100,000 users")

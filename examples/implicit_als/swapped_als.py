@@ -1,7 +1,7 @@
-"""The model of the package `implicit`, with our kernel in the place of its solver.
+"""The model of the package `implicit` with the ALS solver of fastfedrec.
 
-Everything else stays theirs: the class, its arguments, `fit`, `recommend`, `similar_items`, `save`.  Run it to see
-that both give the same factors from the same start, and how long each takes on this machine.
+The class, `fit`, `recommend`, `similar_items` and `save` are part of `implicit`.  The program compares the
+factors of both solvers from the same start, and prints the seconds of each on this machine.
 """
 
 import time
@@ -14,16 +14,16 @@ from fastfedrec import Interactions, Key, als, datasets
 
 
 def least_squares(confidences, factors, other_factors, regularization, num_threads=0):
-    """One half step in place, with the signature that `implicit` calls.
+    """Solve one half step in place, with the signature that `implicit` calls.
 
-    Their values are confidences c, and all that is not stored has confidence 1; ours are what an interaction adds to
-    that 1, so c - 1.
+    The values of `implicit` are confidences c, and entries that are not stored have confidence 1.  The solver takes
+    c - 1, the addition to that 1.
     """
     added = confidences.data - 1
     if added.size and not (added > 0).all():
         raise ValueError(
-            f"confidences must be greater than 1, got {confidences.data.min():g}; drop the entries that say nothing, "
-            "and disliked items, which this solver does not know"
+            f"confidences must be greater than 1, got {confidences.data.min():g}; remove entries of confidence 1, "
+            "and disliked items, which this solver does not support"
         )
     interactions = Interactions.from_scipy(
         scipy.sparse.csr_array((added, confidences.indices, confidences.indptr), shape=confidences.shape)
@@ -43,17 +43,17 @@ class FastALS(AlternatingLeastSquares):
 
     @property
     def solver(self):
-        """What `fit` calls for each half step."""
+        """Return the function that `fit` calls for each half step."""
         return least_squares
 
 
 def generated(n_users=6_000, n_items=3_000):
-    """A matrix of confidences."""
+    """Return a generated matrix of confidences."""
     return 20 * datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1)).to_scipy()
 
 
 def fitted(model_class, confidences, **arguments):
-    """A model from one fixed start, and the seconds that its fit took."""
+    """Return a model fitted from one fixed start, and the seconds of its fit."""
     rng = np.random.default_rng(0)
     model = model_class(random_state=0, **arguments)
     model.user_factors, model.item_factors = (
@@ -65,14 +65,14 @@ def fitted(model_class, confidences, **arguments):
 
 
 def main():
-    """Fit both, compare."""
+    """Fit both models, and print the comparison."""
     confidences = generated()
     arguments = {"factors": 32, "regularization": 0.1, "iterations": 5, "num_threads": 1}
-    fitted(FastALS, confidences, **arguments | {"iterations": 1})  # what is loaded at the first call
+    fitted(FastALS, confidences, **arguments | {"iterations": 1})  # the first call loads libraries
     ours, our_seconds = fitted(FastALS, confidences, **arguments)
     theirs, their_seconds = fitted(AlternatingLeastSquares, confidences, use_cg=False, **arguments)
-    apart = np.abs(ours.item_factors - theirs.item_factors).max() / np.abs(theirs.item_factors).max()
-    print(f"largest difference of an item factor: {apart:.1e} of the largest factor")
+    difference = np.abs(ours.item_factors - theirs.item_factors).max() / np.abs(theirs.item_factors).max()
+    print(f"largest difference of an item factor: {difference:.1e} of the largest factor")
     print(f"seconds: {our_seconds:.2f} with our solver, {their_seconds:.2f} with theirs")
     users = np.arange(3)
     print("the same five items:", (ours.recommend(users, confidences[users], N=5)[0]

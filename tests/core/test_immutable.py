@@ -55,7 +55,7 @@ def assert_stays(made, name, value):
         setattr(made, name, value)
     with pytest.raises(AttributeError, match="cannot be changed"):
         delattr(made, name)
-    # The refused assignment and the refused deletion must have changed nothing.
+    # The refused assignment and the refused deletion must not have changed the object.
     after = getattr(made, name)
     assert after is before or after == before  # a bound method is made anew
 

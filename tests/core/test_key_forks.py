@@ -30,7 +30,7 @@ def functions_with_a_key():
 
 
 def functions_called_by(draws, functions):
-    """Return those of these functions, given by their code, to which some draw passes its key."""
+    """Return the functions, among these, to which some draw passes its key; functions are given by their code."""
     called = set()
 
     def record(frame, event, _):

@@ -336,7 +336,7 @@ def test_a_new_function_is_missed():
 
 
 def test_a_wrapped_number_is_seen():
-    # The control: a function whose arithmetic overflows in NumPy's types.
+    # The control: a function with arithmetic that overflows in NumPy's types.
     def wraps(n):
         return Fraction(n) * Fraction(n) if not isinstance(n, bool) else 0
 

@@ -1,4 +1,4 @@
-"""Tests of warnings: they name the caller's line, whatever the number of the package's functions between."""
+"""Tests of warnings: they name the caller's line, for every number of package functions in between."""
 
 import functools
 import warnings

@@ -1,4 +1,4 @@
-"""Users of whom one has no item, and one all items but one."""
+"""Users, of which one has no item, and another one all items except one."""
 
 from fastfedrec import Interactions
 from support.data import rated

@@ -1,4 +1,4 @@
-"""A separate Python process, for code that must not run in that of the tests."""
+"""A separate Python process, for code that must not run in the process of the tests."""
 
 import os
 import subprocess

@@ -15,7 +15,7 @@ ALL = ["recall@2", "precision@3", "hit@1", "hr@2", "ndcg@2", "ndcg", "map@3", "m
 
 @st.composite
 def interactions(draw, timestamps=False):
-    """Return rows of which some are empty or have one entry; ids are strings, global ids are no row numbers."""
+    """Return rows, some of them empty or with one entry; ids are strings, global ids are no row numbers."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = draw(st.integers(2, 9)), draw(st.integers(1, 40))
     mask = rng.random(shape) < draw(st.sampled_from([0.0, 0.05, 0.3, 0.9, 1.0]))

@@ -1,4 +1,4 @@
-"""Systems tested on Flower: those with a server in addition to `fit`, and those whose server is `fit`."""
+"""Systems tested on Flower: systems with a server in addition to `fit`, and systems with `fit` as server."""
 
 import numpy as np
 
@@ -82,7 +82,7 @@ SYSTEMS = CENTRAL | RATINGS | SIMULATED | OTHERS
 
 def fitted(model):
     """Return all state fitted by a server, which never has FedRec users' factors or FedGNN's neighbours."""
-    # A recommender's state is that of its chosen model.
+    # A recommender's state is the state of its chosen model.
     model = getattr(model, "model_", model)
     theirs = "user_factors_" if isinstance(model, FedRec | FedRecPlusPlus | SDCF) else "user_neighbors_"
     names = [name for name in model._saved if name != theirs]

@@ -1,4 +1,4 @@
-"""Programs of the checkout outside every package: those of maintainers in `.ci/`, and examples."""
+"""Programs of the checkout outside every package: maintainers' programs in `.ci/`, and examples."""
 
 import importlib.util
 from pathlib import Path

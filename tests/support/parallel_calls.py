@@ -143,7 +143,7 @@ CALLS = {
     "mechanisms.frequencies.frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "datasets.generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "compute.hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
-    # Its threads are those of all kernels in Numba.
+    # All kernels in Numba share its threads.
     "core.hardware": encoded,
     "mechanisms.noise.integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(
         values(), key=KEY, n_threads=n

@@ -9,7 +9,7 @@ TABLES = {
     "mechanisms.": numbers_mechanisms.MECHANISMS, "accounting.": numbers_mechanisms.ACCOUNTING,
     "": numbers_case.FUNCTIONS,
 }  # fmt: skip
-#: Pairs of a name and a case, of which a name may have several.
+#: Pairs of a name and a case; a name may have several cases.
 CALLS = [
     (prefix + name, entry)
     for prefix, cases in TABLES.items()

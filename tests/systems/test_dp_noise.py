@@ -98,7 +98,7 @@ def test_recorded_rounds_cost_the_requested_budget(name):
 
 @pytest.mark.parametrize("name", CENTRAL)
 def test_a_delta_with_a_large_share_for_samplers_covers_them(name):
-    """Check a delta of which the samplers take a tenth; at the usual delta, their part is lost in the last digits."""
+    """Check a delta with a tenth for the samplers; at the usual delta, their part is lost in the last digits."""
 
     def total(delta):
         options = CASES[name].model.get_params() | {"delta": delta}

@@ -79,7 +79,7 @@ def shares(name, relation=None, is_restated=False):
         "replace": list(itertools.combinations(of_rows.values(), 2)),
         "zero_out": [(segments, without) for segments in of_rows.values()],
     }
-    # A user who is absent contributes nothing either.
+    # A user who is absent contributes 0 too.
     pairs["add_remove"] = pairs["zero_out"]
     for number, segment in enumerate(without):
         for neighboring in {relation} if relation else segment.relations:

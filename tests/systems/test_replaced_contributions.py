@@ -142,7 +142,7 @@ def test_all_data_of_three_users_and_two_items(kind):
     # One pair of items is one number, which is never negative without a mean.
     attained = {"shares": 2 * UNIT**2, "uncentred": UNIT**2, "full": 2 * UNIT**2}[kind]
     assert largest >= attained * (1 - 1e-3)
-    # The cost that the ledger states is never below that of the two most distant releases, and little above it.
+    # The cost that the ledger states is never below the cost of the two most distant releases, and little above it.
     seen = seen_event(system.round_event(1), "public")
     claimed, exact = gaussian_delta(1.0, 1 / seen.noise_multiplier), gaussian_delta(1.0, math.sqrt(largest) / UNIT)
     assert exact <= claimed

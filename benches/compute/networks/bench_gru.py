@@ -1,6 +1,6 @@
 """Forward and backward passes of a gated recurrent unit, alone and in a client's complete step, against torch.
 
-The sizes are the ones of PrivRec's first stage: width 64, sequences of 50 items.  torch uses one thread.
+The sizes are those in PrivRec's first stage: width 64, sequences of 50 items.  torch uses one thread.
 """
 
 import functools

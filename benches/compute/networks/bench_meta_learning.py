@@ -1,6 +1,6 @@
 """Gradients through clients' steps at the size of MovieLens 1M, against two implementations in torch.
 
-The clients are the ones of `bench_two_tower`.  Each client steps on its first 80 examples and takes the loss of the
+The clients are those in `bench_two_tower`.  Each client steps on its first 80 examples and takes the loss of the
 remaining ones.  torch stores the graph of all steps, and we store the parameters at every sqrt(n)-th step.  torch uses
 one thread.
 """

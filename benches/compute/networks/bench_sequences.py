@@ -31,7 +31,7 @@ def _whole_round(system, state, data):
 
 def _steps_alone(system, state, data):
     """Return the steps of the same clients alone, on examples that are drawn before the measurement."""
-    # The purposes and the round are the ones of `PretrainingRounds`, so that the examples are equal.
+    # The purposes and the round equal those in `PretrainingRounds`, so that the examples are equal.
     rows = np.flatnonzero(np.isin(data.global_user_ids, state.cohort))
     examples = draw_contrastive_examples(
         data, rows, length=OPTIONS["length"], key=KEY, purpose="privrec.stage1.masks", round=0

@@ -1,1 +1,1 @@
-"""Benchmarks of `fastfedrec.systems.subspace`."""
+"""Benchmarks of `fastfedrec.systems.private_recommender`."""

@@ -137,7 +137,7 @@ def test_devices_step_at_the_rates_that_were_learnt():
         words = KEY.words("meta_learning.order", user=user, size=EPOCHS * len(parts[2]))
         after = naive.adapt(case.parameters, case.rates, case.unpacked(), parts, words, **case.twin_options())
         np.testing.assert_allclose(spread(case.network, result, k), after - case.parameters, rtol=0, atol=1e-11)
-    # With one rate for all parameters the steps equal those of the network's own clients.
+    # With one rate for all parameters the steps equal the steps of the network's clients.
     same = case.meta.join(case.parameters)
     result = case.meta.adapt_clients(
         same, case.examples, n_epochs=EPOCHS, batch_size=4, key=KEY, purpose="network.order"

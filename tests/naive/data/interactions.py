@@ -15,7 +15,7 @@ def from_rows(users, items, values=None, duplicates=None):
 
 
 def newest(users, items, timestamps, duplicates=None):
-    """Return {(user, item): timestamp}: the latest, or with "first" and "last" that of the selected row."""
+    """Return {(user, item): timestamp}: the latest time, or with "first" and "last" the time of the selected row."""
     out = {}
     for pair, time in zip(zip(users, items, strict=True), timestamps, strict=True):
         if duplicates == "first" and pair in out:

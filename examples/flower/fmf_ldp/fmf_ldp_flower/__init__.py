@@ -1,1 +1,1 @@
-"""FMF-LDP over Flower: each node is a group of users, which sends randomized reports only."""
+"""FMF-LDP over Flower: each node is a group of users and sends only randomized reports."""

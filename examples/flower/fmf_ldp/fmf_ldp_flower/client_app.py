@@ -1,4 +1,4 @@
-"""A node."""
+"""The client app of a node, which is a group of users."""
 
 from fastfedrec.engines.flower import client_app
 from fmf_ldp_flower.task import MIN_CROWD, SEED, SYSTEM, load

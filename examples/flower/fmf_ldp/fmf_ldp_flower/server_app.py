@@ -1,6 +1,6 @@
-"""The server: it keeps its state and the model in the folder that FASTFEDREC_FOLDER names, or in ./server.
+"""The server app.  FASTFEDREC_FOLDER names the folder of its state and of the model (default ./server).
 
-Its certificate for the shuffler is in the folder that FASTFEDREC_CERTIFICATES names: ca.crt, server.crt, server.key.
+FASTFEDREC_CERTIFICATES names a folder with ca.crt, server.crt and server.key, the certificates for the shuffler.
 """
 
 import os
@@ -14,7 +14,7 @@ FOLDER = Path(os.environ.get("FASTFEDREC_FOLDER", "server")).absolute()
 
 
 def finish(model, engine):
-    """Save the model, and say what it cost."""
+    """Save the model, and print its privacy cost and its messages."""
     model.save(FOLDER / "model")
     print(model.ledger_.summary())
     print(engine.messages.summary())
@@ -22,7 +22,7 @@ def finish(model, engine):
 
 
 def find_shuffler():
-    """By TLS where there are certificates, and else on this machine."""
+    """Return the client of the shuffler, with TLS if there are certificates, or None without a shuffler."""
     if SHUFFLER is None or "FASTFEDREC_CERTIFICATES" not in os.environ:
         return SHUFFLER and ShufflerClient(SHUFFLER, name="server")
     folder = Path(os.environ["FASTFEDREC_CERTIFICATES"])

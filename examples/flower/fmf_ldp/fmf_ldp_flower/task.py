@@ -1,4 +1,4 @@
-"""What the server and all nodes agree on before anything is sent: the system, the catalogue, and whether it is real."""
+"""The settings that the server and all nodes share: the system, the catalogue, and the seed of a simulation."""
 
 import csv
 import os
@@ -11,16 +11,16 @@ from fastfedrec.datasets import generate_implicit
 SYSTEM = FMFLDP(epsilon=2.5, n_reports=100, n_rounds=5)
 CATALOGUE = np.arange(60)
 
-# A seed makes it a simulation, in which one key is everybody's; without it each node draws its own and keeps it.
+# With a seed the run is a simulation, and all nodes share one key.  Otherwise each node draws and keeps a key.
 SEED = int(os.environ["FASTFEDREC_SEED"]) if "FASTFEDREC_SEED" in os.environ else None
 
-# Where the shuffler is; without it nodes send sums of reports straight to the server.
+# Address of the shuffler.  If there is none, the nodes send sums of reports to the server.
 SHUFFLER = os.environ.get("FASTFEDREC_SHUFFLER")
 MIN_CROWD = None if SHUFFLER is None else 200
 
 
 def load(context) -> Interactions:
-    """The node's own users: from the file that its configuration names, or a part of generated data."""
+    """Return the data of the node's users, from the file in its configuration or a part of generated data."""
     path = context.node_config.get("data")
     if path is None:
         data = generate_implicit(300, len(CATALOGUE), key=Key.from_seed(1))

@@ -1,4 +1,4 @@
-"""The server: it keeps its state and the model in the folder that FASTFEDREC_FOLDER names, or in ./server."""
+"""The server app.  FASTFEDREC_FOLDER names the folder of its state and of the model (default ./server)."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ FOLDER = Path(os.environ.get("FASTFEDREC_FOLDER", "server")).absolute()
 
 
 def finish(model, engine):
-    """Save the model, and say what it cost."""
+    """Save the model, and print its privacy cost and its messages."""
     model.save(FOLDER / "model")
     print(model.ledger_.summary())
     print(engine.messages.summary())

@@ -1,4 +1,4 @@
-"""What the server and all nodes agree on before anything is sent: the system, the catalogue, and whether it is real."""
+"""The settings that the server and all nodes share: the system, the catalogue, and the seed of a simulation."""
 
 import csv
 import os
@@ -11,12 +11,12 @@ from fastfedrec.datasets import generate_implicit
 SYSTEM = PrivatePrototypes(epsilon=2.0, n_prototypes=2, max_entries=30)
 CATALOGUE = np.arange(60)
 
-# A seed makes it a simulation, in which one key is everybody's; without it each node draws its own and keeps it.
+# With a seed the run is a simulation, and all nodes share one key.  Otherwise each node draws and keeps a key.
 SEED = int(os.environ["FASTFEDREC_SEED"]) if "FASTFEDREC_SEED" in os.environ else None
 
 
 def load(context) -> Interactions:
-    """The entity's own patients: from the file that its configuration names, or a part of generated data."""
+    """Return the data of the entity's patients, from the file in its configuration or a part of generated data."""
     path = context.node_config.get("data")
     if path is None:
         data = generate_implicit(300, len(CATALOGUE), key=Key.from_seed(1), ratings=True)

@@ -33,7 +33,7 @@ def hidden_item(user, item, w, a):
 
 
 def loss(user, rows, targets, kinds, neighbors, w, a, kind=JOINED):
-    """Return the mean squared error of the items that are not of `kind`; the user is joined with those of `kind`."""
+    """Return the mean squared error of items that are not of `kind`; the user is joined with items of `kind`."""
     h = hidden_user(user, [row for row, k in zip(rows, kinds, strict=True) if k == kind], neighbors, w, a)
     errors = [h @ hidden_item(user, row, w, a) - y for row, y, k in zip(rows, targets, kinds, strict=True) if k != kind]
     return sum(error**2 for error in errors) / len(errors) if errors else 0.0

@@ -31,7 +31,7 @@ def contribution(row, mean, scale, unit):
     z = [row_share * (item in row) - m for item, m in enumerate(mean)]
     pairs = [a * b for a, b in combinations(z, 2)]
     if any(mean):
-        # The centred form bounds the whole matrix, whose off-diagonal entries occur twice.
+        # The centred form bounds the whole matrix, in which off-diagonal entries occur twice.
         square, bound = sum(a * a * b * b for a in z for b in z), 2 * unit * unit
     else:
         square, bound = sum(p * p for p in pairs), unit * unit
