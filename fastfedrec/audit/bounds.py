@@ -24,7 +24,6 @@ from fastfedrec.audit.draws import (
     draw_sample,
     is_drawn_singly,
     is_gaussian,
-    is_sampled_by_function,
 )
 from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key
@@ -182,7 +181,7 @@ def audit(
     key : Key or None
         Key for mechanisms of this package: a seed's key repeats the audit, None draws from entropy.
     check_repeats : bool
-        True to refute a callable that returns the same outputs in two calls, because its second release has no noise.
+        True to refute a mechanism that returns the same outputs in two calls, because its second release has no noise.
         Pass False for stored outputs, and for permanent answers.
 
     Returns
@@ -221,7 +220,7 @@ def audit(
       draws.  Both are means of two probabilities, so the same theorem applies [2]_;
     - gaussian: mu is at least Phi^-1(lower(p1; alpha/2)) - Phi^-1(upper(p0; alpha/2)).
 
-    A callable is called twice more on the first input, for 256 draws.  If these are equal in order and not refuted
+    The mechanism is called twice more on the first input, for 256 draws.  If these are equal in order and not refuted
     otherwise, the bits are repeated.  For c_v outputs of each value v among m independent draws, the chance of equal
     order is at most the product of c_v! / m!.  The verdict needs 2^-100, which is less than the rounding error of
     `alpha`; constant outputs never reach it.
@@ -309,9 +308,8 @@ class _ClaimTest:
             measure = "mu" if is_gaussian(mechanism) else "epsilon"
             if measure == "mu" and delta:
                 claim, delta = _largest_mu(claim, delta), 0.0
-        # Mechanisms of the package get another round at each call, and single draws with one seed never vary.
-        can_repeat = repeats and is_sampled_by_function(mechanism)
-        return cls(adapt(mechanism, key), claim, n, delta, measure, can_repeat)
+        # Single draws with one seed never vary, which events show.
+        return cls(adapt(mechanism, key), claim, n, delta, measure, repeats and not is_single)
 
     def run(self, inputs: tuple[Any, Any], n: int, alpha: float) -> AuditResult:
         """Return the result on two inputs."""

@@ -26,7 +26,6 @@ __all__ = [
     "draw_sample",
     "is_drawn_singly",
     "is_gaussian",
-    "is_sampled_by_function",
     "try_draw",
 ]
 
@@ -61,11 +60,6 @@ def is_gaussian(mechanism: Any) -> bool:
     if is_opendp(mechanism):
         return "ZeroConcentrated" in str(mechanism.output_measure)
     return hasattr(mechanism, "randomise") and "Gaussian" in type(mechanism).__name__
-
-
-def is_sampled_by_function(mechanism: Any) -> bool:
-    """Return whether a mechanism is a function of an input and a number of draws."""
-    return not (is_drawn_singly(mechanism) or hasattr(mechanism, "privatize") or hasattr(mechanism, "add_noise"))
 
 
 class ChangedOutputs(Exception):

@@ -7,6 +7,7 @@ import pytest
 from scipy import special, stats
 from support.significance import ALPHA
 
+from fastfedrec import Key
 from fastfedrec.audit import audit
 from fastfedrec.audit import draws as drawing
 from fastfedrec.audit._repeats import log_chance_of_repeat
@@ -45,6 +46,26 @@ def test_repeated_bits_are_refuted_and_constants_are_not(kind):
     assert stored.verdict == "consistent"
     first = list(outputs(rng, 0, 1))
     assert audit(lambda x, n: first * n, 0, 1, 1.0, 2000, ALPHA).verdict == "consistent"
+
+
+class RoundedNoise:
+    """A mechanism that uses the round of its call, or ignores it."""
+
+    def __init__(self, uses_round):
+        self.uses_round = uses_round
+
+    def privatize(self, values, *, key, round):
+        number = round if self.uses_round else 0
+        noise = key.words("mine", round=number, size=len(values)) % np.uint64(1000)
+        return np.asarray(values) + noise.astype(np.int64)
+
+
+def test_a_mechanism_that_ignores_its_round_is_refuted():
+    key = Key.from_seed(1)
+    assert audit(RoundedNoise(True), 0, 1, 1.0, 2000, ALPHA, key=key).verdict == "consistent"
+    assert audit(RoundedNoise(False), 0, 1, 1.0, 2000, ALPHA, key=key).method == "repeat"
+    # A key from entropy is new in each call.
+    assert audit(RoundedNoise(False), 0, 1, 1.0, 2000, ALPHA).verdict == "consistent"
 
 
 @pytest.mark.parametrize("n_ones", [0, 1, 3, 128])

@@ -174,6 +174,6 @@ def test_audit_of_a_whole_run_finds_no_more_than_its_epsilon(width, holds):
         return statistics
 
     claimed = gaussian_mu(2.0, 1e-5)
-    bound = audit(release, 0, 1, claimed, n=200_000, measure="mu", alpha=ALPHA).lower_bound
+    bound = audit(release, 0, 1, claimed, n=200_000, measure="mu", alpha=ALPHA, check_repeats=False).lower_bound
     assert (bound <= claimed) == holds
     assert bound > 0.9 * claimed
