@@ -164,7 +164,7 @@ bench-core: $(VENV)/.installed-dev
 LAST ?= 5
 
 # The core suite on the revisions of benches/history/revisions.txt and the LAST ones of main without results, each built
-# in a worktree; then asv's site in benches/.asv/history/html.  A revision takes a build and at most five minutes.
+# in a worktree; then asv's site in .asv/history/html.  A revision takes a build and at most five minutes.
 bench-history: $(VENV)/.installed-dev
 	$(BIN)/python benches revisions run --last $(LAST)
 

@@ -1,6 +1,6 @@
 """The core suite: a few cases of benchmarks, without peers, in at most five minutes for a revision.
 
-    python benches core_suite      # the table of all cases, and the seconds of their benchmarks
+    python benches core_suite      # runs all cases, and shows the seconds of their benchmarks
 
 `core` marks a method of a class and the cases that belong to the suite.  `benches/revisions.py` runs the suite on
 earlier revisions, so that marked files import public names, or `first_module` with the former names of a module.
@@ -110,7 +110,9 @@ def main(argv=None):
     began = time.perf_counter()
     run = ("run", "--show-stderr", "--python=same", "--durations", "12", *SAMPLING, "--bench", pattern(cases))
     status = run_asv("machine", "--yes") or run_asv(*run)
-    print(f"{len(cases)} cases of the core suite took {time.perf_counter() - began:.0f} s")
+    used = os.times()
+    cpu_seconds = used.children_user + used.children_system
+    print(f"{len(cases)} cases took {time.perf_counter() - began:.0f} s, and {cpu_seconds:.0f} s of the processors")
     return status
 
 

@@ -20,7 +20,7 @@ from benches import core_suite
 from benches.figures import machine_name
 
 HERE = Path(__file__).resolve().parent
-KEPT, WORK = HERE / "history", HERE / ".asv" / "history"
+KEPT, WORK = HERE / "history", HERE.parent / ".asv" / "history"  # benchmarks in benches/ are all taken for ours
 LISTED, REGRESSIONS = KEPT / "revisions.txt", KEPT / "regressions.json"
 SOURCE, WHEELS, INSTALLED, BENCHES = (WORK / name for name in ("source", "wheels", "installed", "benches"))
 THRESHOLD = 0.15  # smallest increase of a time that counts as a regression
@@ -88,8 +88,12 @@ def build(commit):
         compilers = {"CC": f"{ccache} cc", "CXX": f"{ccache} c++", "CCACHE_NOHASHDIR": "1"}
     for folder in (WHEELS, INSTALLED):
         shutil.rmtree(folder, ignore_errors=True)
+    # In an environment of its own, Cython would be newer than each source that it has translated.
     pip = [sys.executable, "-m", "pip"]
-    run_nicely([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", WHEELS, SOURCE], env=os.environ | compilers)
+    run_nicely(
+        [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", WHEELS, SOURCE],
+        env=os.environ | compilers,
+    )
     run_nicely([*pip, "install", "--quiet", "--no-deps", "--target", INSTALLED, *WHEELS.glob("*.whl")])
 
 

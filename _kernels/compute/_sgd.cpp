@@ -1,8 +1,8 @@
 // One level's code of _sgd.h.
 //
-// The loop over ratings is specialised at compilation by the number of lines of a row, up to four, so that two pairs of
-// rows stay in registers if there are enough; by the layout of the biases; by the squared loss, where a branch would
-// cost a tenth of the time; and by whether ratings have weights.
+// For the squared loss, where a branch would cost a tenth of the time, the loop over ratings is specialised by the number
+// of lines of a row, up to four, so that two pairs of rows stay in registers if there are enough; by the layout of the
+// biases; and by whether ratings have weights.
 #include "_kernels/compute/_sgd.h"
 
 #include "_kernels/core/_lanes.h"
@@ -267,9 +267,9 @@ FASTFEDREC_INLINE bool fail(Real prediction, Real rating, double* failed) {
     return false;
 }
 
-// A rating is predicted before the step of the previous rating if the two share no row. The numbers are the same, but
-// the processor starts the next sum before the last one ends. All blocks are one stream: prefetches and predictions for
-// a block before its start are 3% of an epoch with blocks of 4,000 ratings.
+// A rating is predicted before the step of the previous rating if the two share no row, with the same numbers: the
+// processor starts the next sum before the last one ends. All blocks are one stream: prefetches and predictions for a
+// block before its start are 3% of an epoch with blocks of 4,000.
 template <class Loss, int LINES, int BIASES, class Real>
 bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, ptrdiff_t n_blocks,
            const SgdRates& rates, double* losses, double* failed) {
@@ -286,9 +286,8 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
     const auto take_step = [&](ptrdiff_t k, Real prediction,
                                const Pair<Real, LINES>& rows) __attribute__((always_inline)) {
         const SgdRating<Real>& rating = ratings[k];
-        Real slope;
+        Real slope;  // dloss/ds; the step is -a w times it
         if (!loss_of(prediction, rating, total, slope)) return fail(prediction, rating.rating, failed);
-        // -a w dloss/ds
         steps.apply(pairs, rows, rating.user, rating.item, -rate * (Loss::WEIGHTED ? rating.weight : 1) * slope);
         return true;
     };
@@ -297,8 +296,7 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
         pairs.prefetch(ratings[k + PREFETCH_DISTANCE].user, ratings[k + PREFETCH_DISTANCE].item);
     };
     const auto shares_no_row = [&](ptrdiff_t k) __attribute__((always_inline)) {
-        return __builtin_expect(ratings[k].user != ratings[k + 1].user, 1) &&
-               __builtin_expect(ratings[k].item != ratings[k + 1].item, 1);
+        return __builtin_expect(ratings[k].user != ratings[k + 1].user && ratings[k].item != ratings[k + 1].item, 1);
     };
     ptrdiff_t k = (ptrdiff_t)starts[0];
     const ptrdiff_t n = (ptrdiff_t)starts[n_blocks];
@@ -308,8 +306,8 @@ bool train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const ui
                         pairs_end = end < n - PREFETCH_DISTANCE ? end : n - PREFETCH_DISTANCE;
         total = 0;
         while (k < end) {
-            // Ratings are processed in pairs, so that `even` and `odd` alternate without a copy. The step of a rating
-            // writes to no row that the prediction of the next one reads.
+            // Pairs of ratings, so that `even` and `odd` alternate without a copy. No step writes to a row that the next
+            // prediction reads.
             for (; k + 1 < pairs_end && shares_no_row(k) && shares_no_row(k + 1); k += 2) {
                 prefetch(k);
                 const Real after = predict(k + 1, odd);
@@ -371,12 +369,15 @@ FASTFEDREC_INLINE bool with_layout(const SgdModel<Real>& model, const Call& call
     }
 }
 
+// Code of AnyLoss: rows of four lines have an order of additions of their own, and a known length saves no time.
+constexpr int any_loss_lines(int lines) { return lines == 4 ? 4 : 0; }
+
 template <class Real>
 bool any_train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, ptrdiff_t n_blocks,
                const SgdRates& rates, double* losses, double* failed) {
     return with_layout(model, [&](auto lines, auto biases) {
         constexpr int l = decltype(lines)::VALUE, b = decltype(biases)::VALUE;
-        const auto run = model.loss != SGD_SQUARED ? train<AnyLoss, l, b, Real>
+        const auto run = model.loss != SGD_SQUARED ? train<AnyLoss, any_loss_lines(l), b, Real>
                          : model.weighted          ? train<Squared<true>, l, b, Real>
                                                    : train<Squared<false>, l, b, Real>;
         return run(model, ratings, starts, n_blocks, rates, losses, failed);
@@ -386,7 +387,7 @@ bool any_train(const SgdModel<Real>& model, const SgdRating<Real>* ratings, cons
 template <class Real>
 bool any_measure(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss) {
     return with_layout(model, [&](auto lines, auto biases) {
-        return measure<decltype(lines)::VALUE, decltype(biases)::VALUE>(model, ratings, n, loss);
+        return measure<any_loss_lines(decltype(lines)::VALUE), decltype(biases)::VALUE>(model, ratings, n, loss);
     });
 }
 
