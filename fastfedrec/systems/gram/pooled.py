@@ -16,7 +16,7 @@ from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
 
-__all__ = ["PooledPairs"]
+__all__ = ["PooledPairs", "wiener_weights"]
 
 _N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
 _MIN_PRECISION = 1e-6  # smallest precision of columns about a direction, over the precision of pairs
@@ -44,16 +44,21 @@ class PooledPairs:
         self._prior = subtract_prior(pairs.values, pairs.noise, features, form.mean)
         self._columns = self._answers = np.zeros((len(pairs.values), 0))
         self._diagonal = np.zeros(len(pairs.values))
-        self.leading, self._diagonal = self._estimated(_N_LEADING)
+        self._leading, self._diagonal = self._estimated(_N_LEADING)
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """Factors L of the estimate L L', of rank at most `RANK`, with the strongest column first."""
-        return self._estimated(RANK)[0]
+        return self._estimated(RANK)[0] * self._item_weights()[:, None]
+
+    @property
+    def leading(self) -> NDArray[np.float64]:
+        """Factors of a smaller rank, for measurements."""
+        return self._leading * self._item_weights()[:, None]
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, with the shape of the planned encoder."""
-        return next_encoder(self.leading, planned.shape[1], self._pair_noise)
+        return next_encoder(self._leading, planned.shape[1], self._pair_noise)
 
     def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
         """Add the noisy sums of a round, in L2 bounds of one contribution, with noise of this standard deviation."""
@@ -67,7 +72,11 @@ class PooledPairs:
             of_prior = self._prior @ (self._prior.T @ columns) - squares(self._prior)[:, None] * columns
         self._columns = np.column_stack([self._columns, columns])
         self._answers = np.column_stack([self._answers, sums[:, used] / noise - of_prior])
-        self.leading, self._diagonal = self._estimated(_N_LEADING)
+        self._leading, self._diagonal = self._estimated(_N_LEADING)
+
+    def _item_weights(self) -> NDArray[np.float64]:
+        """Return the factor of each item's row of the estimate, at most 1 (`wiener_weights`)."""
+        return wiener_weights(self._diagonal, self.form.personal_squares)
 
     @one_blas_thread()
     def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -104,6 +113,16 @@ class PooledPairs:
         for part in parts:
             whitened[part] += single[part] @ change.T + change[part] @ single.T
         return whitened
+
+
+def wiener_weights(squares: np.ndarray, largest: np.ndarray) -> NDArray[np.float64]:
+    """Return weights for the rows of an estimate from its diagonal and the largest possible one without noise."""
+    # Noise is equal for all items, so it is at least the mean excess v of the squares.  With signals proportional to
+    # the roots of c_i c_j, Wiener's factor of an entry is c_i c_j / (c_i c_j + v^2).  Weights c / sqrt(c^2 + v^2) of
+    # rows give it to the diagonal, and about it to other entries.
+    bounds = np.maximum(largest, 0.0)
+    noise = float(np.maximum(squares - bounds, 0.0).mean())
+    return bounds / np.hypot(bounds, noise) if noise > 0 else np.ones(len(bounds))
 
 
 def _directions(columns: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
