@@ -108,6 +108,6 @@ COLUMNS = [
     ),
     on("PooledPairs.leading", "test_weights_of_items_bring_a_noisy_estimate_nearer_and_leave_a_precise_one")(
         "measurements-without-item-weights", "devices compare models without the weights of items",
-        "self._leading * self._item_weights()[:, None]", "self._leading",
+        "self._item_weights() * self._vectors", "self._vectors",
     ),
 ]  # fmt: skip

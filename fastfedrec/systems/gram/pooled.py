@@ -44,21 +44,28 @@ class PooledPairs:
         self._prior = subtract_prior(pairs.values, pairs.noise, features, form.mean)
         self._columns = self._answers = np.zeros((len(pairs.values), 0))
         self._diagonal = np.zeros(len(pairs.values))
-        self._leading, self._diagonal = self._estimated(_N_LEADING)
+        self._values, self._vectors, self._diagonal = self._estimated(_N_LEADING)
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """Factors L of the estimate L L', of rank at most `RANK`, with the strongest column first."""
-        return self._estimated(RANK)[0] * self._item_weights()[:, None]
+        weights = self._item_weights()
+        values, vectors, _ = self._estimated(RANK)
+        return self._joined(values, weights * vectors, RANK)
 
     @property
     def leading(self) -> NDArray[np.float64]:
         """Factors of a smaller rank, for measurements."""
-        return self._leading * self._item_weights()[:, None]
+        return self._joined(self._values, self._item_weights() * self._vectors, _N_LEADING)
+
+    @property
+    def directions(self) -> NDArray[np.float64]:
+        """Factors of a smaller rank without the weights of items, for encoders."""
+        return self._joined(self._values, self._vectors, _N_LEADING)
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, with the shape of the planned encoder."""
-        return next_encoder(self._leading, planned.shape[1], self._pair_noise)
+        return next_encoder(self.directions, planned.shape[1], self._pair_noise)
 
     def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
         """Add the noisy sums of a round, in L2 bounds of one contribution, with noise of this standard deviation."""
@@ -72,15 +79,19 @@ class PooledPairs:
             of_prior = self._prior @ (self._prior.T @ columns) - squares(self._prior)[:, None] * columns
         self._columns = np.column_stack([self._columns, columns])
         self._answers = np.column_stack([self._answers, sums[:, used] / noise - of_prior])
-        self._leading, self._diagonal = self._estimated(_N_LEADING)
+        self._values, self._vectors, self._diagonal = self._estimated(_N_LEADING)
 
     def _item_weights(self) -> NDArray[np.float64]:
-        """Return the factor of each item's row of the estimate, at most 1 (`wiener_weights`)."""
-        return wiener_weights(self._diagonal, self.form.personal_squares)
+        """Return the factor of each item's row of the estimate about the prior, at most 1, (n_items, 1)."""
+        return wiener_weights(self._diagonal, self.form.personal_squares)[:, None]
+
+    def _joined(self, values: np.ndarray, vectors: np.ndarray, rank: int) -> NDArray[np.float64]:
+        """Return factors of an estimate with the prior, with the strongest column first."""
+        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank))
 
     @one_blas_thread()
-    def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return factors of the estimate, and the diagonal of its positive part, with which the next one starts."""
+    def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return x and V of the estimate V diag(x) V' about the prior, and the diagonal of its positive part."""
         basis, precisions = _directions(self._pair_noise * self._columns)
         scales = np.sqrt(1 + precisions)
         matrix = self._whitened(basis, precisions, scales)
@@ -93,7 +104,7 @@ class PooledPairs:
         # Undo the scales of the directions U; the vectors are not orthogonal after it.
         vectors = vectors - basis @ ((1 - 1 / scales)[:, None] * (basis.T @ vectors))
         diagonal = self._pair_noise * (np.square(vectors) @ np.maximum(values, 0.0) + np.maximum(unexplained, 0.0))
-        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank)), diagonal
+        return values, vectors, diagonal
 
     def _whitened(self, basis: np.ndarray, precisions: np.ndarray, scales: np.ndarray) -> NDArray[np.float32]:
         """Return the most likely matrix in units of its noise, with the diagonal of the previous estimate."""

@@ -377,7 +377,8 @@ def distances_with_items_of_two_kinds(strength, is_swapped=False):
     mean = (sizes[::-1] if is_swapped else sizes) / sizes.sum()
     form = Form(mean, True, strength * sizes.sum())
     estimate = PooledPairs(PairMatrix(noisy_pairs(true), NOISE, np.ones(n)), form, 100, None, 1)
-    estimates = estimate._estimated(RANK)[0], estimate.factors, estimate._leading, estimate.leading
+    raw = estimate._joined(*estimate._estimated(RANK)[:2], RANK)
+    estimates = raw, estimate.factors, estimate.directions, estimate.leading
     return [distance(factors, true) / np.linalg.norm(hollow(true)) for factors in estimates]
 
 
