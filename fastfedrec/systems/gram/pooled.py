@@ -83,6 +83,10 @@ class PooledPairs:
 
     def _item_weights(self) -> NDArray[np.float64]:
         """Return the factor of each item's row of the estimate about the prior, at most 1, (n_items, 1)."""
+        # Squares of long rows, which are centred, differ from the bounds by a quarter.  Their weights would lose more
+        # signal than noise, unless features explain a part of the signal.
+        if self.form.is_full and not self._prior.shape[1]:
+            return np.ones((len(self._diagonal), 1))
         return wiener_weights(self._diagonal, self.form.personal_squares)[:, None]
 
     def _joined(self, values: np.ndarray, vectors: np.ndarray, rank: int) -> NDArray[np.float64]:

@@ -367,7 +367,7 @@ def test_exact_sums_improve_the_estimate_in_the_measured_directions():
     assert away() < 0.1 * before
 
 
-def distances_with_items_of_two_kinds(strength, is_swapped=False):
+def distances_with_items_of_two_kinds(strength, is_swapped=False, is_full=False):
     """Return relative distances of estimates with and without weights; half of the items have little signal."""
     n, rng = 200, np.random.default_rng(7)
     sizes = np.where(np.arange(n) < n // 2, 1.0, 0.01)
@@ -375,7 +375,7 @@ def distances_with_items_of_two_kinds(strength, is_swapped=False):
     true = tastes @ tastes.T
     # The mean leaves each item the square of its tastes, up to a common factor; the control has it of other items.
     mean = (sizes[::-1] if is_swapped else sizes) / sizes.sum()
-    form = Form(mean, True, strength * sizes.sum())
+    form = Form(mean, is_full, strength * sizes.sum())
     estimate = PooledPairs(PairMatrix(noisy_pairs(true), NOISE, np.ones(n)), form, 100, None, 1)
     raw = estimate._joined(*estimate._estimated(RANK)[:2], RANK)
     estimates = raw, estimate.factors, estimate.directions, estimate.leading
@@ -390,6 +390,8 @@ def test_weights_of_items_bring_a_noisy_estimate_nearer_and_leave_a_precise_one(
     assert weighted > 1.1 * raw
     raw, weighted, *_ = distances_with_items_of_two_kinds(1e3)
     assert weighted == pytest.approx(raw, rel=0.02)
+    raw, weighted, *_ = distances_with_items_of_two_kinds(8.0, is_full=True)  # long rows have no weights
+    assert weighted == raw
 
 
 def test_an_answer_that_is_noise_changes_little():
