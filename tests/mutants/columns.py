@@ -101,4 +101,13 @@ COLUMNS = [
         "columns-planned-by-the-rows", "DPGram's plan depends on the private lengths of rows",
         "max(n_users, data.n_users)", "MAX_USERS if data.n_interactions > 10 * data.n_users else n_users",
     ),
+    # ---- weights of items --------------------------------------------------------------------------------------------
+    on("wiener_weights", "test_item_weights_equal_naive_twin")(
+        "item-weights-of-sums", "the noise of an item's square is added to the signal, not its square",
+        "np.hypot(bounds, noise)", "(bounds + noise)",
+    ),
+    on("PooledPairs.leading", "test_weights_of_items_bring_a_noisy_estimate_nearer_and_leave_a_precise_one")(
+        "measurements-without-item-weights", "devices compare models without the weights of items",
+        "self._item_weights() * self._vectors", "self._vectors",
+    ),
 ]  # fmt: skip

@@ -33,6 +33,11 @@ SKETCH_DECISION = [
         "math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
         "0.8 * math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
     ),
+    on("ShuffledSketchGram._means", "test_popularity_is_the_mean_of_all_reports_about_items[True]")(
+        "sketch-popularity-of-first-reports", "the last reports about items do not count for popularity",
+        "[(system, state) for system, state, _ in rounds if not system.has_pairs]",
+        "[(system, state) for system, state, _ in rounds[:1]]",
+    ),
     # ---- cost of the rounds ------------------------------------------------------------------------------------------
     on("ShuffledSketchGram._counts", EITHER, BUDGET)(
         "sketch-first-reports-free", "the first reports about items are not subtracted from the budget",

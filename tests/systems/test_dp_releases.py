@@ -63,7 +63,7 @@ def test_models_contain_released_values_only(name):
                 )
                 continue
             np.testing.assert_array_equal(before.mean, to_grid(floored(model.item_means_)))
-            expected = next_encoder(estimate.leading, before.encoder.shape[1], pairs.noise)
+            expected = next_encoder(estimate.directions, before.encoder.shape[1], pairs.noise)
             np.testing.assert_array_equal(before.encoder, expected)
             estimate.add(recorded.after.noisy / FINER, before.encoder, recorded.system.width)
             precision += recorded.system.width**-2

@@ -49,7 +49,7 @@ class Pooling:
         np.fill_diagonal(values, 0.0)
         pairs = PairMatrix(values, 1.0, np.ones(N_ITEMS))
         self.estimate = PooledPairs(pairs, PairForm.of(np.full(N_ITEMS, 0.01), 20_000), 20_000, None, 2)
-        self.encoder = next_encoder(self.estimate.leading, N_COLUMNS, 0.0)
+        self.encoder = next_encoder(self.estimate.directions, N_COLUMNS, 0.0)
         self.sums = 1e-3 * true @ (true.T @ self.encoder)
         self.estimate.add(self.sums, self.encoder, 1.0)
 

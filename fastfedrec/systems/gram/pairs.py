@@ -46,6 +46,11 @@ class PairForm(NamedTuple):
         """Mean that users subtract, in units of 1 / SCALE; zeros in the uncentred form."""
         return np.rint(self.mean * (SCALE * self.is_full)).astype(np.int64)
 
+    @property
+    def personal_squares(self) -> NDArray[np.float64]:
+        """Diagonal of the users' matrix about popularity, for this mean, (n_items,)."""
+        return self.weight * (popularity_shares(self.mean) - np.square(self.mean))
+
     def matrix(self, sums: np.ndarray, noise: float) -> PairMatrix:
         """Return the matrix about popularity from sums over pairs i < j, with noise of this standard deviation."""
         values = symmetric(sums)

@@ -16,7 +16,7 @@ from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
 
-__all__ = ["PooledPairs"]
+__all__ = ["PooledPairs", "wiener_weights"]
 
 _N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
 _MIN_PRECISION = 1e-6  # smallest precision of columns about a direction, over the precision of pairs
@@ -44,16 +44,28 @@ class PooledPairs:
         self._prior = subtract_prior(pairs.values, pairs.noise, features, form.mean)
         self._columns = self._answers = np.zeros((len(pairs.values), 0))
         self._diagonal = np.zeros(len(pairs.values))
-        self.leading, self._diagonal = self._estimated(_N_LEADING)
+        self._values, self._vectors, self._diagonal = self._estimated(_N_LEADING)
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """Factors L of the estimate L L', of rank at most `RANK`, with the strongest column first."""
-        return self._estimated(RANK)[0]
+        weights = self._item_weights()
+        values, vectors, _ = self._estimated(RANK)
+        return self._joined(values, weights * vectors, RANK)
+
+    @property
+    def leading(self) -> NDArray[np.float64]:
+        """Factors of a smaller rank, for measurements."""
+        return self._joined(self._values, self._item_weights() * self._vectors, _N_LEADING)
+
+    @property
+    def directions(self) -> NDArray[np.float64]:
+        """Factors of a smaller rank without the weights of items, for encoders."""
+        return self._joined(self._values, self._vectors, _N_LEADING)
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, with the shape of the planned encoder."""
-        return next_encoder(self.leading, planned.shape[1], self._pair_noise)
+        return next_encoder(self.directions, planned.shape[1], self._pair_noise)
 
     def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
         """Add the noisy sums of a round, in L2 bounds of one contribution, with noise of this standard deviation."""
@@ -67,11 +79,23 @@ class PooledPairs:
             of_prior = self._prior @ (self._prior.T @ columns) - squares(self._prior)[:, None] * columns
         self._columns = np.column_stack([self._columns, columns])
         self._answers = np.column_stack([self._answers, sums[:, used] / noise - of_prior])
-        self.leading, self._diagonal = self._estimated(_N_LEADING)
+        self._values, self._vectors, self._diagonal = self._estimated(_N_LEADING)
+
+    def _item_weights(self) -> NDArray[np.float64]:
+        """Return the factor of each item's row of the estimate about the prior, at most 1, (n_items, 1)."""
+        # Squares of long rows, which are centred, differ from the bounds by a quarter.  Their weights would lose more
+        # signal than noise, unless features explain a part of the signal.
+        if self.form.is_full and not self._prior.shape[1]:
+            return np.ones((len(self._diagonal), 1))
+        return wiener_weights(self._diagonal, self.form.personal_squares)[:, None]
+
+    def _joined(self, values: np.ndarray, vectors: np.ndarray, rank: int) -> NDArray[np.float64]:
+        """Return factors of an estimate with the prior, with the strongest column first."""
+        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank))
 
     @one_blas_thread()
-    def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return factors of the estimate, and the diagonal of its positive part, with which the next one starts."""
+    def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return x and V of the estimate V diag(x) V' about the prior, and the diagonal of its positive part."""
         basis, precisions = _directions(self._pair_noise * self._columns)
         scales = np.sqrt(1 + precisions)
         matrix = self._whitened(basis, precisions, scales)
@@ -84,7 +108,7 @@ class PooledPairs:
         # Undo the scales of the directions U; the vectors are not orthogonal after it.
         vectors = vectors - basis @ ((1 - 1 / scales)[:, None] * (basis.T @ vectors))
         diagonal = self._pair_noise * (np.square(vectors) @ np.maximum(values, 0.0) + np.maximum(unexplained, 0.0))
-        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank)), diagonal
+        return values, vectors, diagonal
 
     def _whitened(self, basis: np.ndarray, precisions: np.ndarray, scales: np.ndarray) -> NDArray[np.float32]:
         """Return the most likely matrix in units of its noise, with the diagonal of the previous estimate."""
@@ -104,6 +128,16 @@ class PooledPairs:
         for part in parts:
             whitened[part] += single[part] @ change.T + change[part] @ single.T
         return whitened
+
+
+def wiener_weights(squares: np.ndarray, largest: np.ndarray) -> NDArray[np.float64]:
+    """Return weights for the rows of an estimate from its diagonal and the largest possible one without noise."""
+    # Noise is equal for all items, so it is at least the mean excess v of the squares.  With signals proportional to
+    # the roots of c_i c_j, Wiener's factor of an entry is c_i c_j / (c_i c_j + v^2).  Weights c / sqrt(c^2 + v^2) of
+    # rows give it to the diagonal, and about it to other entries.
+    bounds = np.maximum(largest, 0.0)
+    noise = float(np.maximum(squares - bounds, 0.0).mean())
+    return bounds / np.hypot(bounds, noise) if noise > 0 else np.ones(len(bounds))
 
 
 def _directions(columns: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

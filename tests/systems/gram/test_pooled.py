@@ -1,20 +1,26 @@
 """DPGram's estimate from pairs and rounds of columns: its twin, its noise, and the weights of the releases."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from naive.systems.gram import pooled as naive
 from naive.systems.gram.columns import hollow
 
+from fastfedrec import Key, datasets
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.gram import pooled, shrinkage
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.gram.pooled import PooledPairs
+from fastfedrec.systems.gram.pooled import PooledPairs, wiener_weights
 from fastfedrec.systems.gram.shrinkage import RANK
 
 KAPPA = 0.002
+LARGE = 1e6  # trace of a users' matrix that leaves room for any estimate, so that no item's square is above its bound
 NOISE = 1.0  # standard deviation of the noise of a pair
 
 
@@ -37,7 +43,7 @@ def noisy_pairs(true, seed=3):
 
 def estimate_of(pairs, features=None, n_threads=1):
     n = len(pairs)
-    form = Form(np.ones(n) / n, True, 1.0)
+    form = Form(np.ones(n) / n, True, LARGE)
     return PooledPairs(PairMatrix(pairs.copy(), NOISE, np.ones(n)), form, 100, features, n_threads)
 
 
@@ -151,6 +157,42 @@ def test_pairs_alone_have_the_estimate_of_pairs_in_two_passes(monkeypatch, has_f
     assert np.abs(estimated - expected[1]).max() > 1e-3 * estimated.max()
 
 
+@settings(max_examples=200)
+@given(
+    items=st.lists(st.tuples(st.integers(0, 1_000), st.integers(-9, 1_000)), min_size=1, max_size=9),
+    scale=st.sampled_from([0.25, 8.0]),
+)
+def test_item_weights_equal_naive_twin(items, scale):
+    squares, largest = np.array(items, dtype=float).T
+    weights = wiener_weights(squares, largest)
+    np.testing.assert_allclose(weights, naive.wiener_weights(squares.tolist(), largest.tolist()), rtol=1e-12)
+    assert ((weights >= 0) & (weights <= 1)).all()
+    np.testing.assert_allclose(wiener_weights(scale * squares, scale * largest), weights, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("preset", "n_items", "is_full", "largest"),
+    [("check-ins", 80, True, 0.1), ("movielens-1m", 200, True, 0.3), ("purchases", 300, False, 0.1)],
+)
+def test_the_bounds_of_squares_are_near_the_diagonal_of_users_contributions(preset, n_items, is_full, largest):
+    rows = datasets.generate_implicit(3_000, n_items, key=Key.from_seed(1), preset=preset).to_scipy().toarray()
+    rows = rows[rows.sum(axis=1) > 1]
+    lengths = rows.sum(axis=1, keepdims=True)
+    rows = rows / np.sqrt(lengths)
+    form = PairForm.of(rows.mean(axis=0), len(rows))
+    assert form.is_full == is_full
+    if is_full:  # a user's whole matrix has norm sqrt(2)
+        rows = rows - form.mean
+        expected = math.sqrt(2) * (np.square(rows) / np.square(rows).sum(axis=1, keepdims=True)).sum(axis=0)
+    else:  # the pairs i < j of a user have norm 1
+        expected = (np.square(rows) * np.sqrt(2 / (1 - 1 / lengths))).sum(axis=0) - form.weight * form.mean**2
+    assert np.abs(form.personal_squares - expected).sum() < largest * expected.sum()
+    # The controls: popularity is not subtracted from long rows, and a trace of half the size.
+    if is_full:
+        assert np.abs(form.about(form.mean).item_squares - expected).sum() > 3 * largest * expected.sum()
+    assert np.abs(form.personal_squares / 2 - expected).sum() > 0.4 * expected.sum()
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
@@ -177,7 +219,7 @@ def test_a_round_without_columns_keeps_the_estimate_and_its_budget_counts():
     estimate = estimate_of(noisy_pairs(true))
     before = estimate.leading
     estimate.add(np.ones((50, 4)), np.zeros((50, 4), np.int16), 0.5)
-    assert estimate.leading is before
+    np.testing.assert_array_equal(estimate.leading, before)
     assert estimate.noise == pytest.approx((NOISE**-2 + 0.5**-2) ** -0.5, rel=1e-12)
     with_rounds(estimate, true, (0.25,))
     assert not np.array_equal(estimate.leading, before)
@@ -203,7 +245,7 @@ def test_estimates_leave_the_release_as_it_is():
     true, features = case_with_features()
     for item_features in (None, features):
         pairs = PairMatrix(noisy_pairs(true), NOISE, np.ones(70))
-        estimate = PooledPairs(pairs, Form(np.ones(70) / 70, True, 1.0), 100, item_features, 1)
+        estimate = PooledPairs(pairs, Form(np.ones(70) / 70, True, LARGE), 100, item_features, 1)
         before = pairs.values.copy()
         assert np.array_equal(before, noisy_pairs(true)) == (item_features is None)
         _ = with_rounds(estimate, true).factors
@@ -323,6 +365,33 @@ def test_exact_sums_improve_the_estimate_in_the_measured_directions():
     before = away()
     estimate.add(answer(true, encoder, 0.0), encoder, 1e-3)
     assert away() < 0.1 * before
+
+
+def distances_with_items_of_two_kinds(strength, is_swapped=False, is_full=False):
+    """Return relative distances of estimates with and without weights; half of the items have little signal."""
+    n, rng = 200, np.random.default_rng(7)
+    sizes = np.where(np.arange(n) < n // 2, 1.0, 0.01)
+    tastes = np.sqrt(strength * sizes / 40)[:, None] * rng.normal(size=(n, 40))
+    true = tastes @ tastes.T
+    # The mean leaves each item the square of its tastes, up to a common factor; the control has it of other items.
+    mean = (sizes[::-1] if is_swapped else sizes) / sizes.sum()
+    form = Form(mean, is_full, strength * sizes.sum())
+    estimate = PooledPairs(PairMatrix(noisy_pairs(true), NOISE, np.ones(n)), form, 100, None, 1)
+    raw = estimate._joined(*estimate._estimated(RANK)[:2], RANK)
+    estimates = raw, estimate.factors, estimate.directions, estimate.leading
+    return [distance(factors, true) / np.linalg.norm(hollow(true)) for factors in estimates]
+
+
+def test_weights_of_items_bring_a_noisy_estimate_nearer_and_leave_a_precise_one():
+    raw, weighted, raw_leading, weighted_leading = distances_with_items_of_two_kinds(8.0)
+    assert weighted < 0.93 * raw
+    assert weighted_leading < 0.93 * raw_leading
+    raw, weighted, *_ = distances_with_items_of_two_kinds(8.0, is_swapped=True)  # the control
+    assert weighted > 1.1 * raw
+    raw, weighted, *_ = distances_with_items_of_two_kinds(1e3)
+    assert weighted == pytest.approx(raw, rel=0.02)
+    raw, weighted, *_ = distances_with_items_of_two_kinds(8.0, is_full=True)  # long rows have no weights
+    assert weighted == raw
 
 
 def test_an_answer_that_is_noise_changes_little():

@@ -82,6 +82,31 @@ def test_the_matrix_is_that_of_users_normalised_rows(evaluated):
     assert model.decision_.is_personal
 
 
+@pytest.mark.parametrize("is_last_about_items", [True, False])
+def test_popularity_is_the_mean_of_all_reports_about_items(is_last_about_items, monkeypatch):
+    rounds, run = [], ShuffledSketchGram._run_round
+
+    def recorded(self, fit, phase):
+        finished = run(self, fit, phase)
+        system, state, _ = finished
+        rounds.append((state.decoded, state.n_answers, system.has_pairs))
+        return finished
+
+    monkeypatch.setattr(ShuffledSketchGram, "_run_round", recorded)
+    prefer(monkeypatch, personal=False)
+    monkeypatch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: not is_last_about_items)
+    means = fitted(8.0, LONG).item_means_
+    assert [has_pairs for *_, has_pairs in rounds] == [False, True, not is_last_about_items]
+    scale = LargestResponse(2.5).decoder, mean_largest(N_CANDIDATES, has_pairs=False)
+    expected = np.array(naive.item_means(rounds, *scale))
+    np.testing.assert_allclose(means, expected, rtol=1e-12)
+    # The controls: without the last round about items, and popularity from the reports about pairs.
+    first_alone = np.array(naive.item_means(rounds[:1], *scale))
+    assert np.allclose(means, first_alone, rtol=1e-3) is not is_last_about_items
+    of_pairs = rounds[1][0].sum(axis=0) / rounds[1][0].sum()
+    assert np.abs(means / means.sum() - of_pairs).max() > 1e-3
+
+
 def test_popularity_of_the_open_model_is_about_the_share_of_users():
     data = generated(5000)
     model = fitted(8.0, data)

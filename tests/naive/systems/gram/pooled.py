@@ -1,6 +1,7 @@
-"""The most likely matrix of item pairs by a linear system with an equation for each noisy number."""
+"""The most likely matrix of item pairs by a linear system with an equation for each noisy number; items' weights."""
 
 import itertools
+import math
 
 import numpy as np
 
@@ -32,3 +33,10 @@ def most_likely(pairs, noise, rounds, diagonal):
             numbers.append((answer[i, column] + diagonal[i] * directions[i, column]) / width)
     solution, *_ = np.linalg.lstsq(np.array(equations), np.array(numbers), rcond=None)
     return np.array([[solution[position_of[i, j]] for j in range(n)] for i in range(n)])
+
+
+def wiener_weights(squares, largest):
+    """Return for each item c / sqrt(c^2 + v^2), with c the bound of its square and v the mean excess over bounds."""
+    bounds = [max(c, 0.0) for c in largest]
+    noise = math.fsum(max(square - c, 0.0) for square, c in zip(squares, bounds, strict=True)) / len(bounds)
+    return [1.0 if noise == 0 else c / math.sqrt(c * c + noise * noise) for c in bounds]

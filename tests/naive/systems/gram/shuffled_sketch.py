@@ -67,6 +67,17 @@ def decode(total, signs, n_items):
     return out
 
 
+def item_means(rounds, decoder, largest):
+    """Return popularity from rounds of (decoded sums, number of reports, has pairs); only single items count.
+
+    Each report about items adds `largest` / `decoder` times the user's normalised row to the decoded sums, on average.
+    """
+    about_items = [(decoded, n_reports) for decoded, n_reports, has_pairs in rounds if not has_pairs]
+    n_reports = sum(n for _, n in about_items)
+    sums_of_items = [sum(int(decoded[item]) for decoded, _ in about_items) for item in range(len(about_items[0][0]))]
+    return [total * decoder / (largest * n_reports) for total in sums_of_items]
+
+
 def mean_largest(n_items, n_candidates, n_sides):
     """Return the mean of the largest of |products of n_sides sums of n_items fair signs|, by their distributions."""
     sums_of_signs = {n_items - 2 * i: math.comb(n_items, i) / 2**n_items for i in range(n_items + 1)}
