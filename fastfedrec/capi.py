@@ -19,6 +19,8 @@ from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 
 __all__ = ["exact_numbers", "get_include", "noise_table", "subkey"]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 
 def get_include() -> str:
     """Return the folder with the header ``fastfedrec.h``, for a compiler's ``-I``.

@@ -60,6 +60,8 @@ __all__ = [
     "words_left",
 ]
 
+__dir__ = __all__.copy  # dir() lists only the public names
+
 Stream = NDArray[np.uint64]
 
 # ---- streams --------------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ __all__ = ["Key", "claim_call", "resolve_key"]
 
 _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
 _PERSON = b"fastfedrec-1"  # BLAKE2's personalisation, which makes these hashes differ from other programs' hashes
-_LITTLE_ENDIAN = np.dtype("<u4")  # of the words of a ChaCha20 key
 _MIN_WORDS_PER_THREAD = 16_384  # smallest number of words to sort for which another thread saves time
 
 #: Decorator of methods that draw from a stream, with the parameters that they share.
@@ -160,7 +159,7 @@ class Key:
         check_instance("purpose", purpose, str, "pass a name for the purpose of the bits")
         self._check_process()  # every draw of the package calls this method
         digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
-        return np.frombuffer(digest, dtype=_LITTLE_ENDIAN).astype(np.uint32)
+        return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
     @_draws_words
     def words(

@@ -18,3 +18,5 @@ __all__ = [
     "shards",
     "verify",
 ]
+
+__dir__ = __all__.copy  # dir() lists only the public names

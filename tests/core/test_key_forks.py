@@ -47,8 +47,10 @@ def functions_called_by(draws, functions):
     return called
 
 
-#: Functions that pass a key to others, or draw no number.
+#: Functions that pass a key to others, draw no number, or are called by the tests of Flower.
 WITHOUT_DRAWS = {
+    "fastfedrec.engines.flower.private.PrivateRounds",
+    "fastfedrec.engines.flower.private.private",
     *(f"fastfedrec.evaluation.metrics.results.Evaluation.to_{kind}" for kind in ("frame", "json", "latex", "markdown")),
     "fastfedrec.evaluation.published_folds.PublishedFolds.split",
     "fastfedrec.evaluation.temporal_split.TemporalSplit.split",

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, FedGNN, FedRec, Interactions, Key, PrivatePrototypes, PrivRec
 from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT
+from fastfedrec.engines.flower._update_noise import UpdateNoise
 from fastfedrec.mechanisms import BinaryResponse, LayeredGaussian
 from fastfedrec.mechanisms.noise.layered_gaussian import BASE
 from fastfedrec.systems import dplcf, factor_rounds, measurement
@@ -144,6 +145,11 @@ def dp_gram_columns(n):
         raise Touched
 
 
+def flower_updates(n):
+    UpdateNoise.calibrated(0.5, 1.0, n)
+    raise Touched
+
+
 def fedrec(n):
     FEDREC.limit(n)
     raise Touched
@@ -226,6 +232,10 @@ SUMS = [
         "$2^{32}$ or more, over all users below the limit", INT64_LIMIT, (INT64_LIMIT - 1) // int(FEDREC.scale),
         "`FedRec.fit`",
         fedrec,
+    ),
+    ExactSum(
+        "`engines.flower.private`, updates of nodes", "nodes", 2**39, "the clip in steps of the grid", INT64_LIMIT,
+        (INT64_LIMIT // 2 - 1) // 2**39, "`engines.flower.private`", flower_updates, INT64_LIMIT // 2,
     ),
     ExactSum(
         "DPLCF, products of two answers", "users", 1, "an answer of 1 or -1", 2**31, 2**31 - 1, "`sum_answers`",

@@ -97,8 +97,12 @@ def trained_through_steps(n):
     return meta.train_clients(meta.initial_parameters(KEY), *parts, n_epochs=1, key=KEY, n_threads=n).values
 
 
-def values(low=0, high=5):
-    return np.arange(N) % (high - low) + low
+def values(low=0, high=5, n=N):
+    return np.arange(n) % (high - low) + low
+
+
+# More than one block of 65,536 values, since a kernel starts at most one thread for each block.
+BLOCKS = values(n=150_000)
 
 
 def chosen_and_summed(n):
@@ -123,8 +127,8 @@ CALLS = {
     "compute.als": lambda n: als.solve_users(
         data(), np.ones((60, 3)), regularization=1.0, confidence_weight=2.0, n_threads=n
     ),
-    "mechanisms.channels.binary_response": lambda n: BinaryResponse(1.0).privatize(values() / 4, key=KEY, n_threads=n),
-    "mechanisms.channels.channel": lambda n: TruncatedGeometric(1.0, 5).privatize(values(), key=KEY, n_threads=n),
+    "mechanisms.channels.binary_response": lambda n: BinaryResponse(1.0).privatize(BLOCKS / 4, key=KEY, n_threads=n),
+    "mechanisms.channels.channel": lambda n: TruncatedGeometric(1.0, 5).privatize(BLOCKS, key=KEY, n_threads=n),
     "mechanisms.bounded_rows": lambda n: project_rows(ratings(), 4, 2.0, key=KEY, n_threads=n),
     "mechanisms.client_sampling": lambda n: PoissonSampling(0.5).sample(N, key=KEY, n_threads=n),
     "mechanisms.clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
@@ -140,13 +144,13 @@ CALLS = {
         FedGNN(n_rounds=2, n_factors=4).fit(ratings(), key=KEY, n_threads=n).item_factors_
     ),
     "systems.fmf.fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,
-    "mechanisms.frequencies.frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
+    "mechanisms.frequencies.frequency": lambda n: GRR(1.0, 5).privatize(BLOCKS, key=KEY, n_threads=n),
     "datasets.generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "compute.hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
     # All kernels in Numba share its threads.
     "core.hardware": encoded,
     "mechanisms.noise.integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(
-        values(), key=KEY, n_threads=n
+        BLOCKS, key=KEY, n_threads=n
     ),
     "data.interactions": lambda n: sort_pairs(PAIRS % 500, PAIRS % 701, 500, 701, n_threads=n)[1],
     "systems.rating_svd.laplace_rr_svd": lambda n: (
@@ -164,7 +168,7 @@ CALLS = {
             for s in ("cd", "mu")
         ]
     ),
-    "mechanisms.channels.piecewise": lambda n: Piecewise(1.0).privatize(values() / 4, key=KEY, n_threads=n),
+    "mechanisms.channels.piecewise": lambda n: Piecewise(1.0).privatize(BLOCKS / 4, key=KEY, n_threads=n),
     "systems.private_prototypes.private_kmeans": lambda n: private_kmeans.private_kmeans(
         values().reshape(-1, 2) / 9, CANDIDATES, 3, radius=1.0, n_swaps=2, epsilon=1.0, key=KEY, n_threads=n
     ),

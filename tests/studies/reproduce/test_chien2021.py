@@ -127,8 +127,7 @@ def test_the_brief_form_has_a_column_for_each_epsilon():
         "| DPALS | 0.110/0.200 | 0.310/0.200 |  |",
         "| EASE |  |  | 0.410/0.200 |",
     ]
-    dearer = cell_of("DPGram", 0.2)
-    dearer.replaced = 2.5
+    dearer = Record(**vars(cell_of("DPGram", 0.2)) | {"replaced": 2.5})
     assert brief(table_of(*cells, dearer)).startswith("| model | 1 (2.12 to 2.50) | 5 (2.12) |")
 
 

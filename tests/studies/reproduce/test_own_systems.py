@@ -132,8 +132,7 @@ def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
 
 
 def test_the_brief_form_has_a_column_for_each_epsilon():
-    exact = cell_of(0.2, epsilon=None)
-    exact.model = "not private"
+    exact = Record(**vars(cell_of(0.2, epsilon=None)) | {"model": "not private"})
     cells = (cell_of(0.1), cell_of(0.0, (False, True), 0.5), exact)
     assert brief(table_with("movielens", *cells)).splitlines() == [
         "| protocol | model | popularity | 0.5 (2.12) | 1 (2.12) | no privacy |",
