@@ -94,7 +94,7 @@ def cross_build(out, root, version):
         "CXX": f"{TRIPLE}-g++",
         "LDSHARED": f"{TRIPLE}-gcc -shared",
         "LDCXXSHARED": f"{TRIPLE}-g++ -shared",
-        "CFLAGS": headers,
+        "CPPFLAGS": headers,
         "_PYTHON_HOST_PLATFORM": "linux-aarch64",
         "_PYTHON_SYSCONFIGDATA_NAME": record,
         "PYTHONPATH": str(out / "record"),
