@@ -88,13 +88,14 @@ def cross_build(out, root, version):
     record = f"_sysconfigdata__{TRIPLE}"
     (out / "record").mkdir(exist_ok=True)
     shutil.copy(root / f"usr/lib/python{version}/{record}.py", out / "record")
-    headers = f"-I{root}/usr/include/python{version} -I{root}/usr/include"
+    # The system's headers come last: <cmath> must find those of the compiler first.
+    headers = f"-I{root}/usr/include/python{version} -idirafter {root}/usr/include"
     environment = os.environ | {
         "CC": f"{TRIPLE}-gcc",
         "CXX": f"{TRIPLE}-g++",
         "LDSHARED": f"{TRIPLE}-gcc -shared",
         "LDCXXSHARED": f"{TRIPLE}-g++ -shared",
-        "CFLAGS": headers,
+        "CPPFLAGS": headers,
         "_PYTHON_HOST_PLATFORM": "linux-aarch64",
         "_PYTHON_SYSCONFIGDATA_NAME": record,
         "PYTHONPATH": str(out / "record"),

@@ -170,8 +170,10 @@ def keep(path):
         benchmark: [dict(zip(result["result_columns"], row, strict=False)).get(column) for column in columns]
         for benchmark, row in result["results"].items()
     }
-    result |= {"env_name": f"wheel-py{result['python']}", "env_vars": {}, "durations": {}}
-    result |= {"params": result["params"] | {"machine": name}, "result_columns": columns, "results": results}
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"  # asv has the path of Python in its place
+    result |= {"env_name": f"wheel-py{version}", "python": version, "env_vars": {}, "durations": {}}
+    params = result["params"] | {"machine": name, "python": version}
+    result |= {"params": params, "result_columns": columns, "results": results}
     folder = KEPT / name
     folder.mkdir(parents=True, exist_ok=True)
     machine = json.loads((path.parent / "machine.json").read_text())
@@ -184,9 +186,9 @@ def keep(path):
 
 
 def _write(path, document):
-    from fastfedrec.core.record_files import format_records
-
-    path.write_text(format_records(document))
+    # asv writes NaN for cases that were not selected.
+    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in document.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 # ---- publication -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from support.benches_module import ROOT, load_benches
 
 core_suite, revisions, floors = load_benches("core_suite"), load_benches("revisions"), load_benches("floors")
 CASES = core_suite.names()
+VERSION = f"3.{sys.version_info.minor}"
 
 
 class Solve:
@@ -200,10 +202,11 @@ def run(tmp_path, monkeypatch):
     )
     (tmp_path / "asv/a-host/machine.json").write_text(json.dumps(machine | {"version": 1}))
     result = {
-        "commit_hash": "a" * 40, "env_name": "existing-py_a_folder_bin_python", "date": 1, "python": "3.11",
-        "params": machine | {"python": "3.11"}, "requirements": {}, "env_vars": {"A": "/a/folder"}, "durations": {},
+        "commit_hash": "a" * 40, "env_name": "existing-py_a_folder_bin_python", "date": 1, "python": "/a/folder/python",
+        "params": machine | {"python": "/a/folder/python"}, "requirements": {}, "env_vars": {"A": "/a/folder"},
+        "durations": {},
         "result_columns": ["result", "params", "version", "samples", "stats_q_25"], "version": 2,
-        "results": {NAME: [[0.5], [["5"]], "1", [[0.5, 0.6]], [0.4]]},
+        "results": {NAME: [[0.5, math.nan], [["5", "6"]], "1", [[0.5, 0.6]], [0.4, None]]},
     }  # fmt: skip
     path = tmp_path / "asv/a-host/aaaaaaaa-existing-py_a_folder_bin_python.json"
     path.write_text(json.dumps(result))
@@ -212,10 +215,12 @@ def run(tmp_path, monkeypatch):
 
 def test_a_result_is_kept_without_names_of_the_machine(run):
     folder = revisions.keep(run)
-    assert sorted(path.name for path in folder.iterdir()) == ["aaaaaaaa-wheel-py3.11.json", "machine.json"]
-    kept = json.loads((folder / "aaaaaaaa-wheel-py3.11.json").read_text())
+    assert sorted(path.name for path in folder.iterdir()) == [f"aaaaaaaa-wheel-py{VERSION}.json", "machine.json"]
+    kept = json.loads((folder / f"aaaaaaaa-wheel-py{VERSION}.json").read_text())
     assert kept["result_columns"] == ["result", "params", "version", "stats_q_25"]
-    assert kept["results"] == {NAME: [[0.5], [["5"]], "1", [0.4]]}
+    (values, *row), *others = kept["results"].values()
+    assert (values[0], math.isnan(values[1]), others) == (0.5, True, [])
+    assert row == [[["5", "6"]], "1", [0.4, None]]
     text = "".join(path.read_text() for path in folder.parent.rglob("*.json"))
     assert "a-host" not in text
     assert "folder" not in text
@@ -249,7 +254,7 @@ def test_asv_finds_a_regression_and_its_commit(run, monkeypatch, tmp_path, growt
         run.write_text(json.dumps(result))
         (run.parents[1] / "benchmarks.json").write_text(json.dumps({NAME: description | {"code": ""}, "version": 2}))
         revisions.keep(run)
-    site = revisions.publish("HEAD")
+    site = revisions.publish(commits[-1])
     assert (site / "index.html").is_file()
     found = json.loads(revisions.REGRESSIONS.read_text())["regressions"]
     assert [(row["benchmark"], row["commits"]) for row in found] == [(NAME, [commits[8]])] * n_found
