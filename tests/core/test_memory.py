@@ -75,7 +75,7 @@ def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
     make().fit(data, key=KEY)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak / (bytes_a_pair * 1200**2) > 0.95
+    assert peak / (bytes_a_pair * 1200**2) > 0.85  # DPGram without features takes .90, as it denoises in one pass
     # The rest are blocks of users and of noise, which are of one size.
     assert peak < (1.1 * bytes_a_pair + OF_LAPACK.get(name, 0)) * 1200**2 + 2**24
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, FedGNN, FedRec, Interactions, Key, PrivatePrototypes, PrivRec
 from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT
-from fastfedrec.engines.flower._update_noise import UpdateNoise
+from fastfedrec.engines.flower.private import UpdateNoise
 from fastfedrec.mechanisms import BinaryResponse, LayeredGaussian
 from fastfedrec.mechanisms.noise.layered_gaussian import BASE
 from fastfedrec.systems import dplcf, factor_rounds, measurement

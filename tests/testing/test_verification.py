@@ -139,15 +139,6 @@ def run_pytest(folder, *options, suite=SUITE, ini=""):
     return done.stdout + done.stderr
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _is_found(request):
-    """Make the plugin importable, also if the installed package is older than it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        patch.setenv("PYTHONPATH", str(ROOT), prepend=":")
-        yield
-
-
 def test_the_plugin_lists_claims_and_splits_the_sessions_alpha(tmp_path):
     shown = run_pytest(tmp_path, "--verbosity=0", "--privacy-alpha=0.0021", "--no-header")
     assert "verified privacy claims" in shown
