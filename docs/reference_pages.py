@@ -54,7 +54,10 @@ def page(title, members, about=""):
         lines += [f".. py:module:: {title}", ""]
     for full, member in members:
         lines += [f".. auto{_kind(member)}:: {full}"]
-        lines += ["   :members:", "   :inherited-members:"] if inspect.isclass(member) else []
+        if inspect.isclass(member):
+            # NumPy documents the members of its classes.
+            others = [base.__name__ for base in member.__mro__ if base.__module__.startswith("numpy.")]
+            lines += ["   :members:", f"   :inherited-members: {', '.join(['object', *others])}"]
         lines += [""]
     return "\n".join(lines)
 
