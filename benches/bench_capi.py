@@ -4,6 +4,7 @@ The peer of a round is the same function without this package: NumPy's generator
 """
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import numba
@@ -24,6 +25,7 @@ EXAMPLE = Path(__file__).resolve().parents[1] / "examples/numba/private_round.py
 def _example():
     spec = importlib.util.spec_from_file_location("private_round", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Numba's cache finds the module of a function there
     spec.loader.exec_module(module)
     return module
 
