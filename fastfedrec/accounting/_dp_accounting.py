@@ -165,7 +165,7 @@ def _import_dp_accounting() -> Any:
 
 
 def _repeated(dp: Any, event: Any, times: int) -> list[Any]:
-    """Return events that together are an event so many times."""
+    """Return the uses of an event as a list of events."""
     # PLDAccountant (0.6) counts a repeated randomized response once, so each of its uses is an event.
     if times < 2 or (isinstance(event, dp.RandomizedResponseDpEvent) and times <= _MAX_EVENTS):
         return [event] * times

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfedrec.audit._spread import clamped_sums
 
-N_COORDINATES = 8  # coordinates that are measured one by one
+N_COORDINATES = 8  # coordinates that are measured separately
 _SIGNIFICANT = 5.0  # standard errors by which the means of a coordinate must differ to count as different
 SHOWN = 6  # values in the description of an event
 _LARGEST_DOUBLE = 2**53  # integers up to this size are exact as doubles
