@@ -333,11 +333,11 @@ class Key:
         if self.is_simulation:
             return
         with self._lock:
-            name = (purpose, round, sender)
-            if name in self._messages:
+            # A stream that other code has may be of the same purpose, so no message follows one.
+            if (name := (purpose, round, sender)) in self._messages or self._streams:
                 raise ValueError(
-                    f"key has already made the message of {sender!r} in round {round} ({purpose}): the same noise on "
-                    "other data would cancel it; keep that message and send it again"
+                    f"key has already made the message of {sender!r} in round {round} ({purpose}), or gave streams to "
+                    "other code: the same noise on other data would cancel it; send that message again"
                 )
             self._messages.add(name)
 
@@ -361,10 +361,10 @@ class Key:
         name, every = (purpose, round, user), (purpose, None, None)
         with self._lock:
             taken = {other for other in self._streams if other[0] == purpose} if name == every else {name, every}
-            if taken & self._streams or (self._used_by is not None and not self._streams):
+            if taken & self._streams or self._messages or (self._used_by is not None and not self._streams):
                 raise ValueError(
-                    f"key is single-use and was already used by {self._used_by}: {what} would repeat bits of "
-                    f"{purpose!r}; pass another purpose, round or user, or a new Key.from_entropy()"
+                    f"key is single-use and was already used by {self._used_by or 'a message'}: {what} would repeat "
+                    f"bits of {purpose!r}; pass another purpose, round or user, or a new Key.from_entropy()"
                 )
             self._streams.add(name)
             self._used_by = what

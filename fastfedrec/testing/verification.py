@@ -28,7 +28,7 @@ class PrivacyClaim:
     delta : float
         Claimed delta.
     alpha : float
-        Maximum probability that the test fails although the claim is true.
+        Maximum probability that the test finds a violation although the claim is true.
     is_alpha_given : bool
         Whether the test states `alpha`, so that a session does not change it.
     pair : WorstPair or None
@@ -80,8 +80,8 @@ def verify(
     max_examples : int
         Number of pairs that are drawn from a strategy.
     alpha : float or None
-        Maximum probability that the test fails although the claim is true.  None uses `ALPHA`, or the test's share of
-        the session's alpha if pytest's option ``privacy_alpha`` is set.
+        Maximum probability that the test finds a violation although the claim is true.  None uses `ALPHA`, or the
+        test's share of the session's alpha if pytest's option ``privacy_alpha`` is set.
     control : float or None
         Share in (0, 1): a claim lowered by it must be refuted on the worst pair, as in `assert_epsilon`.  None omits
         this negative control, for mechanisms that spend less than their claim on all pairs.
@@ -102,8 +102,8 @@ def verify(
     Notes
     -----
     Half of `alpha` is split evenly over all pairs, which are audited with few draws.  The other half is for the audit
-    of the worst pair with new draws.  By the union bound, the probability that a true claim fails is at most `alpha`,
-    for all pairs together.
+    of the worst pair with new draws.  By the union bound, a true claim is found violated with probability at most
+    `alpha`, for all pairs together.  This probability does not include failures of the control.
 
     Examples
     --------

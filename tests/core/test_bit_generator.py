@@ -168,6 +168,20 @@ def test_all_streams_of_a_purpose_are_claimed_at_once():
         key.claim_stream("Y", "r")
 
 
+def test_streams_of_other_code_and_messages_exclude_each_other():
+    # Both would have the same bits if the purposes are equal.
+    first, second, seed = Key.from_entropy(), Key.from_entropy(), Key.from_seed(1)
+    first.claim_stream("compiled code", "fmf_ldp.reports")
+    with pytest.raises(ValueError, match="gave streams to other code"):
+        first.claim_message("fmf_ldp.reports", 0, "shard-0")
+    second.claim_message("fmf_ldp.reports", 0, "shard-0")
+    with pytest.raises(ValueError, match="already used by a message: compiled code would repeat bits"):
+        second.claim_stream("compiled code", "fmf_ldp.reports")
+    for _ in range(2):  # a simulation repeats its bits on purpose
+        seed.claim_stream("compiled code", "fmf_ldp.reports")
+        seed.claim_message("fmf_ldp.reports", 0, "shard-0")
+
+
 @pytest.mark.parametrize(
     "draw",
     [

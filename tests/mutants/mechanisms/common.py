@@ -225,7 +225,13 @@ MUTANTS = [
         "key-taken-twice", "an entropy key may be reused for several fits", "self._used_by is not None", "False",
     ),
     on("Key.claim_message", "test_an_entropy_key_draws_the_noise_of_a_round_once")(
-        "key-message-twice", "an entropy key may be reused for the same message", "name in self._messages", "False",
+        "key-message-twice", "an entropy key may be reused for the same message",
+        "(name := (purpose, round, sender)) in self._messages", "not (name := (purpose, round, sender))",
+    ),
+    on("Key.claim_message", "test_streams_of_other_code_and_messages_exclude_each_other")(
+        "key-message-after-stream", "a message may repeat the bits of a stream that other code has",
+        "(name := (purpose, round, sender)) in self._messages or self._streams",
+        "(name := (purpose, round, sender)) in self._messages",
     ),
     on("Key.claim_stream", "test_an_entropy_key_gives_each_stream_once")(
         "key-stream-twice", "an entropy key may be reused for the same stream of other code", "taken & self._streams",
