@@ -1,4 +1,4 @@
-"""A search among 50 pairs of neighbours, of which one violates the claim by 20%."""
+"""A search among 50 pairs of neighbours; one pair violates the claim by 20%."""
 
 import numpy as np
 

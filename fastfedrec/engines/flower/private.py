@@ -1,4 +1,4 @@
-"""User-level privacy for any Flower app: a wrapper of its strategy, and a mod for its nodes."""
+"""Node-level privacy for Flower apps: a wrapper of the strategy, and a mod for the nodes."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -282,7 +282,7 @@ def private(
     ledger: Ledger | None = None,
     join_timeout: float = 600.0,
 ) -> Any:
-    """Make the rounds of any Flower app private for its nodes, by a wrapper of its strategy.
+    """Make the rounds of a Flower app private for its nodes, by a wrapper of its strategy.
 
     **Guarantee.** The models of all rounds are (`epsilon`, `delta`)-differentially private for replacing all data of
     one node ("replace"; the privacy unit "user" is a node), against everyone who sees the models, and against all other
