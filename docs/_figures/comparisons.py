@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 
+import front_page
 from curves import LINES, STEPS, Plot, short
 from curves import draw as draw_curves
 from tables import Table
@@ -310,25 +311,9 @@ def entity_size():
     return Plot(curves, "k = 1 at epsilon 1", about, "MovieLens 1M", from_zero=False)
 
 
-def landing():
-    """Return the plot of the first page, from README's table."""
-    _, *rows = Table("../README.md", None).rows()
-    curves = {}
-    for party, system, epsilon, hits, *_ in rows:
-        names = [name.partition(",")[0] for name in system.split(" / ")]
-        points = list(zip(figures_of(epsilon) or [None] * len(names), figures_of(hits), strict=True))
-        # A row of several models has one point for each.
-        points_by_name = [points] if len(names) == 1 else [[point] for point in points]
-        for name, name_points in zip(names, points_by_name, strict=True):
-            trusted = "no privacy" if party == "-" else f"{party} is trusted"
-            curves[f"{name[:1].upper()}{name[1:]}, {trusted}"] = name_points
-    about = "HR@10 over epsilon of the whole run, replacing a user"
-    return Plot(curves, "DPGram, a server is trusted", about, "Generated data", ticks=(0.5, 2, 10, 100, 1000, 5000))
-
-
 # Keys are the arguments of the directive `comparison-plot`.
 PLOTS = {
-    "landing": landing,
+    "landing": front_page.landing,
     "fmf-ldp-figure-2": fmf_ldp_epsilon,
     "fmf-ldp-figure-3": fmf_ldp_rounds,
     "fmf-ldp-figure-4": fmf_ldp_sizes,

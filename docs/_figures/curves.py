@@ -1,10 +1,10 @@
-"""Curves as SVG: one in colour, the others in grey, each with a different mark."""
+"""Curves as SVG: one or two in colour, the others in grey, each with a different mark."""
 
 import math
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 360, 36, 350, 8, 210  # units; one is a pixel on a phone
+WIDTH, LEFT, MARGIN, TOP, BOTTOM = 360, 36, 10, 8, 210  # units; one is a pixel on a phone
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 LINES = 9  # maximum number of grid lines
 
@@ -20,6 +20,7 @@ class Plot:
     scale: str = "log"  # of x; or "linear", or "even" with equal distances
     from_zero: bool = True  # of y
     ticks: tuple = ()  # labels of the x axis; all abscissae if empty
+    second: str = ""  # name of a second curve in colour
 
     @property
     def abscissae(self):
@@ -62,14 +63,15 @@ def short(number, n_decimals=None):
     return text[1:] if text.startswith("0.") else text
 
 
-def draw(plot):
-    """Return the plot as one ``<svg>``."""
+def draw(plot, width=WIDTH, n_columns=1):
+    """Return the plot as one ``<svg>`` with a legend of some columns."""
+    right = width - MARGIN
     names = [plot.highlighted, *(name for name in plot.curves if name != plot.highlighted)]
     lowest, highest, step = plot.heights()
     n_decimals = 3 if step < 0.01 else 2 if step < 0.1 else 1
 
     def x_of(x):
-        return LEFT + 8 + (RIGHT - LEFT - 16) * plot.across(x)
+        return LEFT + 8 + (right - LEFT - 16) * plot.across(x)
 
     def y_of(y):
         # SVG counts y from the top.
@@ -79,31 +81,31 @@ def draw(plot):
     for line in range(round((highest - lowest) / step) + 1):
         value = lowest + line * step
         y = f"{y_of(value):.1f}"
-        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{RIGHT}" y2="{y}"/>')
+        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>')
         label = short(value, n_decimals)
         parts.append(f'<text x="{LEFT - 5}" y="{y}" text-anchor="end" dominant-baseline="middle">{label}</text>')
     for x in plot.x_labels:
         label = short(x)
-        middle = min(x_of(x), WIDTH - 3.1 * len(label))  # moves a long label to the left, inside the plot
+        middle = min(x_of(x), width - 3.1 * len(label))  # moves a long label to the left, inside the plot
         parts.append(f'<text x="{middle:.1f}" y="{BOTTOM + 16}" text-anchor="middle">{label}</text>')
-    parts.append(f'<text x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 34}" text-anchor="middle">{escape(plot.about)}</text>')
+    parts.append(f'<text x="{(LEFT + right) / 2}" y="{BOTTOM + 34}" text-anchor="middle">{escape(plot.about)}</text>')
     sentences = []
     # The highlighted curve is drawn last, over the others.
     for number, name in reversed(list(enumerate(names))):
-        css = "own" if name == plot.highlighted else f"other n{number % 3}"
+        css = {plot.highlighted: "own", plot.second: "second"}.get(name, f"other n{number % 3}")
         points = plot.curves[name]
         is_flat = points[0][0] is None
         ends = [(x, points[0][1]) for x in (plot.abscissae[0], plot.abscissae[-1])] if is_flat else points
         coordinates = [(x_of(x), y_of(y)) for x, y in ends]
         parts.append(f'<polyline class="{css}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)}"/>')
         parts += [_mark(number, x, y, css) for x, y in coordinates]
-        row = BOTTOM + 56 + 17 * number
-        parts.append(f'<polyline class="{css}" points="{LEFT},{row} {LEFT + 28},{row}"/>')
-        parts.append(_mark(number, LEFT + 14, row, css))
-        parts.append(f'<text x="{LEFT + 36}" y="{row}" dominant-baseline="middle">{escape(name)}</text>')
+        row, start = BOTTOM + 56 + 17 * (number // n_columns), LEFT + (right - LEFT) * (number % n_columns) // n_columns
+        parts.append(f'<polyline class="{css}" points="{start},{row} {start + 28},{row}"/>')
+        parts.append(_mark(number, start + 14, row, css))
+        parts.append(f'<text x="{start + 36}" y="{row}" dominant-baseline="middle">{escape(name)}</text>')
         values = ", ".join(f"{y:.3f}" if x is None else f"{y:.3f} at {x:.3g}" for x, y in points)
         sentences.append(f"{name}: {values}.")
     # Screen readers read this label instead of the picture.
     words = escape(f"{plot.data}. {plot.about}. {' '.join(reversed(sentences))}", quote=True)
-    height = BOTTOM + 56 + 17 * len(names)
-    return f'<svg class="plot" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {height}">{"".join(parts)}</svg>'
+    height = BOTTOM + 56 + 17 * math.ceil(len(names) / n_columns)
+    return f'<svg class="plot" role="img" aria-label="{words}" viewBox="0 0 {width} {height}">{"".join(parts)}</svg>'
