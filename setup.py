@@ -1,4 +1,4 @@
-"""Build of the compiled kernels; all declarative settings are in pyproject.toml.
+"""Build of the compiled kernels and of the package's pages; all declarative settings are in pyproject.toml.
 
 Each source ``_kernels/**/*.pyx`` is one extension, ``fastfedrec._kernels.*``.  Shared Cython code consists of inline
 functions in ``_kernels/**/_*.pxd``, because a compiled module under this mapping cannot be cimported by another.
@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import runpy
+import shutil
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -93,16 +94,25 @@ def linked(paths):
 
 
 class BuildPython(build_py):
-    """Add the stub with the public names of `fastfedrec` for type checkers."""
+    """Add the stub with the public names of `fastfedrec` for type checkers, and the pages of `fastfedrec docs`."""
 
     def run(self):
-        """Copy the package, and write the stub next to its `__init__`."""
+        """Copy the package, write the stub next to its `__init__`, and copy the pages into its folder."""
         if not self.editable_mode:
             self._remove_former_modules()
         super().run()
         if not self.editable_mode:  # the folder of the checkout is not changed
             stub = runpy.run_path("fastfedrec/core/names.py")["make_stub"]()
             Path(self.build_lib, "fastfedrec/__init__.pyi").write_text(stub, encoding="utf-8")
+            self._copy_pages()
+
+    def _copy_pages(self):
+        """Copy the short pages of the documentation in place of those of an earlier build."""
+        package = Path(self.build_lib, "fastfedrec")
+        shutil.rmtree(package / "docs", ignore_errors=True)
+        for page in runpy.run_path("fastfedrec/core/pages.py")["list_pages"](Path()):
+            (package / page).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(page, package / page)
 
     def _remove_former_modules(self):
         """Remove modules of an earlier build without a source, which the wheel would otherwise contain."""

@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NOT_IN_SOURCES = {".gitignore"}
 PYTHONS = runpy.run_path(str(Path(__file__).with_name("pythons.py")))
+PAGES = runpy.run_path(str(ROOT / "fastfedrec" / "core" / "pages.py"))
 FOR_DEVELOPERS = {"dev", "docs", "bench", "bench-lenskit"}  # extras that the checkout's own targets install
 
 
@@ -43,6 +44,7 @@ def wheel_faults(names, tracked):
     expected |= {f"fastfedrec/{name}" for name in tracked if name.startswith("_kernels/") and name.endswith(".py")}
     expected |= {f"fastfedrec/{name}" for name in tracked if name == "_kernels/capi.pxd"}  # for Cython's cimport
     expected |= {"_fastfedrec_pytest.py"} & set(tracked)
+    expected |= {f"fastfedrec/{name}" for name in filter(PAGES["is_page"], tracked)}  # for `fastfedrec docs`
     compiled = {name for name in names if name.endswith(".so")}
     for kernel in sorted(kernels - {name.split(".")[0] for name in compiled}):
         yield f"the kernel {kernel} is not in the wheel"

@@ -84,8 +84,10 @@ def check_compiled_callers():
 
 
 def check_command():
-    """Return the instruction set from the report of ``fastfedrec doctor``."""
+    """Return the instruction set from the report of ``fastfedrec doctor``, and check that the pages are installed."""
     program = str(Path(sys.executable).with_name("fastfedrec"))
+    pages = subprocess.run([program, "docs", "first-run", "--path"], capture_output=True, text=True, check=True).stdout
+    assert Path(pages.strip()).is_file(), pages
     report = subprocess.run([program, "doctor", "--json"], capture_output=True, text=True, check=True).stdout
     return json.loads(report)["instruction_sets"]["in_use"]
 

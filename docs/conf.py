@@ -17,6 +17,7 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "_figures")
 import accuracy
 import comparisons
 import draw as figure_of
+import notebook_pages
 import table_downloads
 from flows import FLOWS
 from reference_pages import Reference
@@ -150,6 +151,7 @@ def write_mathjax(app, exception):
 def setup(app):
     reference.connect(app)
     table_downloads.connect(app)
+    notebook_pages.connect(app)
     app.connect("builder-inited", write_tables)
     app.connect("build-finished", write_mathjax)
     app.add_directive("message-flow", MessageFlow)

@@ -14,6 +14,7 @@ import pytest
 
 import fastfedrec
 from fastfedrec.core import names
+from fastfedrec.core.pages import list_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -82,7 +83,9 @@ def test_a_wheel_has_every_python_file_and_every_table(tmp_path):
     stub = "fastfedrec/__init__.pyi"  # the build writes it, for type checkers
     for_compilers = {"fastfedrec/include/fastfedrec.h", "fastfedrec/_kernels/capi.pxd"}
     plugin = "_fastfedrec_pytest.py"  # outside of the package, so that pytest loads it without the package
-    assert built == modules | sources(ROOT, ".json", ".typed") | for_compilers | {stub, plugin}
+    pages = {f"fastfedrec/{path.relative_to(ROOT).as_posix()}" for path in list_pages(ROOT)}
+    assert {"fastfedrec/docs/tutorial/first-run.md", "fastfedrec/docs/explanation/limits.md"} < pages
+    assert built == modules | sources(ROOT, ".json", ".typed") | for_compilers | pages | {stub, plugin}
 
 
 # setup.py without its kernels, which take minutes.

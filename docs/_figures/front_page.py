@@ -1,8 +1,8 @@
 """Figures of README and of the first page, from stored records: the demo's, and those of the benchmarks.
 
-    python -P docs/_figures/front_page.py           # writes README's tables and its plot
-    python -P docs/_figures/front_page.py --demo    # runs the demo first, and stores its record
-    python -P docs/_figures/front_page.py --ledger  # takes the picture of a ledger's page with Chromium
+python -P docs/_figures/front_page.py           # writes README's tables and its plot
+python -P docs/_figures/front_page.py --demo    # runs the demo first, and stores its record
+python -P docs/_figures/front_page.py --ledger  # takes the picture of a ledger's page with Chromium
 """
 
 import argparse
@@ -15,12 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT), str(ROOT / "docs"), str(ROOT / "docs" / "_figures")]
-
+sys.path += [str(folder) for folder in Path(__file__).parents[:3]]  # _figures, docs and the checkout
 from curves import Plot, draw
 from table_downloads import TABLE, rows_of
 
+ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "reproductions" / "demo.json"
 IMAGES = ROOT / "docs" / "images"
 COMMAND = ("demo", "--seed", "1", "--json", "--quiet")
@@ -32,8 +31,10 @@ STYLE = """svg { font: 12px system-ui, "DejaVu Sans", Arial, sans-serif; --ink: 
   --own: #5fb4e8; --second: #f0954a; } }
 text { fill: var(--ink); } .grid { stroke: var(--line); }
 polyline { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 6 3; } path { fill: var(--soft); }
-polyline.own { stroke: var(--own); stroke-width: 2.5; stroke-dasharray: none; } path.own { fill: var(--own); }
-polyline.second { stroke: var(--second); stroke-width: 2.5; stroke-dasharray: none; } path.second { fill: var(--second); }
+polyline.own { stroke: var(--own); stroke-width: 2.5; stroke-dasharray: none; }
+path.own { fill: var(--own); }
+polyline.second { stroke: var(--second); stroke-width: 2.5; stroke-dasharray: none; }
+path.second { fill: var(--second); }
 """
 # Rows of the table of speed: task, peer, benchmark, and the values of its parameters.
 SETS = {"instruction_set": ["x86-64-v3", "x86-64-v4"]}
@@ -99,18 +100,21 @@ def make_picture(plot):
 def make_sentence(results):
     """Return the sentence on the best private result."""
     private = max(best_results(results), key=lambda r: r["metrics"]["hr@10"])
-    hits = private["metrics"]["hr@10"]
+    hits, system, epsilon = private["metrics"]["hr@10"], private["system"], private["epsilon"]
     return (
-        f"At epsilon {private['epsilon']:.2g} for all data of a user, `{private['system']}` has the held-out item among "
-        f"its first ten for {hits:.0%} of users: {hits / hits_of(results, 'Popularity'):.1f} times as often as a "
-        f"popularity list, and {hits / hits_of(results, 'EASE'):.0%} of EASE without privacy."
+        f"At epsilon {epsilon:.2g} for all data of a user, `{system}` has the held-out item among its first ten for "
+        f"{hits:.0%} of users: {hits / hits_of(results, 'Popularity'):.1f} times as often as a popularity list, and "
+        f"{hits / hits_of(results, 'EASE'):.0%} of EASE without privacy."
     )
 
 
 def format_results(results):
     """Return the table of the demo in Markdown."""
     popularity = hits_of(results, "Popularity")
-    lines = ["| trusted | system | epsilon | HR@10 | times popularity | download | upload |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| trusted | system | epsilon | HR@10 | times popularity | download | upload |",
+        "|---|---|---|---|---|---|---|",
+    ]
     shown = [*best_results(results), *(r for r in results if r["system"] in ("Popularity", "EASE"))]
     for result in shown:
         hits, epsilon = result["metrics"]["hr@10"], result["epsilon"]
@@ -204,7 +208,13 @@ def photograph_ledger(path, width=1000, height=700):
     with tempfile.TemporaryDirectory() as folder:
         page, picture = Path(folder, "ledger.html"), Path(folder, "ledger.png")
         model.ledger_.report(page, about=repr(model))
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/profile"]
+        options = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={folder}/profile",
+        ]
         size = [f"--window-size={width},{height}", "--force-device-scale-factor=1.5", f"--screenshot={picture}"]
         light = "--blink-settings=preferredColorScheme=1"
         subprocess.run([program, *options, *size, light, page.as_uri()], check=True, capture_output=True)

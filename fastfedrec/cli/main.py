@@ -15,6 +15,7 @@ from fastfedrec.cli.cite import add_cite
 from fastfedrec.cli.compare import add_compare
 from fastfedrec.cli.completion import complete
 from fastfedrec.cli.demo import add_demo
+from fastfedrec.cli.docs import add_docs
 from fastfedrec.cli.doctor import add_doctor
 from fastfedrec.cli.evaluate import add_evaluate
 from fastfedrec.cli.fit import add_fit
@@ -35,6 +36,7 @@ _EXAMPLES = (
     "fastfedrec systems",
     "fastfedrec fit dp-gram --data generated:5000x300 --set epsilon=2 --out model.npz --no-users",
     "fastfedrec ledger model.npz --html ledger.html",
+    "fastfedrec docs",
 )
 
 
@@ -139,6 +141,7 @@ def build_parser() -> Parser:
     add_sweep(add)
     add_systems(add)
     add_cite(add)
+    add_docs(add)
     add_doctor(add)
     add_shuffler(add)
     return parser
