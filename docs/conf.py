@@ -83,6 +83,13 @@ html_static_path = ["_static"]
 html_css_files = ["layout.css"]
 html_js_files = ["scrolling.js"]
 html_title = "fastfedrec"
+html_favicon = "_static/mark-light.svg"
+html_theme_options = {
+    "light_logo": "mark-light.svg",
+    "dark_logo": "mark-dark.svg",
+    "light_css_variables": {"color-brand-primary": "#0b6e69", "color-brand-content": "#0b6e69"},
+    "dark_css_variables": {"color-brand-primary": "#56c7bd", "color-brand-content": "#56c7bd"},
+}
 
 
 def write_tables(app):

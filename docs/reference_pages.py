@@ -1,7 +1,8 @@
 """The reference by public name: `reference/index.md` lists modules, and readers see the names to import.
 
 A name that `fastfedrec` or one of its folders exports has its own page, `fastfedrec.DPGram`; a module with a short name
-has one page for all of its members, `fastfedrec.als`; all other names are on the page of their module.
+has one page for all of its members, `fastfedrec.als`; all other names are on the page of their module, and the index
+lists these modules last.
 """
 
 import functools
@@ -13,7 +14,9 @@ from fastfedrec.accounting import events
 from fastfedrec.core.names import HOMES, MODULES
 
 #: Folders with an `__all__` from which users import.
-FOLDERS = ("evaluation", "accounting", "datasets", "mechanisms", "audit", "engines", "testing")
+FOLDERS = ("evaluation", "accounting", "datasets", "mechanisms", "audit", "engines", "testing", "engines.flower")
+OTHERS = ".. other-modules"  # line of the index where the modules without an exported name are listed
+GROUP = re.compile(r"^\.\. rubric:: .*?(?=^\.\. rubric::|^```)", re.MULTILINE | re.DOTALL)
 LISTED = re.compile(r"^   (fastfedrec\.[\w.]+)$", re.MULTILINE)
 BACK = re.compile(r'(<a class="viewcode-back" href="[^"#]*)#[^"]*')
 _SHORT = {f"fastfedrec.{path}": f"fastfedrec.{name}" for name, path in MODULES.items() if name not in FOLDERS}
@@ -79,6 +82,19 @@ def source_module(module, name):
     return next((function.__module__ for function in functions), None)
 
 
+def is_exported(title):
+    """Check whether a page has a name, or a module with a short name, that `fastfedrec` or a folder exports."""
+    package, _, name = title.rpartition(".")
+    return package in {"fastfedrec", *(f"fastfedrec.{folder}" for folder in FOLDERS)} and (
+        package == "fastfedrec" or name in importlib.import_module(package).__all__
+    )
+
+
+def summaries(titles):
+    """Return a table of pages with the first sentences of their docstrings."""
+    return "\n".join([".. autosummary::", "   :nosignatures:", "", *(f"   {title}" for title in titles), ""])
+
+
 class Reference:
     """The reference pages of all modules in the index."""
 
@@ -122,7 +138,18 @@ class Reference:
     def expand(self, app, name, source):
         """Replace the index's modules by public names."""
         if name == "reference/index":
-            source[0] = LISTED.sub(lambda match: "\n".join(f"   {title}" for title in self.pages[match[1]]), source[0])
+            source[0] = self.by_use(source[0])
+
+    def by_use(self, index):
+        """Return the index with the names to import in their groups, and the other modules at their line."""
+        others = [title for pages in self.pages.values() for title in pages if not is_exported(title)]
+
+        def exported(group):
+            titles = [title for path in LISTED.findall(group[0]) for title in self.pages[path] if is_exported(title)]
+            heading = group[0].partition("\n")[0]
+            return f"{heading}\n\n{summaries(titles)}\n" if titles else ""
+
+        return GROUP.sub(exported, index).replace(OTHERS, summaries(others))
 
     def resolve(self, app, environment, node, content):
         """Return the link of a single word in backticks, or None."""

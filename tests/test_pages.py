@@ -52,8 +52,27 @@ def test_links_in_the_repository_lead_to_files(name):
     assert list(dead_links(ROOT / name, (ROOT / name).read_text())) == []
 
 
-def test_the_readme_is_read_in_one_sitting():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+def test_the_readme_is_understood_at_a_glance():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 90
+    assert len(text.split()) <= 700
+    parts = [
+        "docs/images/utility.svg",
+        "pip install",
+        ">>> ",
+        "docs/images/ledger.png",
+        "| trusted |",
+        "**Researchers**",
+    ]
+    positions = [text.find(part) for part in [*parts, "| task |"]]
+    assert min(positions) > 0
+    assert positions == sorted(positions)
+
+
+def test_the_list_of_how_to_pages_describes_each():
+    folder = ROOT / "docs" / "how-to"
+    described = re.findall(r"^- \[[^\]]+\]\(([\w-]+)\.md\): \w", (folder / "index.md").read_text(), re.MULTILINE)
+    assert sorted(described) == sorted(path.stem for path in folder.glob("*.md") if path.stem != "index")
 
 
 def test_all_pages_together_can_be_read():
@@ -75,20 +94,37 @@ def test_a_page_of_a_system_is_read_in_one_sitting():
 
 
 def test_pages_of_systems_keep_to_one_template():
-    """The page of baselines has many models and another order."""
-    plan = (
-        "## How it works",
-        "```{message-flow}",
-        "## When to use it",
-        "```python",
-        "```{admonition} Guarantee",
-        "```{accuracy-plot}",
+    """Readers see purpose, use, code, guarantee and results before the method."""
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs/explanation/systems").glob("*/*.md")}
+    # The page of baselines has many models and another order.
+    described = {name: text for name, text in pages.items() if not is_proof(name) and name != "baselines"}
+    assert len(described) > 12
+    assert [name for name, text in described.items() if not keeps_order(text)] == []
+    # Controls: an exchange of two sections, and a page without one.
+    text = described["dp-gram"]
+    exchanged = (
+        text.replace("## Limits", "## X").replace("## How it works", "## Limits").replace("## X", "## How it works")
     )
-    for path in (ROOT / "docs/explanation/systems").glob("*/*.md"):
-        if not is_proof(path.stem) and path.stem != "baselines":
-            positions = [path.read_text().find(f"\n{part}") for part in (*plan, "## Limits")]
-            assert min(positions) > 0, path.stem
-            assert positions == sorted(positions), path.stem
+    assert not keeps_order(exchanged)
+    assert not keeps_order(text.replace("```{accuracy-plot}", "```"))
+
+
+PLAN = (
+    "## When to use it",
+    "```python",
+    "```{admonition} Guarantee",
+    "```{accuracy-plot}",
+    "## Limits",
+    "## How it works",
+    "```{message-flow}",
+)
+
+
+def keeps_order(text):
+    """Check whether a page has a paragraph on its purpose and then all parts of the plan, in its order."""
+    positions = [text.find(f"\n{part}") for part in PLAN]
+    purpose = text[: positions[0]].partition("\n")[2].strip()
+    return bool(purpose) and min(positions) > 0 and positions == sorted(positions)
 
 
 def is_proof(name):

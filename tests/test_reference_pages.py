@@ -1,5 +1,7 @@
 """Tests of the reference: it shows every public name once, under its import path."""
 
+import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -20,9 +22,24 @@ def test_every_name_of_the_package_has_a_page_of_that_name(reference):
     folders = set(load_program("docs/reference_pages").FOLDERS)
     names = {*fastfedrec.__all__} - folders - {"__version__", "attacks"}
     assert {f"fastfedrec.{name}" for name in names} <= titles
+    engines = {"engines": ["DaskEngine", "Engine"], "engines.flower": ["client_app", "private_mod", "server_app"]}
     for folder in folders:
-        offered = getattr(fastfedrec, folder).__all__ if folder != "engines" else ["DaskEngine", "Engine"]
+        offered = engines.get(folder) or importlib.import_module(f"fastfedrec.{folder}").__all__
         assert {f"fastfedrec.{folder}.{name}" for name in offered} <= titles
+
+
+def test_the_index_shows_exported_names_first_and_every_page_once(reference):
+    text = reference.by_use(reference.index.read_text())
+    first, _, others = text.partition("## Other modules")
+    titles = [title for pages in reference.pages.values() for title in pages]
+    shown = {part: re.findall(r"^   (fastfedrec[\w.]+)$", part, re.MULTILINE) for part in (first, others)}
+    assert sorted(shown[first] + shown[others]) == sorted(titles)
+    assert {"fastfedrec.EASE", "fastfedrec.als", "fastfedrec.datasets.load_movielens"} <= {*shown[first]}
+    assert {"fastfedrec.systems.gram.shrinkage", "fastfedrec.rounds.receiver"} <= {*shown[others]}
+    assert len(shown[first]) > 2 * len(shown[others]) > 50
+    # A group without an exported name has no heading.
+    assert "Command line" not in text
+    assert text.count(".. rubric::") == text.count(".. autosummary::") - 1
 
 
 def test_no_name_is_shown_twice(reference):
