@@ -91,7 +91,7 @@ def landing(results=None):
 
 def make_picture(plot):
     """Return README's plot as a file, with its own colours, light and dark."""
-    svg = draw(plot, width=600, n_columns=2)
+    svg = draw(plot, width=640, n_columns=2)
     size = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[1]}" height="{size[2]}"'
     return svg.replace("<svg", head, 1).replace(">", f">\n<style>\n{STYLE}</style>\n", 1) + "\n"

@@ -24,7 +24,7 @@ __all__ = ["FedRecPlusPlus"]
 
 @declares_parameters
 class FedRecPlusPlus(RatingModel):
-    """FedRec without the loss of accuracy: the same bits as ``FedRec(rho=0)`` for any virtual items.
+    """FedRec with exact denoising: virtual ratings do not change the result.
 
     **Guarantee.** No differential privacy by default, and the ledger says "none".  With ``sharing="additive"`` the
     server alone, and each denoiser alone, receives integers that are uniform modulo 2^64 for any data, and the set of
