@@ -83,12 +83,20 @@ html_static_path = ["_static"]
 html_css_files = ["layout.css"]
 html_js_files = ["scrolling.js"]
 html_title = "fastfedrec"
+
+
+def colours(brand):
+    """Return the theme's variables for links, the navigation and boxes of guarantees in one colour."""
+    names = ("color-brand-primary", "color-brand-content", "color-admonition-title")
+    return dict.fromkeys(names, brand) | {"color-admonition-title-background": f"{brand}26"}  # 26 is an opacity of 15%
+
+
 html_favicon = "_static/mark-light.svg"
 html_theme_options = {
     "light_logo": "mark-light.svg",
     "dark_logo": "mark-dark.svg",
-    "light_css_variables": {"color-brand-primary": "#0b6e69", "color-brand-content": "#0b6e69"},
-    "dark_css_variables": {"color-brand-primary": "#56c7bd", "color-brand-content": "#56c7bd"},
+    "light_css_variables": colours("#0b6e69"),
+    "dark_css_variables": colours("#56c7bd"),
 }
 
 
