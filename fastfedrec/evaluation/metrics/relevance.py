@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec.core.arrays import exceed
 from fastfedrec.core.check import check_real
+from fastfedrec.core.interface import choose_words
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, align
 from fastfedrec.evaluation.metrics.names import OWN, Metric
@@ -42,11 +43,13 @@ def _relevant(test: Interactions, threshold: float | None, *, is_alone: bool) ->
     """Return the relevant test interactions; `is_alone` states that no metric is of ratings."""
     values = test.values_or_ones()
     lowest = float(values.min(initial=1.0))
-    remedy = "pass threshold=0 (in a shell --binarize 0) so that values above 0 are relevant, or a higher one"
+    advice = (
+        choose_words("pass threshold=0", "add --binarize 0") + " so that values above 0 are relevant, or a higher one"
+    )
     if threshold is not None:
         threshold = check_real("threshold", threshold, low=0.0)
     elif lowest < 0:
-        raise ValueError(f"test must hold values of at least 0 where items are ranked, got {lowest:g}; {remedy}")
+        raise ValueError(f"test must hold values of at least 0 where items are ranked, got {lowest:g}; {advice}")
     mask = exceed(values, threshold or 0.0)
     if not is_alone and not mask.all():
         raise ValueError(

@@ -152,7 +152,7 @@ def test_the_command_line_refuses_and_drops_too(command, tmp_path, capsys):
         assert main([*command, *parts, "--metrics", "mpr"]) == code
         said = capsys.readouterr()
         if code:
-            assert "got -1; pass threshold=0 (in a shell --binarize 0)" in said.err
+            assert "got -1; add --binarize 0 so that values" in said.err
         else:
             assert "1 with a value of 0 or below; 1 users have no other interactions" in said.out
     TEST.assign(value=[1, 1, -1]).to_csv(test, index=False)
