@@ -47,7 +47,7 @@ def pytest_configure(config):
 
 
 # Warning of a model without a guarantee that uses items only although values vary.
-VALUES_IGNORED = "ignore:.* ignores values, which vary here:UserWarning"
+VALUES_IGNORED = "ignore:.* ignores? values, which vary here:UserWarning"
 
 
 def pytest_collection_modifyitems(config, items):

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
-from fastfedrec.cli.evaluate import add_negatives, check_metrics
+from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics, check_threshold
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, split_assignments
 from fastfedrec.cli.outputs import can_show_progress, describe
@@ -78,6 +78,7 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_features(command)
     command.add_argument("--metrics", default="recall@20,ndcg@20", help="metrics, as for evaluate")
     add_negatives(command)
+    add_threshold(command)
     command.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of fits, splits and samples")
     command.add_argument(
         "--out",
@@ -99,6 +100,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     # Systems are made before any data are read, so that a wrong name or parameter is reported at once.
     runs = _make_runs(arguments.system or _default_systems(0))
     metrics, of_ratings = check_metrics(arguments.metrics, [run.model for run in runs])
+    check_threshold(arguments, of_ratings)
     features = read_features(arguments, [run.model for run in runs])
     kinds = [type(run.model) for run in runs]
     key = Key.from_seed(arguments.seed)
@@ -198,7 +200,7 @@ def _measure(
     # The test is on all items of train, so that systems with fewer items are comparable.
     result = evaluate(
         model, split.train, split.test, given=split.given, metrics=metrics, candidates=arguments.negatives,
-        split=stated, key=key, n_threads=arguments.threads,
+        threshold=arguments.threshold, split=stated, key=key, n_threads=arguments.threads,
     )  # fmt: skip
     run.epsilon = {view: ledger.epsilon(view) for view in SHORT_NAMES}
     run.notes, run.n_items = tuple(model.ledger_.notes), model.interactions_.n_items

@@ -1,10 +1,11 @@
 """The command line: ``fastfedrec demo``, ``fit``, ``evaluate``, ``recommend``, ``account`` and more."""
 
 import argparse
+import re
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,7 @@ from fastfedrec.cli.shuffler import add_shuffler
 from fastfedrec.cli.split import add_split
 from fastfedrec.cli.sweep import add_sweep
 from fastfedrec.cli.systems import add_systems
+from fastfedrec.core.interface import in_shell
 from fastfedrec.core.version import __version__
 
 __all__ = ["main"]
@@ -62,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             complete(parser)
             arguments = parser.parse_args(argv)
             debug = arguments.debug
-            with warnings.catch_warnings():
-                warnings.showwarning = _show_warning  # type: ignore[assignment]
+            with in_shell(), warnings.catch_warnings():
+                warnings.showwarning = _warning_printer()
                 answer = arguments.run(arguments)
             if answer is not None:
                 with suppress(ClosedOutputError):  # the command's work is complete
@@ -99,8 +101,17 @@ def _print_spent_budget(error: BaseException) -> None:
         _print_error("there is no model, but this privacy budget is spent:\n\n" + ledger.summary())
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
-    _print_error(f"warning: {message}")
+def _warning_printer() -> Callable[..., None]:
+    """Return a function that prints each warning of a command once; numbers in it may differ between seeds."""
+    printed: set[str] = set()
+
+    def print_warning(message: Warning | str, *_: Any) -> None:
+        text = re.sub("[0-9]+", "0", str(message))
+        if text not in printed:
+            printed.add(text)
+            _print_error(f"warning: {message}")
+
+    return print_warning
 
 
 def build_parser() -> Parser:

@@ -37,7 +37,7 @@ _ROWS = 2**17
 #: Splitters by their name in --by, with the parameters that have options.
 _SPLITTERS: dict[str, tuple[Callable[..., Splitter], tuple[str, ...]]] = {
     "leave-one-out": (LeaveOneOut, ("latest",)),
-    "random": (RandomHoldout, ("share", "n", "user_share")),
+    "random": (RandomHoldout, ("share", "n", "user_share", "latest")),
     "temporal": (TemporalSplit, ("time", "share", "new_users", "new_items")),
     "k-fold": (KFold, ("n_folds",)),
     "users": (UserHoldout, ("share", "given", "latest")),
@@ -65,7 +65,7 @@ def add_split(add: Callable[..., argparse.ArgumentParser]) -> None:
         "published: the five splits of MovieLens 100K",
     )  # fmt: skip
     command.add_argument(
-        "--latest", action="store_true", default=None, help="leave-one-out, users: test the latest interactions"
+        "--latest", action="store_true", default=None, help="leave-one-out, random, users: test the latest interactions"
     )
     command.add_argument("--share", type=float, metavar="X", help="random, temporal, users: tested share (0.2)")
     command.add_argument(

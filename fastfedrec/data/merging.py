@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.warn import warn
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.repeats import RULES, Repeats
@@ -23,9 +24,8 @@ Merged = tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None, Rep
 
 def summed_warning(n_duplicates: int) -> str:
     """Return the warning for repeated pairs that were summed without an explicit rule."""
-    return (
-        f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose one of duplicates="
-        f"{_RULE_NAMES} and 'error' (in a shell --duplicates last)"
+    return f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose one of " + choose_words(
+        f"duplicates={_RULE_NAMES} and 'error'", f"--duplicates {', '.join(DUPLICATES)}"
     )
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.warn import warn
 from fastfedrec.datasets._fields import NULL, Field, Kind, fitting_formats, parse_field, stated_moment
 
@@ -16,21 +17,31 @@ _UNITS = ("s", "ms", "us", "ns")  # the coarsest first
 def remedy(role: str, text: str) -> str:
     """Return the remedy for an invalid field, as the last clause of an error message."""
     if role in ("user", "item") and text in ("", NULL):
-        return "; pass missing_ids='drop' to drop rows without an id (in a shell --drop-missing-ids)"
+        option = choose_words("pass missing_ids='drop'", "add --drop-missing-ids")
+        return f"; {option} to drop rows without an id"
     if role != "timestamp":
         return ""
     if stated_moment(text, "s", "ns") is not None:
-        return "; pass time_format='s' and a finer timestamp_unit for seconds with a fraction"
+        option = choose_words(
+            "pass time_format='s' and a finer timestamp_unit", "add --time-format s and a finer --timestamp-unit"
+        )
+        return f"; {option} for seconds with a fraction"
     if _FLOAT.fullmatch(text):
-        return "; pass the unit of these numbers as time_format, such as 'ms' or 'ns' (in a shell --time-format)"
+        option = choose_words("pass the unit of these numbers as time_format", "give their unit with --time-format")
+        return f"; {option}, such as 'ms' or 'ns'"
     if text.lower() in _MISSING:
         return f"; write an empty field instead of {text} for a missing time"
     if unit := next((unit for unit in _UNITS if parse_field(Field("", Kind.ISO, unit=unit), text) is not None), None):
         # A time in whole seconds fits every unit, so the fault is a mix of forms in the column, which the rule states.
-        return "" if unit == "s" else f"; pass timestamp_unit={unit!r} (in a shell --timestamp-unit {unit})"
-    if formats := " or ".join(f"time_format={time_format!r}" for time_format in fitting_formats(text)):
-        return f"; pass {formats} for times in another form (in a shell --time-format)"
-    return "; pass the format of the times as time_format, such as '%d/%m/%Y %H:%M' (in a shell --time-format)"
+        option = choose_words(f"pass timestamp_unit={unit!r}", f"add --timestamp-unit {unit}")
+        return "" if unit == "s" else f"; {option}"
+    name = choose_words("time_format=", "--time-format ")
+    if formats := " or ".join(f"{name}{time_format!r}" for time_format in fitting_formats(text)):
+        return f"; {choose_words('pass', 'add')} {formats} for times in another form"
+    option = choose_words(
+        "pass the format of the times as time_format", "give the format of the times with --time-format"
+    )
+    return f"; {option}, such as '%d/%m/%Y %H:%M'"
 
 
 def warn_of_unread_times(layout: Any, problem: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.core.files import check_path
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.column_names import known_columns
 from fastfedrec.data.ids import Coded
@@ -157,17 +158,19 @@ def _recognize_columns(
     if all(re.fullmatch("[0-9.]+", name) for name in names):
         raise KeyError(
             f"user and item must be given, because the first line of {path}, {show_names(names)}, looks like a row; "
-            "pass header=False and positions, such as user=0, item=1 (in a shell --no-header --user 0 --item 1)"
+            + choose_words(
+                "pass header=False and positions, such as user=0, item=1", "add --no-header --user 0 --item 1"
+            )
         )
     if unknown := [role for role in missing if column_of[role] is None]:
         candidates = [name for name in names if name not in column_of.values() and len(name) <= _MAX_EXAMPLE_LENGTH]
         example = dict(zip(unknown, [*candidates, "COLUMN", "COLUMN"], strict=False))
         in_python = ", ".join(f"{role}={name!r}" for role, name in example.items())
-        in_a_shell = " ".join(f"--{role} {shlex.quote(name)}" for role, name in example.items())
+        in_shell = " ".join(f"--{role} {shlex.quote(name)}" for role, name in example.items())
         raise KeyError(
             f"{' and '.join(unknown)} must be given, because no column of {path} has a usual name, got "
-            f"{show_names(names)}; name {'them' if len(unknown) > 1 else 'it'}, for example {in_python} (in a shell "
-            f"{in_a_shell})"
+            f"{show_names(names)}; name {'them' if len(unknown) > 1 else 'it'}, for example "
+            + choose_words(in_python, in_shell)
         )
     columns = {role: column for role, column in column_of.items() if column is not None}
     _logger.info("%s: %s", path, ", ".join(f"{role}={column!r}" for role, column in columns.items()))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import distinct, exceed
+from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.data.merging import merge_duplicates
 from fastfedrec.data.pairs import compact_values
@@ -41,6 +42,16 @@ class TimedRows:
     def columns(self) -> NDArray[np.int32]:
         """Item index of each row."""
         return self.data.indices if self.pairs is None else self.data.indices[self.pairs]
+
+    def latest(self, users: np.ndarray, counts: np.ndarray, purpose: str, key: Key) -> NDArray[np.bool_]:
+        """Return a mask of each user's latest rows, `counts` of each; users are global ids."""
+        lengths = np.diff(self.indptr)
+        # `lexsort` orders by its last key first: by user, then time, then the random word that breaks ties.
+        words, _ = key.ragged_words(f"{purpose}.ties", users, lengths)
+        order = np.lexsort((words, self.timestamps, np.repeat(np.arange(len(users)), lengths)))
+        chosen = np.empty(len(order), dtype=bool)
+        chosen[order] = np.arange(len(order)) >= np.repeat(self.indptr[1:] - counts, lengths)
+        return chosen
 
     def keep(self, mask: np.ndarray) -> Interactions:
         """Return the rows where `mask` is True, merged by the rule of the data."""

@@ -7,7 +7,7 @@ A key determines the held-out interactions.  `temporal_split` splits by time, `u
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +53,13 @@ class Split:
 class Splitter(ABC):
     """Base class of splits: values that compare by their parameters and name themselves in results by `repr`.
 
-    A subclass is a frozen dataclass with its parameters as fields and a method ``_split(data, key)``.
+    A subclass is a frozen dataclass with its parameters as fields and a method ``_split(data, key)``.  Its name omits
+    parameters that are None, and those with ``repr=False`` at their default.
     """
 
     def __repr__(self) -> str:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        parameters = [(of, getattr(self, of.name)) for of in fields(self)]  # type: ignore[arg-type]
+        values = {of.name: value for of, value in parameters if of.repr or value != of.default}
         given = ", ".join(f"{name}={value!r}" for name, value in values.items() if value is not None)
         return f"{type(self).__name__}({given})"
 
@@ -147,7 +149,7 @@ class LeaveOneOut(Splitter):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class RandomHoldout(Splitter):
-    """Hold out a random share of each user's interactions, or a number of them; at least one always stays in train.
+    """Hold out a share of each user's interactions, or a number of them; at least one always stays in train.
 
     Parameters
     ----------
@@ -158,10 +160,16 @@ class RandomHoldout(Splitter):
         Number of each user's interactions in the test, at least 1; at most all but one of the user's interactions.
     user_share : float
         Probability that a user is tested, in (0, 1].  All interactions of untested users are in train.
+    latest : bool
+        Hold out the interactions with the latest timestamps instead of random ones; among equal timestamps, the key
+        chooses.  ``RandomHoldout(n=5, latest=True)`` tests the last five of each user.  Timestamps of users with at
+        least two interactions must not be missing.  Each original row of a merged user-item pair is a separate
+        interaction.
 
     See Also
     --------
     LeaveOneOut : Holds out one interaction of each user.
+    TemporalSplit : Holds out all interactions from one moment on, the same for all users.
 
     Examples
     --------
@@ -174,11 +182,15 @@ class RandomHoldout(Splitter):
     >>> train, test = next(RandomHoldout(n=3).split(data, key=Key.from_seed(1)))
     >>> train.interactions_per_user(), test.interactions_per_user()
     (array([2, 1]), array([3, 0]))
+    >>> timed = Interactions.from_arrays([1, 1, 1, 1], [10, 11, 12, 13], timestamps=[4, 9, 1, 8])
+    >>> next(RandomHoldout(n=2, latest=True).split(timed, key=Key.from_seed(1))).test.timestamps
+    array([9, 8])
     """
 
     share: float | None = None
     n: int | None = None
     user_share: float = 1.0
+    latest: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         set_ = functools.partial(object.__setattr__, self)
@@ -191,18 +203,31 @@ class RandomHoldout(Splitter):
         if user_share == 0:
             raise ValueError("user_share must be greater than 0.0, got 0.0; at 0.0 no user would be tested")
         set_("user_share", user_share)
+        set_("latest", check_flag("latest", self.latest))
 
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
-        lengths, users = data.interactions_per_user(), data.global_user_ids
+        rows = TimedRows.of(data) if self.latest else None
+        indptr, users = data.indptr if rows is None else rows.indptr, data.global_user_ids
+        lengths = np.diff(indptr)
+        if rows is not None:
+            # All users are checked, so that the key does not decide whether data are refused.
+            _check_times(
+                rows, np.repeat(lengths >= 2, lengths), "latest=True", "of users with at least 2", "use latest=False"
+            )
         # The purpose `evaluation.hold_out_entries` differs from the class name; renaming it would change every split.
         words = key.words_by_user("evaluation.hold_out_entries.users", users, size=1)[:, 0]
         tested = as_uniform(words) < self.user_share
         if self.share is not None:
-            held_out = hold_out(data.indptr, users, self.share, key=key) & np.repeat(tested, lengths)
+            purpose = "evaluation.random_split"
+            counts = _round_at_random(f"{purpose}.counts", users, lengths, self.share, key)
         else:
-            counts = np.where(tested, np.minimum(self.n or 0, np.maximum(lengths - 1, 0)), 0).astype(np.int64)
-            held_out = choose_entries(data.indptr, users, counts, key.subkey("evaluation.hold_out_entries"))
-        return iter([_split_by_mask(data, held_out)])
+            purpose = "evaluation.hold_out_entries"
+            counts = np.minimum(self.n or 0, np.maximum(lengths - 1, 0)).astype(np.int64)
+        counts[~tested] = 0
+        if rows is not None:
+            held_out = rows.latest(users, counts, purpose, key)
+            return iter([Split(rows.keep(~held_out), rows.keep(held_out))])
+        return iter([_split_by_mask(data, choose_entries(indptr, users, counts, key.subkey(purpose)))])
 
 
 @dataclass(frozen=True, repr=False)

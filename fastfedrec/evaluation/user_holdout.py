@@ -106,7 +106,7 @@ class UserHoldout(Splitter):
             held_out = choose_entries(indptr, users, counts, key.subkey(_STREAM))
             known, unknown = tested.keep_interactions(~held_out), tested.keep_interactions(held_out)
         else:
-            held_out = _latest(rows, users, counts, key)
+            held_out = rows.latest(users, counts, _STREAM, key)
             known, unknown = rows.keep(~held_out), rows.keep(held_out)
         return iter([Split(data.select_users(~is_tested), unknown, known)])
 
@@ -123,14 +123,3 @@ def _check_given(given: Any) -> float | int:
             "for a number"
         )
     return share
-
-
-def _latest(rows: TimedRows, users: np.ndarray, counts: np.ndarray, key: Key) -> np.ndarray:
-    """Return a mask of each user's latest rows, `counts` of each."""
-    lengths = np.diff(rows.indptr)
-    # `lexsort` orders by its last key first: by user, then time, then the random word that breaks ties.
-    words, _ = key.ragged_words(f"{_STREAM}.ties", users, lengths)
-    order = np.lexsort((words, rows.timestamps, np.repeat(np.arange(len(users)), lengths)))
-    chosen = np.empty(len(order), dtype=bool)
-    chosen[order] = np.arange(len(order)) >= np.repeat(rows.indptr[1:] - counts, lengths)
-    return chosen

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
@@ -47,10 +48,11 @@ def check_counts(
     data = check_interactions(interactions, may_be_empty=is_private, min_users=min_users)
     check_not_negative(model, data)
     if ignores_values and not is_private and data.values is not None and _vary(data.values):
-        name = type(model).__name__
+        ignores = choose_words(f"{type(model).__name__} ignores", "models of implicit feedback ignore")
+        binarize = choose_words("call data.binarize(3)", "add --binarize 3")
         warn(
-            f"{name} ignores values, which vary here: all above 0 count alike; call data.binarize(threshold) first to "
-            "choose a threshold (in a shell --binarize X)",
+            f"{ignores} values, which vary here: a rating of 1 counts like a rating of 5. To keep only values above 3, "
+            f"for example, {binarize}",
         )
     return data
 
@@ -60,8 +62,12 @@ def check_not_negative(model: object, data: Interactions) -> None:
     if data.values is not None and len(data.values) and (lowest := float(data.values.min())) < 0:
         raise ValueError(
             f"{type(model).__name__} is for implicit feedback: values of interactions must be at least 0, got "
-            f"{lowest:g}; call data.positive() or data.binarize(threshold) first, which keep positive feedback, or use "
-            "a model of ratings"
+            f"{lowest:g}; "
+            + choose_words(
+                "call data.positive() or data.binarize(threshold) first, which keep positive",
+                "add --binarize 0, which keeps positive",
+            )
+            + " feedback, or use a model of ratings"
         )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.arrays import Column
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.parameters import is_same, parameter
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.core.warn import warn
@@ -128,7 +129,8 @@ def warn_off_grid(data: Interactions, grid: Sequence[float]) -> None:
     if n_off := int((~np.isin(_as_float32(data.values_or_ones()), _as_float32(grid))).sum()):
         warn(
             f"{n_off} of {data.n_interactions} ratings are not on the grid {list(grid)} and count as the nearest value "
-            "on it; pass all values of the scale as grid=, such as numpy.linspace(low, high, 32)",
+            "on it; pass all values of the scale as "
+            + choose_words("grid=, such as numpy.linspace(low, high, 32)", "--set grid=(VALUE,VALUE,...)"),
             UserWarning,
         )
 
@@ -139,7 +141,8 @@ def warn_beyond_ends(data: Interactions, grid: Sequence[float], what: str) -> No
     if n_beyond := np.count_nonzero((values < low) | (values > high)):
         warn(
             f"{n_beyond} of {data.n_interactions} ratings are not from {grid[0]:g} to {grid[-1]:g}, the ends of the "
-            f"grid, and {what}; pass the lowest and the highest rating of the scale as grid=",
+            f"grid, and {what}; pass the lowest and the highest rating of the scale as "
+            + choose_words("grid=", "--set grid=(LOW,HIGH)"),
             UserWarning,
         )
 

@@ -294,7 +294,7 @@ def test_the_remedy_for_a_time_reads_it(tmp_path, time, remedy, options, expecte
         (["NULL", "7"], "got 'NULL'; write an empty field instead of NULL for a missing time"),
         (["7", "n/a"], "got 'n/a'; write an empty field instead of n/a for a missing time"),
         (["7", "2009-05-11"], "got '2009-05-11'$"),  # the rule names both forms
-        (["soon", "7"], r"; pass the format of the times as time_format, such as '%d/%m/%Y %H:%M' \(in a shell"),
+        (["soon", "7"], r"; pass the format of the times as time_format, such as '%d/%m/%Y %H:%M'$"),
     ],
 )
 def test_times_that_no_format_reads_get_no_format(tmp_path, times, remedy):

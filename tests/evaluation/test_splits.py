@@ -62,6 +62,22 @@ def test_random_split_equals_naive(data, test_fraction):
     assert (train.interactions_per_user() >= np.minimum(data.interactions_per_user(), 1)).all()
 
 
+@given(
+    interactions(timestamps=True),
+    st.floats(0.001, 0.999).map(lambda share: (share, None)) | st.integers(1, 6).map(lambda n: (None, n)),
+    st.sampled_from([0.3, 1.0]),
+)
+@settings(deadline=None)
+def test_latest_holdout_equals_naive(data, size, user_share):
+    share, n = size
+    train, test = next(RandomHoldout(share=share, n=n, user_share=user_share, latest=True).split(data, key=KEY))
+    assert naive.as_sets(test) == naive.hold_out_latest(data, share, n, user_share, KEY)
+    assert_partition(data, train, test)
+    for u in range(data.n_users):
+        before, after = (part.timestamps[part.indptr[u] : part.indptr[u + 1]] for part in (train, test))
+        assert max(before, default=-np.inf) <= min(after, default=np.inf)
+
+
 # ---- invariants --------------------------------------------------------------------------------------------------
 
 
@@ -94,6 +110,33 @@ def test_latest_ignores_missing_timestamps_of_users_it_does_not_test():
     assert next(LeaveOneOut(latest=True).split(single, key=KEY)).test.n_interactions == 0
 
 
+def test_one_latest_interaction_is_the_one_that_leave_one_out_holds_out():
+    data = dense_data()
+    data = data._replace(timestamps=np.random.default_rng(3).permutation(data.n_interactions))  # no ties
+    latest = next(RandomHoldout(n=1, latest=True).split(data, key=KEY)).test
+    assert naive.as_sets(latest) == naive.as_sets(next(LeaveOneOut(latest=True).split(data, key=KEY)).test)
+    assert naive.as_sets(latest) != naive.as_sets(next(RandomHoldout(n=1).split(data, key=KEY)).test)
+
+
+def test_latest_holdout_does_not_depend_on_shards_and_keeps_the_numbers_of_a_random_one():
+    data = dense_data()
+    data = data._replace(timestamps=np.random.default_rng(3).integers(0, 4, size=data.n_interactions))
+    for parameters in ({"share": 0.3}, {"n": 2, "user_share": 0.5}):
+        splitter = RandomHoldout(**parameters, latest=True)
+        test = next(splitter.split(data, key=KEY)).test
+        parts = [next(splitter.split(shard, key=KEY)).test.indices for shard in data.shard(7)]
+        assert (np.concatenate(parts) == test.indices).all()
+        random = next(RandomHoldout(**parameters).split(data, key=KEY)).test
+        assert (test.interactions_per_user() == random.interactions_per_user()).all()
+
+
+def test_rows_of_a_merged_pair_are_separate_interactions_for_latest():
+    data = Interactions.from_arrays([1, 1, 1], [5, 5, 6], timestamps=[1, 9, 4], duplicates="sum")
+    train, test = next(RandomHoldout(n=2, latest=True).split(data, key=KEY))
+    assert (train.timestamps.tolist(), train.indices.tolist()) == ([1], [0])
+    assert (sorted(test.timestamps.tolist()), test.indices.tolist()) == ([4, 9], [0, 1])
+
+
 @given(st.integers(1, 30), st.floats(0.01, 0.99))
 @settings(deadline=None)
 def test_random_split_counts_are_within_one_of_the_fraction(length, test_fraction):
@@ -108,6 +151,7 @@ def test_random_split_counts_are_within_one_of_the_fraction(length, test_fractio
         (LeaveOneOut(), "LeaveOneOut(latest=False)"),
         (RandomHoldout(share=0.2), "RandomHoldout(share=0.2, user_share=1.0)"),
         (RandomHoldout(n=np.int8(5), user_share=0.2), "RandomHoldout(n=5, user_share=0.2)"),
+        (RandomHoldout(n=5, latest=True), "RandomHoldout(n=5, user_share=1.0, latest=True)"),
         (KFold(), "KFold(n_folds=5)"),
         (
             TemporalSplit(time=np.int64(9), new_users=False),
@@ -167,6 +211,7 @@ def test_a_split_unpacks_to_the_parts_that_it_has():
         (lambda: RandomHoldout(n=1.5), TypeError, "n must be an integer"),
         (lambda: RandomHoldout(n=1, user_share=0), ValueError, "user_share must be greater than 0.0"),
         (lambda: RandomHoldout(n=1, user_share=2.0), ValueError, r"user_share must be at most 1\.0, got 2\.0"),
+        (lambda: RandomHoldout(n=1, latest=1), TypeError, "latest must be True or False"),
         (lambda: KFold(1), ValueError, "n_folds must be at least 2"),
         (lambda: KFold(2.0), TypeError, "n_folds must be an integer"),
     ],
@@ -193,6 +238,9 @@ def test_missing_times_are_counted():
         LeaveOneOut(latest=True).split(data, key=KEY)
     with pytest.raises(ValueError, match=r"but 1 of 4 .* are missing; drop those"):
         LeaveOneOut(latest=True).split(data._replace(timestamps=[1, MISSING_TIMESTAMP, 3, 4]), key=KEY)
+    for seed in range(5):  # whichever users the key tests
+        with pytest.raises(ValueError, match=r"but 4 of 4 \(of users with at least 2\) are missing.* use latest=False"):
+            RandomHoldout(n=1, user_share=0.1, latest=True).split(data, key=Key.from_seed(seed))
 
 
 # ---- statistics --------------------------------------------------------------------------------------------------
@@ -212,6 +260,17 @@ def test_leave_one_out_chooses_uniformly(latest):
     data = data._replace(timestamps=np.zeros(data.n_interactions, dtype=np.int64))  # all tied
     test = next(LeaveOneOut(latest=latest).split(data, key=KEY)).test
     assert_only(lambda factor: counts_are(np.bincount(test.indices, minlength=13), tilted(EVEN, factor)))
+
+
+@pytest.mark.slow
+def test_latest_holdout_breaks_ties_uniformly():
+    data = full_rows(200_000, 13)
+    data = data._replace(timestamps=np.tile(np.repeat([0, 1, 2], [5, 5, 3]), data.n_users))
+    test = next(RandomHoldout(n=4, latest=True).split(data, key=KEY)).test
+    counts = np.bincount(test.indices, minlength=13)
+    assert (counts[:5] == 0).all()
+    assert (counts[10:] == data.n_users).all()
+    assert_only(lambda factor: counts_are(counts[5:10], tilted(np.full(5, 1 / 5), factor)))
 
 
 @pytest.mark.slow

@@ -50,6 +50,24 @@ def hold_out_entries(interactions, user_fraction, n_entries, key):
     return held_out
 
 
+def hold_out_latest(interactions, share, n, user_share, key):
+    """Return {row: [items]} of the latest interactions; give one of `share` and `n`."""
+    ends, held_out = interactions.indptr.tolist(), {}
+    for u, items in as_sets(interactions).items():
+        user = int(interactions.global_user_ids[u])
+        size, purpose = n, "evaluation.hold_out_entries"
+        if share is not None:
+            purpose = "evaluation.random_split"
+            size = math.floor(share * len(items) + float(key.uniform(f"{purpose}.counts", user=user, size=1)[0]))
+        if float(key.uniform("evaluation.hold_out_entries.users", user=user, size=1)[0]) >= user_share:
+            size = 0
+        times = interactions.timestamps[ends[u] : ends[u + 1]].tolist()
+        words = key.words(f"{purpose}.ties", user=user, size=len(items)).tolist()
+        from_newest = sorted(zip(times, words, items, strict=True), reverse=True)
+        held_out[u] = sorted(item for _, _, item in from_newest[: min(size, max(len(items) - 1, 0))])
+    return held_out
+
+
 def mean_percentile_rank(score, test, seen):
     """Return sum(x rank) / sum(x) of `score(row, column)`; `seen` is None or interactions with items not to rank."""
     known = as_sets(seen) if seen is not None else {u: [] for u in range(test.n_users)}
