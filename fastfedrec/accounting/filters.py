@@ -28,7 +28,7 @@ BUDGET_VIEWS = tuple(view for view in VIEWS if view != "key_holder")
 _OWN_SHARE = Fraction(1, 16)
 # A sum of pure epsilons may exceed the budget by this factor, so that ten releases of 0.1 are within 1.0.
 _TOLERANCE = 1 + Fraction(1, 2**40)
-_PRECISION = 2.0**-30  # relative precision of the search for a remaining epsilon, which is rounded down
+_PRECISION = 2.0**-20  # relative precision of the search for a remaining epsilon, which is rounded down
 _USES = ("gaussian", "pure")
 
 
@@ -333,10 +333,11 @@ class Budget:
         """Return the error for the first event that does not fit."""
         spent, (gaussian, pure) = self.spent(events), (self.remaining(events, use=use) for use in _USES)
         plan = f", one of {n_planned:,} planned events" if n_planned > 1 else ""
-        sums = _sums_of(self._filter, seen_event(event, self.view))
+        seen = seen_event(event, self.view)
+        sums = _sums_of(self._filter, seen)
         if sums.pure is None and not self._has_theorem(sums):
             why, remedy = f"have a theorem for budget_filter={self.filter!r}", "record it in a ledger without a budget"
-            if self.filter != "renyi":
+            if _sums_of(_filter_of("renyi", self.epsilon, self._loss_delta), seen).cost is not None:
                 remedy += ", or make the ledger with budget_filter='renyi', which takes sampled rounds and zCDP"
         else:
             why, remedy = "fit in the budget", "lower its epsilon (see Ledger.remaining), or stop"

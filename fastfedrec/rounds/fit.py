@@ -78,11 +78,13 @@ class Fit:
         self.communication.n_clients = getattr(model, "n_users", None)
         return model._open_account(self.ledger, data, simulation=self.key.is_simulation), self.communication
 
-    def check_budget(self, data: Interactions, plans: Sequence[Sequence[Phase]], other: Iterable[Event] = ()) -> None:
+    def check_budget(
+        self, data: Interactions, plans: Callable[[], Sequence[Sequence[Phase]]], other: Iterable[Event] = ()
+    ) -> None:
         """Refuse alternative plans that do not fit in the ledger's budget; each has the `other` events as well."""
         if self.ledger.budget is None:
             return
-        for plan in plans:
+        for plan in plans():
             events = Counter(other)
             for system, _, n_rounds in plan:
                 events[self.engine._as_carried(system.round_event(system.count_clients(data)))] += n_rounds

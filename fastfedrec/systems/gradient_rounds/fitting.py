@@ -130,7 +130,7 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
         warn_beyond_ends(data, model.grid, "train as they are, while predictions end there")
     events_before = _events_before(model, rounds, data)
     model.interactions_, model.ledger_, model.communication_ = data, *fit.begin(model, data)
-    fit.check_budget(data, [[Phase(rounds, None, model.n_rounds)]], events_before)
+    fit.check_budget(data, lambda: [[Phase(rounds, None, model.n_rounds)]], events_before)
     rounds.mean_sent = rounds.expected_sent(data)
     # Counts of raters are released with the first state, so they are recorded before.
     for event in events_before:

@@ -234,7 +234,7 @@ class PrivatePrototypes(RatingModel):
         sizes = self._check_sizes(public_sizes, entity_ids)
         other_events = () if rounds.budget is None else rounds.budget.events[:-1]
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        fit.check_budget(data, [[Phase(rounds, None)]], other_events)
+        fit.check_budget(data, lambda: [[Phase(rounds, None)]], other_events)
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
         self.n_prototypes_: NDArray[np.int64] = self._plan_prototypes(sizes, rounds)
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))

@@ -267,7 +267,7 @@ class LaplaceRRSVD(RatingModel):
         """Run the one round, after notes on its claims."""
         ((rounds, state, _),) = plan = self._plan(data, fit.key)
         of_values = self._value_event(data)
-        fit.check_budget(data, [plan], [] if of_values is None else [of_values])
+        fit.check_budget(data, lambda: [plan], [] if of_values is None else [of_values])
         self._note_claims(fit.ledger, rounds.mechanism, data, fit.key)
         return fit.rounds(rounds, state, data)
 
