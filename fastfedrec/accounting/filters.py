@@ -17,7 +17,7 @@ from fastfedrec.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from fastfedrec.accounting.rdp import ORDERS
 from fastfedrec.accounting.rounding import inverse_up, stretched_delta
 from fastfedrec.accounting.views import VIEWS, seen_event
-from fastfedrec.core.check import check_choice, check_epsilon, check_integer
+from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 
 __all__ = ["BUDGET_FILTERS", "BUDGET_VIEWS", "Budget", "BudgetError"]
@@ -95,7 +95,7 @@ class _RenyiFilter(_Filter):
     theorem = "the sum of Renyi divergences of one order that was fixed beforehand"
 
     def _limit(self, epsilon: float, delta: float) -> Fraction:
-        # The epsilon of a divergence D is D + renyi_epsilon(order, 0, delta) up to rounding, which the margin covers.
+        # The epsilon of a divergence D is D plus an offset of its order (`renyi_epsilon`); the margin covers rounding.
         limits = np.array([epsilon - self._offset(order, delta) for order in ORDERS])
         # The best order for zCDP has the largest rho = D / order.
         best = int(np.argmax(limits / ORDERS))
@@ -133,6 +133,7 @@ class _Sums(NamedTuple):
 
     def plus(self, other: "_Sums", times: int) -> "_Sums":
         """Return the sums with further events."""
+        # A missing theorem for one event is a missing theorem for the sum, so the comparison fails closed.
         pairs = zip(self, other, strict=True)
         return _Sums(*(None if a is None or b is None else a + times * b for a, b in pairs))  # type: ignore[arg-type]
 
@@ -202,6 +203,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon("budget", self.epsilon))
+        object.__setattr__(self, "delta", check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True))
         check_choice("budget_view", self.view, BUDGET_VIEWS)
         check_choice("budget_filter", self.filter, tuple(BUDGET_FILTERS))
 
@@ -228,6 +230,7 @@ class Budget:
         return sums.cost is not None and sums.own_delta + stretched <= _OWN_SHARE * Fraction(self.delta)
 
     def _allows(self, sums: _Sums) -> bool:
+        # Either bound is enough: outcomes within the first one have no delta, so only the second one uses it.
         if sums.pure is not None and sums.pure <= Fraction(self.epsilon) * _TOLERANCE:
             return True
         return self._has_theorem(sums) and sums.cost is not None and sums.cost <= self._filter.limit
@@ -324,6 +327,7 @@ class Budget:
             They would exceed the budget, or one has no theorem for filters.
         """
         total = Counter(events)
+        # Sums only rise, so the first event beyond the budget is the one to name.
         for event, times in further.items():
             total[event] += times
             if not self.allows(total):

@@ -62,9 +62,9 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
 
     The kind, parameters and number of events must be fixed before the first release, or be chosen without regard to
     releases.  A user of this package who fits again until a released model is good, or who stops a fit because of a
-    release, chooses events by releases.  Then two figures hold: ``epsilon(against, delta=0)``, the sum of pure
-    epsilons, and a figure computed for a whole plan that was fixed beforehand and that includes the events.  See
-    "Adaptive choices" in docs/explanation/accounting/accounting.md.
+    release, chooses events by releases.  Then three figures hold: ``epsilon(against, delta=0)``, the sum of pure
+    epsilons; a figure computed for a whole plan that was fixed beforehand and that includes the events; and a budget,
+    because a ledger with a budget is a privacy filter.  See "Adaptive choices" and "Budgets" in docs/explanation/accounting/accounting.md.
 
     References
     ----------
