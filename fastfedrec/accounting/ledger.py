@@ -64,7 +64,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
     releases.  A user of this package who fits again until a released model is good, or who stops a fit because of a
     release, chooses events by releases.  Then three figures hold: ``epsilon(against, delta=0)``, the sum of pure
     epsilons; a figure computed for a whole plan that was fixed beforehand and that includes the events; and a budget,
-    because a ledger with a budget is a privacy filter.  See "Adaptive choices" and "Budgets" in docs/explanation/accounting/accounting.md.
+    because a ledger with a budget is a privacy filter.  See "Adaptive choices" and "Budgets" in
+    docs/explanation/accounting/accounting.md.
 
     References
     ----------
