@@ -255,3 +255,14 @@ def test_known_faults(run):
     # The data set itself and one of its neighbours that costs no more than the claim.
     x0, _ = names["neighbours"][0]
     assert names["audit"](names["median"], x0, x0, claim=1.0, n=20_000, alpha=1e-4).verdict == "consistent"
+
+
+def test_retrain(run):
+    names = run("plot_retrain")
+    for n_fits, (hits, epsilon, fitted, total) in names["results"].items():
+        assert len(fitted) == n_fits
+        assert total <= 4.0
+        assert epsilon < 4.0
+        assert len(hits) == len(names["weeks"])
+    epsilons = [epsilon for _, epsilon, *_ in names["results"].values()]
+    assert is_rising(epsilons[::-1])

@@ -25,6 +25,7 @@ from fastfedrec.accounting.events import (
     Unprotected,
     UnsupportedEventError,
 )
+from fastfedrec.accounting.filters import Budget, BudgetError
 from fastfedrec.accounting.gaussian import gaussian_mu
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.ledger import Ledger
@@ -40,6 +41,8 @@ __all__ = [
     "ZCDP",
     "Accountant",
     "AdvancedAccountant",
+    "Budget",
+    "BudgetError",
     "CentralRelease",
     "CommunicationLedger",
     "Composed",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from fastfedrec.accounting import events
 from fastfedrec.accounting.events import Composed, Event
+from fastfedrec.accounting.filters import BUDGET_FILTERS, BUDGET_VIEWS
 from fastfedrec.accounting.views import VIEWS, seen_event
 from fastfedrec.core.check import LARGEST_INTEGER
 from fastfedrec.core.numbers import show
@@ -91,6 +92,14 @@ def _event(kind: type) -> _Schema:
     )
 
 
+_BUDGET = _object(
+    {
+        "epsilon": {"type": "number", "exclusiveMinimum": 0},
+        "view": {"enum": list(BUDGET_VIEWS)},
+        "filter": {"enum": list(BUDGET_FILTERS)},
+    }
+)
+
 #: Schema of the documents of `Ledger.to_dict` and `Ledger.from_dict`, as a JSON Schema (2020-12).
 SCHEMA: _Schema = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -98,6 +107,7 @@ SCHEMA: _Schema = {
     "description": "Epsilons are in nats: upper bounds for replacing all data of one user, one for each adversary; "
     '"infinite" is no guarantee. "epsilon" holds at "delta" for events that were not chosen by releases; '
     '"pure_epsilon" is the sum of pure epsilons, which holds at delta 0 for any events. '
+    '"budget" bounds the epsilon at "delta" of all events that the ledger accepts, also if releases choose them. '
     'The "fields" of an event are for the relation in fields.neighboring. '
     f"Names reserved for later versions, in addition to the views of every cost: {', '.join(RESERVED_VIEWS)}.",
     **_object(
@@ -112,8 +122,8 @@ SCHEMA: _Schema = {
             "epsilon": _COSTS,
             "notes": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
         },
-        # Documents of earlier versions have neither of these.
-        {"pure_epsilon": _COSTS, "digest": {"type": "string"}},
+        # Documents of earlier versions have none of these, and a ledger without a budget has no "budget".
+        {"pure_epsilon": _COSTS, "digest": {"type": "string"}, "budget": _BUDGET},
     ),
 }
 
@@ -275,7 +285,8 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
 
 def digest(document: Mapping[str, Any]) -> str:
     """Return the SHA-256, in hexadecimal, of a document's content without the figures that are computed from it."""
-    content = {name: document[name] for name in ("format", "delta", "is_simulation", "notes")}
+    names = ("format", "delta", "is_simulation", "notes", *(["budget"] if "budget" in document else []))
+    content = {name: document[name] for name in names}
     content["events"] = [[entry["kind"], entry["fields"], entry["times"]] for entry in document["events"]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

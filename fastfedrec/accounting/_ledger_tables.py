@@ -38,7 +38,8 @@ def make_card(ledger: "Ledger") -> str:
 
 def _conditions(ledger: "Ledger") -> list[str]:
     """Return the sentences on which the figures rest."""
-    return [*preconditions(ledger.events, ledger.is_simulation, ledger.delta), *ledger.notes]
+    budget = [] if ledger.budget is None else [ledger.budget.statement(ledger.events)]
+    return [*budget, *preconditions(ledger.events, ledger.is_simulation, ledger.delta), *ledger.notes]
 
 
 def _table(ledger: "Ledger", event: Event, times: int) -> str:

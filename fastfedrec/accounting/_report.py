@@ -245,7 +245,8 @@ def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
 
 def _assumed(ledger: Any) -> list[str]:
     """Return the assumptions of the figures that depend on the ledger."""
-    lines = preconditions(ledger.events, ledger.is_simulation, ledger.delta)
+    lines = [] if ledger.budget is None else [ledger.budget.statement(ledger.events)]
+    lines += preconditions(ledger.events, ledger.is_simulation, ledger.delta)
     if not ledger.is_simulation:
         lines.append("The noise came from a secret key of the operating system's randomness, which nobody has kept.")
     if any(getattr(event, "sampling", "none") != "none" for event in ledger.events):

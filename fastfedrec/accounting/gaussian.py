@@ -10,10 +10,11 @@ from fractions import Fraction
 import numpy as np
 import scipy
 
+from fastfedrec.accounting.rounding import log1p_exp, up
 from fastfedrec.core.check import check_epsilon, check_real
 from fastfedrec.core.numbers import float_up
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu"]
+__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "pure_mu"]
 
 # Margin of the logarithm of delta, a thousand times its rounding errors.
 _MARGIN = 2.0**-40
@@ -26,6 +27,7 @@ _FAR, _FAR_OUT = 20.0, 1e3
 _MAX_STEPS = 200
 # Relative precision at which a search stops.
 _PRECISION = 2.0**-46
+_SMALL_EPSILON = 1 / 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -126,6 +128,32 @@ def gaussian_epsilon(mu_squared: Fraction, delta: float) -> float:
             break
         low, high = (low, middle) if meets(middle) else (middle, high)
     return high
+
+
+def pure_mu(epsilon: float) -> float:
+    """Return the mu of Gaussian noise that costs at least as much as every epsilon-private release.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure epsilon in nats, above 0; it may be infinite.
+
+    Returns
+    -------
+    float
+        -2 Phi^-1(1 / (1 + e^epsilon)), rounded up.
+
+    Notes
+    -----
+    The trade-off of an epsilon-private release is at least the one of randomized response, which is linear from (0, 1)
+    to (p, p) and to (1, 0) with p = 1 / (1 + e^epsilon).  The trade-off of Gaussian noise is convex and has these three
+    points for this mu, so it is nowhere above.
+    """
+    # Near 0 the quantile would cancel.  Since Mills' ratio has a convex inverse (Sampford 1953), mu is concave in
+    # epsilon, and its tangent at 0 is a bound, off by less than 1e-4 of itself here.
+    if epsilon < _SMALL_EPSILON:
+        return up(epsilon * math.sqrt(math.pi / 2))
+    return up(-2 * float(scipy.special.ndtri_exp(-log1p_exp(epsilon))))
 
 
 def _root(square):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
+from fastfedrec.accounting._budgeted import BudgetedEvents
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
 from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
@@ -13,6 +14,7 @@ from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._report import make_report
 from fastfedrec.accounting._report_pages import to_html, to_markdown
 from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
+from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cost_of, seen_event, stated_cost
 from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text
@@ -22,7 +24,7 @@ from fastfedrec.core.text import epsilon_to_json, format_epsilon
 __all__ = ["Ledger"]
 
 
-class Ledger(DPAccountingEvents):
+class Ledger(DPAccountingEvents, BudgetedEvents):
     """Record of the uses of the users' data, and of their privacy cost against each adversary.
 
     Pass one ledger to several ``fit`` calls to add up the costs of all runs on the same users.
@@ -31,9 +33,19 @@ class Ledger(DPAccountingEvents):
     ----------
     delta : float
         Delta at which figures are stated, in (0, 1).
+    budget : float or None
+        Largest epsilon in nats, at `delta`, that all events together may cost one user, also if releases choose the
+        events.  An event beyond it, or without a theorem for filters, is refused before it happens.  None has no limit.
+    budget_view : {"public", "shuffled_server", "server"}
+        View of the adversary against whom the budget holds.
+    budget_filter : {"gaussian", "renyi"}
+        Theorem of the budget: "gaussian" for Gaussian noise without sampling and pure events, "renyi" for all events
+        with Renyi divergences (`Budget`).
 
     Attributes
     ----------
+    budget : Budget or None
+        The budget with its delta, view and filter.
     events : Counter
         Each event and the number of times (rounds) that it happened, in order of first appearance.
     is_simulation : bool
@@ -50,9 +62,10 @@ class Ledger(DPAccountingEvents):
 
     The kind, parameters and number of events must be fixed before the first release, or be chosen without regard to
     releases.  A user of this package who fits again until a released model is good, or who stops a fit because of a
-    release, chooses events by releases.  Then two figures hold: ``epsilon(against, delta=0)``, the sum of pure
-    epsilons, and a figure computed for a whole plan that was fixed beforehand and that includes the events.  See
-    "Adaptive choices" in docs/explanation/accounting/accounting.md.
+    release, chooses events by releases.  Then three figures hold: ``epsilon(against, delta=0)``, the sum of pure
+    epsilons; a figure computed for a whole plan that was fixed beforehand and that includes the events; and a budget,
+    because a ledger with a budget is a privacy filter.  See "Adaptive choices" and "Budgets" in
+    docs/explanation/accounting/accounting.md.
 
     References
     ----------
@@ -75,8 +88,15 @@ class Ledger(DPAccountingEvents):
     4.18
     """
 
-    def __init__(self, delta: float = 1e-6) -> None:
+    def __init__(
+        self,
+        delta: float = 1e-6,
+        budget: float | None = None,
+        budget_view: View = "public",
+        budget_filter: str = "gaussian",
+    ) -> None:
         self.delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+        self.budget = None if budget is None else Budget(budget, self.delta, budget_view, budget_filter)
         self.events: Counter[Event] = Counter()
         self.is_simulation = False
         self.notes: list[str] = []
@@ -97,6 +117,8 @@ class Ledger(DPAccountingEvents):
         ------
         TypeError
             The value is no event, or no theorem here states its cost to a user (`UnsupportedEventError`).
+        BudgetError
+            The event would exceed the budget, or has no theorem for its filter; the ledger is unchanged.
         """
         if type(check_event("event", event)).__name__ not in KINDS:
             raise TypeError(f"event must be an elementary event, got {event!r}; record each of its parts")
@@ -104,6 +126,7 @@ class Ledger(DPAccountingEvents):
         # An event of unknown cost raises here, before it is in the ledger.
         for view in VIEWS:
             seen_event(event, view)
+        self.check_budget({event: 1})
         self.events[event] += 1
         self.is_simulation |= simulation
 
@@ -186,7 +209,7 @@ class Ledger(DPAccountingEvents):
         Raises
         ------
         ValueError
-            The shards differ in an event, its number of rounds, or delta.
+            The shards differ in an event, its number of rounds, delta, or budget.
 
         Notes
         -----
@@ -200,7 +223,11 @@ class Ledger(DPAccountingEvents):
         if len({ledger.delta for ledger in ledgers}) > 1:
             deltas = ", ".join(f"{ledger.delta:g}" for ledger in ledgers)
             raise ValueError(f"`ledgers` must state their figures at the same delta, got {deltas}; set one for all")
+        if any(ledger.budget != ledgers[0].budget for ledger in ledgers):
+            budgets = ", ".join(str(ledger.budget) for ledger in ledgers)
+            raise ValueError(f"`ledgers` must have the same budget, got {budgets}; make all with one")
         joined = cls(ledgers[0].delta)
+        joined.budget = ledgers[0].budget
         joined.events = join_shards([ledger.events for ledger in ledgers])
         for ledger in ledgers:
             joined.is_simulation |= ledger.is_simulation
@@ -273,7 +300,7 @@ class Ledger(DPAccountingEvents):
             "is_simulation": self.is_simulation,
             "events": [{"kind": kind, "fields": fields, "times": times} for kind, fields, times in events],
             "notes": list(self.notes),
-        }
+        } | ({} if self.budget is None else {"budget": self.budget.to_dict()})
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, check_costs: bool = True) -> Self:
@@ -291,7 +318,7 @@ class Ledger(DPAccountingEvents):
         Returns
         -------
         Ledger
-            Ledger with equal events, delta, simulation mark and notes.
+            Ledger with equal events, delta, budget, simulation mark and notes.
 
         Raises
         ------
@@ -300,6 +327,7 @@ class Ledger(DPAccountingEvents):
         """
         current, events = read(document)
         ledger = cls(current["delta"])
+        ledger.budget = None if "budget" not in current else Budget(delta=ledger.delta, **current["budget"])
         ledger.events.update(dict(events))
         ledger.is_simulation = current["is_simulation"]
         ledger.notes = current["notes"].copy()
@@ -349,8 +377,8 @@ class Ledger(DPAccountingEvents):
         Returns
         -------
         str
-            SHA-256, in hexadecimal, of the format, delta, simulation mark, events and remarks in their order, as JSON
-            with sorted names.  Figures that are computed from these have no effect on it.
+            SHA-256, in hexadecimal, of the format, delta, budget, simulation mark, events and remarks in their order,
+            as JSON with sorted names.  Figures that are computed from these have no effect on it.
 
         Examples
         --------

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, natural
+from fastfedrec.cli.ledgers import open_ledger
 from fastfedrec.cli.outputs import can_show_progress, describe
 from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
@@ -30,6 +31,7 @@ def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
             "fastfedrec fit dp-gram --data generated:5000x300 --set epsilon=2",
             "fastfedrec fit dp-gram --data ml-1m.zip --catalogue published --features movielens",
             "fastfedrec fit fmf-ldp --data ml-20m.zip --catalogue published --out model.npz --no-users",
+            "fastfedrec fit private-recommender --data week2.csv --ledger users.json --budget 4",
             "fastfedrec fit laplace-rr-svd --data ratings.csv --set epsilon_1=2 epsilon_2=1 --out model.npz",
         ],
     )
@@ -37,6 +39,18 @@ def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_features(command)
     command.add_argument(
         "--seed", type=natural, metavar="N", help="seed of the noise, for a simulation; default: entropy"
+    )
+    command.add_argument(
+        "--ledger",
+        type=Path,
+        metavar="FILE",
+        help="ledger's .json of all fits on these users: this fit is added to it; a missing file is created",
+    )
+    command.add_argument(
+        "--budget",
+        type=float,
+        metavar="EPSILON",
+        help="with --ledger: largest epsilon of all fits against the public; a fit beyond it is refused",
     )
     command.add_argument("--out", type=Path, metavar="FILE", help="file of the model, including the users' data")
     command.add_argument(
@@ -55,12 +69,16 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
         check_destination(out)
     elif arguments.no_users:
         raise UsageError("--no-users needs --out FILE; name a file, or leave it out")
+    ledger = open_ledger(arguments.ledger, arguments.budget, getattr(model, "delta", None))
     features = read_features(arguments, [model])
     data = load_data(arguments, [type(model)])
     give_features(arguments, features, [model], data)
     key = None if arguments.seed is None else Key.from_seed(arguments.seed)
     started = time.perf_counter()
-    model.fit(data, key=key, n_threads=arguments.threads, show_progress=can_show_progress(arguments.quiet))
+    with ledger as opened:
+        model.fit(
+            data, key=key, n_threads=arguments.threads, show_progress=can_show_progress(arguments.quiet), ledger=opened
+        )
     seconds = time.perf_counter() - started
     if out is not None:
         model.save(out, include_users=not arguments.no_users)

@@ -5,15 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting import Ledger
 from fastfedrec.cli.inputs import UsageError
+from fastfedrec.cli.ledgers import read_json_ledger
 from fastfedrec.core.files import check_destination
 from fastfedrec.systems.saved_ledger import SavedLedger, read_ledger
 
 __all__ = ["add_ledger"]
-
-# Maximum size of a ledger's file in bytes.
-_MAX_JSON_BYTES = 2**26
 
 
 def add_ledger(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -57,13 +54,4 @@ def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
 def _read(path: Path) -> SavedLedger:
     if path.suffix.lower() != ".json":
         return read_ledger(path)
-    if path.stat().st_size > _MAX_JSON_BYTES:
-        raise ValueError(
-            f"{path} must have at most {_MAX_JSON_BYTES} bytes, got {path.stat().st_size}; pass a ledger's .json"
-        )
-    try:
-        return SavedLedger(Ledger.from_json(path.read_text(encoding="utf-8")), path.name)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be JSON in UTF-8, got {error.reason}; pass a ledger's .json") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    return SavedLedger(read_json_ledger(path), path.name)

@@ -113,6 +113,8 @@ class Engine(ABC):
         NoAnswerError
             No message was accepted in any of the rounds; the error has the ledger.  If only some rounds have no
             accepted message, the ledger gets a note for each of them.
+        BudgetError
+            The remaining rounds do not fit in the ledger's budget; no message was made.
         """
         self.rejections = []
         name = ", ".join(filter(None, (name or type(system).__name__, system._what)))
@@ -121,6 +123,8 @@ class Engine(ABC):
         n_clients = sum(expected.values())
         # The ledger of a resumed run has a note for each earlier round without an accepted message.
         was_answered = any(_unanswered(name, number) not in ledger.notes for number in range(first_round))
+        # A ledger with a budget refuses all rounds before the first one.
+        ledger.check_budget({self._as_carried(system.round_event(n_clients)): n_rounds - first_round})
         # The bar counts the remaining rounds of a resumed run, and round numbers continue from `first_round`.
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=name)
         with self._distribute(shards, key) as handles, default_threads(n_threads):

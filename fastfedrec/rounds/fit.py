@@ -1,10 +1,12 @@
 """Common steps of every `fit`: shared arguments, ledgers and rounds."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.accounting.events import Event
 from fastfedrec.core.check import check_flag, check_instance
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
@@ -75,6 +77,18 @@ class Fit:
         self.key.claim(f"{self.caller}.fit")
         self.communication.n_clients = getattr(model, "n_users", None)
         return model._open_account(self.ledger, data, simulation=self.key.is_simulation), self.communication
+
+    def check_budget(
+        self, data: Interactions, plans: Callable[[], Sequence[Sequence[Phase]]], other: Iterable[Event] = ()
+    ) -> None:
+        """Refuse alternative plans that do not fit in the ledger's budget; each has the `other` events as well."""
+        if self.ledger.budget is None:
+            return
+        for plan in plans():
+            events = Counter(other)
+            for system, _, n_rounds in plan:
+                events[self.engine._as_carried(system.round_event(system.count_clients(data)))] += n_rounds
+            self.ledger.check_budget(events)
 
     def rounds(
         self,

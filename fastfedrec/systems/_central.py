@@ -58,6 +58,7 @@ class CentralModel(Recommender):
         phases = self._plan(data, fit.key)  # depends on the public sizes of the data only
         data = check_counts(self, data, is_private=True).binarize()
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        fit.check_budget(data, lambda: self._plans(phases))
         self.ledger_.note(self._claim(data.n_users))
         self._release(fit, data, phases)
         return self

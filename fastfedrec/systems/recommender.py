@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fastfedrec.rounds.deployment import OwnDeployment
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._inputs import check_interactions, check_not_negative
+from fastfedrec.systems._refit import refit
 from fastfedrec.systems._saved import SavedField, SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
 from fastfedrec.systems.claims import note_catalogue
@@ -205,6 +206,39 @@ class Recommender(Answers):
         model = copy.copy(self)
         vars(model).update(changed)
         return model
+
+    def refit(self, interactions: InteractionsLike, *, ledger: Ledger | None = None, **options: Any) -> Self:
+        """Fit this model again on newer data of the same users, and add the cost to its ledger.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            All data of the users up to now; users may be new.  A matrix or a frame has the items of the earlier fit.
+            `Interactions` may have further items.
+        ledger : Ledger or None
+            A ledger that holds the cost of the earlier fit; None takes `ledger_`.  One with a budget refuses a fit that
+            would exceed it, and the model keeps its earlier releases.
+        **options : object
+            Further arguments of `fit`.
+
+        Returns
+        -------
+        Recommender
+            This model, fitted again with the same parameters.  The ledger has a note with the cost of this fit alone.
+
+        Raises
+        ------
+        RuntimeError
+            The model is not fitted.
+        ValueError
+            The ledger lacks an event of the earlier fit, or the data lack an item.
+
+        Notes
+        -----
+        The fit does not use the earlier releases.  A mean of the denoised pairs of two weeks had a gain of 0.001 in
+        HR@10 on MovieLens 1M; see docs/how-to/retrain.md.
+        """
+        return cast(Self, refit(self, interactions, ledger, options))
 
     def with_users(self, interactions: InteractionsLike) -> Self:
         """Serve other users with the released arrays, without another fit and at no cost to any user.

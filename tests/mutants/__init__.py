@@ -7,6 +7,7 @@ a module of `mechanisms/`, which is found by its name.
 
 from mutants.accounts import ACCOUNTS
 from mutants.auditor import AUDITOR
+from mutants.budgets import BUDGETS
 from mutants.central import CENTRAL
 from mutants.choice import CHOICE
 from mutants.columns import COLUMNS
@@ -44,6 +45,7 @@ MUTANTS = {
     "Contributions": CONTRIBUTIONS,
     "Private item selection": CHOICE,
     "Accounting": ACCOUNTS,
+    "Budgets": BUDGETS,
     "Engines, checkpoints and the shuffler": [*ENGINES, *STORED_RUNS],
     "The auditor and the public test helpers": AUDITOR,
     "Data types, joined shards, failed fits and files": REVIEWED,

@@ -10,6 +10,7 @@ import numpy as np
 
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._loss import Loss, pure_loss
+from fastfedrec.accounting.gaussian import pure_mu
 from fastfedrec.accounting.rounding import UP, count_up, sum_up, up
 from fastfedrec.core.check import check_instance
 
@@ -75,6 +76,11 @@ class Event:
         # epsilon tanh(epsilon / 2) is the smallest rho that holds for all pure releases: randomized response attains it
         # at orders near 1 (docs/explanation/accounting/pure-releases.md).
         return up(count_up(uses) * up(epsilon * math.tanh(epsilon / 2)))
+
+    def _squared_mu(self) -> Fraction:
+        """Return mu^2 of all uses as Gaussian differential privacy, rounded up."""
+        epsilon, uses = self._known_pure_cost()
+        return uses * Fraction(pure_mu(epsilon)) ** 2
 
     def _divergences(self, orders: np.ndarray) -> np.ndarray:
         """Return the Renyi divergences of all uses at each order, rounded up."""

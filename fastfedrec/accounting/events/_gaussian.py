@@ -94,6 +94,11 @@ class Gaussian(NoiseEvent):
             raise UnsupportedEventError("zCDP has no amplification by sampling; use RDPAccountant or PLDAccountant")
         return self._unsampled_rho()
 
+    def _squared_mu(self) -> Fraction:
+        if self.sampling != "none":
+            raise UnsupportedEventError("sampled rounds have no Gaussian differential privacy")
+        return self.count / Fraction(self.noise_multiplier) ** 2
+
     def _divergences(self, orders: np.ndarray) -> np.ndarray:
         self._check_sampling()
         plain = self._unsampled_rho() * orders

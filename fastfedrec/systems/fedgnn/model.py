@@ -254,6 +254,7 @@ class FedGNN(RatingModel):
         system, state, _ = phases[0]
         system.recorded = recorded
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        fit.check_budget(data, lambda: [phases])
         if self._is_published:
             system.mean_rows = min(data.n_items, (1 + self.negatives) * _mean_length(data) + self.n_pseudo_items)
             note_published_claims(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, LocalReports
+from fastfedrec.accounting.events import Event
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key
@@ -127,11 +128,13 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
     rounds.limit(data.n_users)  # raises for too many users, before any message
     if rounds.central is None and rounds.filling.channel is None:
         warn_beyond_ends(data, model.grid, "train as they are, while predictions end there")
+    events_before = _events_before(model, rounds, data)
     model.interactions_, model.ledger_, model.communication_ = data, *fit.begin(model, data)
+    fit.check_budget(data, lambda: [[Phase(rounds, None, model.n_rounds)]], events_before)
     rounds.mean_sent = rounds.expected_sent(data)
     # Counts of raters are released with the first state, so they are recorded before.
-    if rounds.central is not None and rounds.central.max_items is not None:
-        model.ledger_.record(rounds.central.count_event(data.n_items), simulation=fit.key.is_simulation)
+    for event in events_before:
+        model.ledger_.record(event, simulation=fit.key.is_simulation)
     state = rounds.initial_state(data)
     _note_claims(model, rounds, data, fit.key)
     finite, users, n_done = state, np.zeros((data.n_users, model.n_factors)), 0
@@ -146,6 +149,17 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
         warn(str(error), RuntimeWarning)
         _count_planned_rounds(model, rounds, n_done, fit.key)
     return Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
+
+
+def _events_before(model: Any, rounds: FedRecRounds, data: Interactions) -> list[Event]:
+    """Return the events that no round's event states."""
+    events: list[Event] = []
+    if rounds.central is not None and rounds.central.max_items is not None:
+        events.append(rounds.central.count_event(data.n_items))
+    if (cost := rounds.filling.cost(model.n_rounds)) is not None:
+        mechanism = "randomized response on which items"
+        events.append(LocalReports(mechanism, cost[0], data.n_items, data.n_users))
+    return events
 
 
 def _finite_factors(rounds: FedRecRounds, state: FedRecState, round_number: int, learning_rate: float) -> np.ndarray:
@@ -187,8 +201,6 @@ def _note_claims(model: Any, rounds: FedRecRounds, data: Interactions, key: Key)
     ledger = model.ledger_
     if (cost := rounds.filling.cost(model.n_rounds)) is not None:
         epsilon, over_rounds = cost
-        answers = LocalReports("randomized response on which items", epsilon, data.n_items, data.n_users)
-        ledger.record(answers, simulation=key.is_simulation)
         ledger.note(
             f"which items a user speaks of: exactly {epsilon:.6g} for one item more or less, {over_rounds}; the "
             "gradients themselves are not covered by that figure"

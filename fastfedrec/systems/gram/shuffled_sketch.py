@@ -209,6 +209,7 @@ class ShuffledSketchGram(Recommender):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        fit.check_budget(data, lambda: self._plans(phases))
         self._note()
         rounds = [self._run_round(fit, phases[0])]
         released = ReleasedPairs.popularity(self._means(rounds))

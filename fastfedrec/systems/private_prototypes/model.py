@@ -26,7 +26,7 @@ from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.ids import encode_ids, id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.fit import Fit
+from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._parameters import range_of_values
@@ -232,7 +232,9 @@ class PrivatePrototypes(RatingModel):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         is_used = self._choose_rows(users, data, fit.key)
         sizes = self._check_sizes(public_sizes, entity_ids)
+        other_events = () if rounds.budget is None else rounds.budget.events[:-1]
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        fit.check_budget(data, lambda: [[Phase(rounds, None)]], other_events)
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
         self.n_prototypes_: NDArray[np.int64] = self._plan_prototypes(sizes, rounds)
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))

@@ -160,7 +160,7 @@ class PrivateRecommender(Recommender):
         # The choice depends on public numbers only, so it has no privacy cost.
         advice = self._advice(self.n_users_, data.n_items)
         model: Any = self._make(advice)
-        planned = self._check_cost(model, data)
+        planned = self._check_cost(model, data, fit.ledger)
         options: dict[str, Any] = {} if engine is None else {"engine": engine}
         if options and "engine" not in inspect.signature(model.fit).parameters:
             raise ValueError(f"engine must be None: {_without_rounds(model)}")
@@ -206,13 +206,14 @@ class PrivateRecommender(Recommender):
         known = model.get_params()
         return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
 
-    def _check_cost(self, model: Any, data: Interactions) -> Ledger:
-        """Return the ledger that the fit is going to record, after a check that every plan fits the budget."""
+    def _check_cost(self, model: Any, data: Interactions, account: Ledger) -> Ledger:
+        """Return the ledger that the fit is going to record, after a check that every plan fits epsilon and budget."""
         if type(model).__name__ not in _PLANNED:
             return Ledger(self.delta)  # a model that records no event
         planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids)
         for ledger in (planned.ledger, *planned.alternatives):
             self._check_epsilon(ledger, model)
+            account.check_budget(ledger.events)
         return planned.ledger
 
     def _check_epsilon(self, ledger: Ledger, model: Any) -> None:

@@ -6,6 +6,7 @@ device fine-tunes the network on that user's data.  docs/explanation/systems/pri
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.accounting.events import Event
 from fastfedrec.compute.networks.joint_loss import JointNetwork
 from fastfedrec.compute.networks.meta_learning import MetaNetwork
 from fastfedrec.compute.networks.tiles import check_hidden, check_width
@@ -49,6 +51,7 @@ from fastfedrec.systems.privrec.stage1 import (
     choose_sequences,
     has_joint_loss,
     learn_items,
+    pretraining_rounds,
     public_note,
     with_embeddings,
 )
@@ -255,11 +258,19 @@ class PrivRec(_TwoTowerRecommender):
             self._network = self._build()
             self.noise_multiplier_ = settings.noise_multiplier
             run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress, type(self).__name__)
-            learnt = None
-            if sequences is not None and settings.stage1 is not None:
-                inner = None if folder is None else folder.within("stage1")
-                learnt = learn_items(self.stage1, sequences, settings.stage1, run, inner, self.noise, self.n_factors)
             system = self._system(settings, key, n_threads, folder)
+            planned, stage = Counter[Event]({system.event: settings.n_rounds}), None
+            if self.popularity_epsilon is not None:
+                planned[first.popularity_event(self.popularity_epsilon)] += 1
+            if sequences is not None and settings.stage1 is not None:
+                # The server stores no messages of persons who are not users here.
+                inner = None if folder is None or self.stage1 == "public" else folder.within("stage1")
+                stage = pretraining_rounds(sequences, settings.stage1, run, inner, self.noise, self.n_factors)
+                planned[stage.event] += 0 if self.stage1 == "public" else settings.stage1.n_rounds
+            ledger.check_budget(planned)
+            learnt = None
+            if stage is not None and sequences is not None and settings.stage1 is not None:
+                learnt = learn_items(self.stage1, sequences, settings.stage1, run, stage)
 
             def after_round(round_number: int, parameters: np.ndarray) -> None:
                 self._set_state(run, system, parameters)

@@ -231,27 +231,30 @@ class PretrainingRounds(CohortRounds):
         )  # fmt: skip
 
 
-def learn_items(
-    stage1: str,
+def pretraining_rounds(
     sequences: Interactions,
     settings: Stage1Settings,
     run: Run,
     folder: Checkpoint | None,
     noise_kind: str,
     n_factors: int,
+) -> PretrainingRounds:
+    """Return the rounds of stage one."""
+    noise = None
+    if settings.noise_multiplier is not None and settings.clip_norm is not None:
+        noise = GridNoise.calibrated(noise_kind, settings.clip_norm, settings.noise_multiplier)
+    encoder = GRUEncoder(sequences.n_items, n_factors=n_factors)
+    return PretrainingRounds(encoder, sequences.global_user_ids, settings, noise, run.key, run.n_threads, folder)
+
+
+def learn_items(
+    stage1: str, sequences: Interactions, settings: Stage1Settings, run: Run, system: PretrainingRounds
 ) -> np.ndarray:
     """Run stage one, and return the encoder's parameters."""
     if stage1 == "public":  # computed by the server, without the users' data or messages
         local_run = Account(Ledger()), CommunicationLedger(), LocalEngine()
         run = Run(*local_run, run.key, run.n_threads, run.show_progress, run.name)
-        folder = None
     elif stage1 == "published":
         run.ledger.note(PUBLISHED_NOTE)
-    noise = None
-    if settings.noise_multiplier is not None and settings.clip_norm is not None:
-        noise = GridNoise.calibrated(noise_kind, settings.clip_norm, settings.noise_multiplier)
-    encoder = GRUEncoder(sequences.n_items, n_factors=n_factors)
-    ids = sequences.global_user_ids
-    system = PretrainingRounds(encoder, ids, settings, noise, run.key, run.n_threads, folder)
     state, first_round = run.open(system, lambda: system.initial_state().parameters, settings.n_rounds)
     return run.rounds(system, sequences, state, first_round, settings.n_rounds)

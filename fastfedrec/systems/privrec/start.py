@@ -21,6 +21,7 @@ __all__ = ["MAX_ITEMS", "describe_features", "features_note", "popularity_start"
 _SUBSET = "privrec.popularity.subset"
 _NOISE = "privrec.popularity.noise"
 MAX_ITEMS = 10  # counted items of a user, drawn at random
+_SENSITIVITY = 2 * MAX_ITEMS  # a replaced user removes and adds this number of ones
 _MIN_COUNT_SHARE = 0.01  # smallest count, relative to the mean; smaller counts are noise
 
 
@@ -62,12 +63,20 @@ def features_note(named: Mapping[str, Any]) -> str:
     )
 
 
+def popularity_event(epsilon: float) -> CentralRelease:
+    """Return the event of `release_popularity`."""
+    exact = _popularity_noise(epsilon).epsilon(_SENSITIVITY)
+    return CentralRelease("discrete Laplace on item counts", exact, neighboring="replace")
+
+
+def _popularity_noise(epsilon: float) -> DiscreteLaplace:
+    return DiscreteLaplace(Fraction(_SENSITIVITY) / Fraction(epsilon))
+
+
 def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger: Ledger) -> np.ndarray:
     """Return the number of users of each item with noise, a release of the server."""
-    sensitivity = 2 * MAX_ITEMS  # a replaced user removes and adds this number of ones
-    noise = DiscreteLaplace(Fraction(sensitivity) / Fraction(epsilon))
-    event = CentralRelease("discrete Laplace on item counts", noise.epsilon(sensitivity), neighboring="replace")
-    ledger.record(event, simulation=key.is_simulation)
+    noise = _popularity_noise(epsilon)
+    ledger.record(popularity_event(epsilon), simulation=key.is_simulation)
     counts = np.zeros(positives.n_items, dtype=np.int64)
     _kernel.contributed_counts(
         positives.indptr, positives.indices, positives.global_user_ids, counts, key.subkey(_SUBSET), MAX_ITEMS

@@ -265,7 +265,9 @@ class LaplaceRRSVD(RatingModel):
 
     def _collect(self, data: Interactions, fit: Fit) -> RatingState:
         """Run the one round, after notes on its claims."""
-        ((rounds, state, _),) = self._plan(data, fit.key)
+        ((rounds, state, _),) = plan = self._plan(data, fit.key)
+        of_values = self._value_event(data)
+        fit.check_budget(data, lambda: [plan], [] if of_values is None else [of_values])
         self._note_claims(fit.ledger, rounds.mechanism, data, fit.key)
         return fit.rounds(rounds, state, data)
 
@@ -284,16 +286,25 @@ class LaplaceRRSVD(RatingModel):
             mean_reports = float(np.minimum(data.interactions_per_user(), largest).mean())
         return RatingRounds(self._mechanism, tuple(self.grid), self.max_ratings, n_reports, mean_reports)
 
+    def _value_event(self, data: Interactions) -> LocalReports | None:
+        """Return the event of the ratings' values if rated items are not hidden."""
+        mechanism = self._mechanism
+        if mechanism is None or isinstance(mechanism, PublishedLaplaceRR) or self.hide_items:
+            return None
+        longest = self.max_ratings or int(data.interactions_per_user().max(initial=0))
+        return LocalReports(
+            f"{_NAMES[str(self.variant)]} on the ratings' values", mechanism.epsilon, longest, data.n_users
+        )
+
     def _note_claims(
         self, ledger: Ledger, mechanism: Channel | PublishedLaplaceRR | None, data: Interactions, key: Key
     ) -> None:
         """Record in the ledger the claims that the round's event does not state."""
         if isinstance(mechanism, PublishedLaplaceRR):
             ledger.note(truth_statement(mechanism))
-        elif mechanism is not None and not self.hide_items:
-            longest = self.max_ratings or int(data.interactions_per_user().max(initial=0))
-            name = f"{_NAMES[str(self.variant)]} on the ratings' values"
-            ledger.record(LocalReports(name, mechanism.epsilon, longest, data.n_users), simulation=key.is_simulation)
+        elif (event := self._value_event(data)) is not None:
+            ledger.record(event, simulation=key.is_simulation)
+            longest = event.n_reports
             affected = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
             ledger.note(
                 f"the figures of the ratings' values are for {affected} ({longest:,}), and for any other values of the "

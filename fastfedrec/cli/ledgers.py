@@ -1,0 +1,56 @@
+"""Files of ledgers, in JSON, that several fits add to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fastfedrec.accounting import Budget, Ledger
+from fastfedrec.cli.inputs import UsageError
+from fastfedrec.core.files import check_destination, write_text
+
+__all__ = ["open_ledger", "read_json_ledger"]
+
+# Maximum size of a ledger's file in bytes.
+_MAX_JSON_BYTES = 2**26
+_DELTA = Ledger().delta  # of systems without a delta
+
+
+def read_json_ledger(path: Path) -> Ledger:
+    """Return the ledger of a file in JSON."""
+    if path.stat().st_size > _MAX_JSON_BYTES:
+        raise ValueError(
+            f"{path} must have at most {_MAX_JSON_BYTES} bytes, got {path.stat().st_size}; pass a ledger's .json"
+        )
+    try:
+        return Ledger.from_json(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be JSON in UTF-8, got {error.reason}; pass a ledger's .json") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+@contextmanager
+def open_ledger(path: Path | None, budget: float | None, delta: float | None) -> Iterator[Ledger | None]:
+    """Yield the ledger of a file for a fit, and write it back even if the fit fails; None without a file.
+
+    A missing file is created with the budget and the delta of the system.
+    """
+    if path is None:
+        if budget is not None:
+            raise UsageError("--budget needs --ledger FILE, which keeps the cost of earlier fits; name a file")
+        yield None
+        return
+    if path.suffix.lower() != ".json":
+        raise UsageError(f"--ledger {path} must end in .json; name such a file")
+    check_destination(path)
+    ledger = read_json_ledger(path) if path.exists() else Ledger(delta or _DELTA, budget)
+    if budget is not None and ledger.budget != Budget(budget, ledger.delta):
+        kept = "no budget" if ledger.budget is None else f"{ledger.budget}"
+        raise UsageError(
+            f"--budget {budget:g} must be the budget of {path}, which has {kept}; a budget is fixed before the first "
+            "fit, so omit --budget, or begin another file with other users"
+        )
+    try:
+        yield ledger
+    finally:
+        write_text(path, ledger.to_json() + "\n")

@@ -1,0 +1,70 @@
+"""Files of ledgers on the command line: costs of several fits, and the stop at a budget."""
+
+import json
+
+import pytest
+
+from fastfedrec.accounting import Ledger
+from fastfedrec.cli.main import main
+
+FIT = ["fit", "dp-popularity", "--data", "generated:300x40", "--set", "epsilon=0.5", "--quiet"]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "users.json"
+
+
+def fit(path, *options):
+    return main([*FIT, "--ledger", str(path), *options])
+
+
+def test_weekly_fits_stop_at_the_budget(path, capsys):
+    assert [fit(path, "--budget", "2.5"), fit(path)] == [0, 0]
+    ledger = Ledger.from_json(path.read_text())
+    assert (ledger.budget.epsilon, ledger.epsilon("public")) == (2.5, 2.0)
+    capsys.readouterr()
+    assert fit(path) == 2
+    assert "must fit in the budget" in capsys.readouterr().err
+    assert Ledger.from_json(path.read_text()).events == ledger.events
+
+
+def test_a_ledger_without_a_budget_adds_costs_up(path):
+    for _ in range(3):
+        assert fit(path) == 0
+    assert Ledger.from_json(path.read_text()).epsilon("public") == 3.0
+
+
+def test_the_summary_states_the_budget(path, capsys):
+    fit(path, "--budget", "2.5")
+    assert "budget: at most epsilon 2.5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "4"], "--budget needs --ledger FILE"),
+        (["--ledger", "users.txt"], "must end in .json"),
+        (["--ledger", "users.json", "--budget", "-1"], "budget"),
+    ],
+)
+def test_bad_options_are_refused(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*FIT, *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_cannot_change(path, capsys):
+    fit(path, "--budget", "2.5")
+    before = path.read_text()
+    assert fit(path, "--budget", "9") == 2
+    assert "a budget is fixed before the first fit" in capsys.readouterr().err
+    assert path.read_text() == before
+
+
+def test_a_file_that_is_no_ledger_is_refused_and_kept(path, capsys):
+    path.write_text(json.dumps({"a": 1}))
+    assert fit(path) == 2
+    assert "users.json" in capsys.readouterr().err
+    assert json.loads(path.read_text()) == {"a": 1}
