@@ -110,7 +110,7 @@ class BuildPython(build_py):
         """Copy the short pages of the documentation in place of those of an earlier build."""
         package = Path(self.build_lib, "fastfedrec")
         shutil.rmtree(package / "docs", ignore_errors=True)
-        for page in runpy.run_path("fastfedrec/core/pages.py")["list_pages"](Path()):
+        for page in runpy.run_path("fastfedrec/core/documentation.py")["list_pages"](Path()):
             (package / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(page, package / page)
 

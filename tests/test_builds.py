@@ -14,7 +14,7 @@ import pytest
 
 import fastfedrec
 from fastfedrec.core import names
-from fastfedrec.core.pages import list_pages
+from fastfedrec.core.documentation import list_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

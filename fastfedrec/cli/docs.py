@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.core.pages import find_pages
+from fastfedrec.core.documentation import find_pages
 from fastfedrec.core.text import did_you_mean, format_table
 
 __all__ = ["add_docs"]

@@ -8,7 +8,7 @@ from support.cli_case import refusal, run_json
 
 from fastfedrec.cli import docs
 from fastfedrec.cli.main import main
-from fastfedrec.core.pages import find_pages
+from fastfedrec.core.documentation import find_pages
 
 
 def test_the_list_has_every_page_with_its_title(capsys):
