@@ -33,8 +33,8 @@ def test_fit_equals_the_python_interface(table, tmp_path, capsys):
     np.testing.assert_array_equal(model.item_factors_, expected.item_factors_)
     assert model.item_features.digest == features.digest
     assert document["parameters"]["item_features"] == repr(features)
-    assert "DPGram: public item features were given (kind, year; of 300 of 300 items" in " ".join(model.ledger_.notes)
-    assert "10 of their ids are none of the items" in " ".join(model.ledger_.notes)
+    assert "They are kind, year of 300 of 300 items" in " ".join(model.ledger_.notes)
+    assert "10 of their ids are not in the list of items" in " ".join(model.ledger_.notes)
 
 
 def test_evaluate_compare_and_sweep_take_them_too(table, tmp_path, capsys):

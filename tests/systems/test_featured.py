@@ -51,10 +51,11 @@ def fitted(kind, data, features, **options):
 def test_features_are_used_and_the_ledger_states_it(kind, data, table):
     model, without = fitted(kind, data, table), fitted(kind, data, None)
     assert not np.array_equal(model.item_factors_, without.item_factors_)
-    (note,) = [note for note in model.ledger_.notes if "item features" in note]
+    assumed, used = [note for note in model.ledger_.notes if "item features" in note]
     digest = ItemFeatures.of("x", table).digest
-    assert f"(kind; of 40 of 40 items; digest {digest[:16]}); they are assumed to be public" in note
-    assert "not covered; how far they are believed is fitted to the noisy release" in note
+    assert (assumed.kind, used.kind) == ("assumption", "choice")
+    assert f"They are kind of 40 of 40 items (digest {digest[:16]})." in assumed
+    assert used.endswith("Their weight is fitted to the noisy release, at no further cost.")
     assert [note for note in without.ledger_.notes if "item features" in note] == []
     # Features have no privacy cost.
     assert model.ledger_.events == without.ledger_.events

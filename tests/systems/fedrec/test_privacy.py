@@ -103,9 +103,9 @@ def test_ledger_states_none_and_the_unprotected_values():
     model = FedRec(rho=1, n_rounds=2).fit(data, key=Key.from_seed(1))
     assert model.ledger_.events == {Unprotected("each user's gradients, and which items they are of"): 2}
     assert model.ledger_.epsilon("public") == math.inf
-    assert "not protected: virtual items are drawn anew in each round" in model.ledger_.summary()
+    assert "Virtual items are drawn anew in each round" in model.ledger_.summary()
     bare = FedRec(rho=0, n_rounds=2).fit(data, key=Key.from_seed(1))
-    assert "not protected: the server sees which items each user has rated" in bare.ledger_.summary()
+    assert "The server sees the items that each user has rated." in bare.ledger_.summary()
 
 
 def test_ledger_of_randomized_response_is_exact():
