@@ -363,7 +363,7 @@ class Ledger(DPAccountingEvents):
         Returns
         -------
         str
-            SHA-256, in hexadecimal, of the format, delta, simulation mark, events and remarks in their order, as JSON
+            SHA-256, in hexadecimal, of the format, delta, simulation mark, events and notes in their order, as JSON
             with sorted names.  Figures that are computed from these have no effect on it.
 
         Examples

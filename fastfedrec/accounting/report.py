@@ -144,7 +144,7 @@ def make_report(ledger: Any, about: str | None) -> Page:
     ]
     return Page(
         "Privacy report", about or "", tone, verdict, tuple(sections),
-        ("Read and accepted", "Name", "Date", "Signature"),
+        (f"Read and accepted: ledger {ledger.digest()}", "Name", "Date", "Signature"),
         (("Recorded events", tuple(_events(ledger))), ("Computation", _computed(ledger, costs))),
         f"Ledger {ledger.digest()}",
     )  # fmt: skip

@@ -178,12 +178,15 @@ def _to_html(page: Page) -> str:
         f'<section class="verdict {page.tone}"><p class="label">{_TONES[page.tone]}</p>'
         f'<p class="first">{_html(first)}</p>{"".join(f"<p>{_html(text)}</p>" for text in more_lines)}</section>',
         f'<header><h1>{_html(page.title)}</h1><p class="about">{_html(page.about)}</p></header>',
-        *map(_html_section, page.sections),
+        f'<div class="sheet">{"".join(map(_html_section, page.sections))}</div>',
     ]
     if page.signature:
         fields = "".join(f"<span>{_html(name)}</span>" for name in page.signature[1:])
-        body.append(f'<section class="sign"><p class="label">{_html(page.signature[0])}</p><div>{fields}</div></section>')
-    body += [*map(_html_section, page.details), f"<footer>{_html(page.footer)}</footer>"]
+        body.append(
+            f'<section class="sign"><p class="label">{_html(page.signature[0])}</p><div>{fields}</div></section>'
+        )
+    details = "".join(map(_html_section, page.details))
+    body += [f'<div class="details">{details}</div>' if details else "", f"<footer>{_html(page.footer)}</footer>"]
     return html_page(page.title, _STYLE, "\n".join(body))
 
 
@@ -279,12 +282,20 @@ footer { margin-top: 1.6rem; color: var(--soft); font-size: .78rem; overflow-wra
   main { margin: 0; padding: 1.2rem; border: 0; }
   .views article { grid-template-columns: 1fr; gap: .3rem; }
 }
-@page { margin: 12mm 14mm; }
+@page { margin: 10mm 13mm; }
 @media print {
-  body { background: #fff; font-size: 8.6pt; line-height: 1.32; }
+  :root { font-size: 7.9pt; }
+  body { background: #fff; font-size: 1rem; line-height: 1.28; }
   main { max-width: none; margin: 0; padding: 0; border: 0; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  h1 { font-size: 1.25rem; }
+  h2 { margin: .6rem 0 .2rem; }
   h2, h3 { break-after: avoid; }
+  .sheet { columns: 2; column-gap: 1.8rem; }
+  .sheet section:first-child, .sheet section:has(.views, .wide) { column-span: all; }
+  .views { display: grid; grid-template-columns: repeat(3, 1fr); gap: 1.6rem; }
+  .views article { display: block; border: 0; }
+  .details { break-before: page; }
   tr, li, table, .verdict { break-inside: avoid; }
   p:has(+ .wide) { break-after: avoid; }
   thead { display: table-header-group; }

@@ -65,7 +65,7 @@ def _evaluation(evaluation: Mapping[str, float] | None) -> tuple[Block, ...]:
     if evaluation is None:
         return ("The author states no evaluation.",)
     check_instance("evaluation", evaluation, Mapping, "pass the result of evaluate, or a dict of metrics")
-    rows = tuple((str(name), f"{check_real('evaluation', value):.4f}") for name, value in evaluation.items())
+    rows = tuple((str(name), f"{check_real(f'evaluation[{name!r}]', value):.4f}") for name, value in evaluation.items())
     protocol = [
         f"The {name} was: {text}."
         for name in ("split", "protocol")

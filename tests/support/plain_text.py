@@ -18,7 +18,7 @@ VERBS = re.compile(
 
 def sentences_of(text):
     """Return the sentences of a text."""
-    return [part for part in re.split(r"(?<=[.!?])\s+(?=[A-Z\"'(])", " ".join(text.split())) if part]
+    return [part for part in re.split(r"(?<=[.!?])\s+", " ".join(text.split())) if part]
 
 
 def faults_of(text):
