@@ -170,7 +170,7 @@ def test_faults_of_sentences_are_found(text, fault):
 
 
 def test_a_guarantee_in_another_section_is_found():
-    """The page of a ledger whose note has the wrong kind differs."""
+    """A note with the wrong kind is not in the section of guarantees."""
     ledger = Ledger()
     ledger.record(Unprotected("counts"))
     ledger.note("DPGram guarantees epsilon 1.", "not covered")

@@ -52,7 +52,7 @@ def _table(ledger: "Ledger", event: Event, times: int) -> str:
     for view in OBSERVERS:
         whole = stated_cost({event: times}, view, ledger.delta)
         if math.isinf(whole.epsilon):
-            continue
+            continue  # the table of the total has a row for each observer
         per_report = cost(replace(event, n_reports=1), view) if isinstance(event, Reports) else "-"
         pure = composed_epsilon({event: times}, view, 0.0)
         figures = per_report, cost(event, view), *map(format_epsilon, (whole.epsilon, pure))

@@ -82,7 +82,7 @@ _CHECKS = (
     "The key of the noise was secret, and no party keeps it.",
     "Each group of users has one ledger, which holds every run on their data.",
     "No setting was chosen by scores on these users' data.",
-    "The digest at the end of this page is the digest of the released model's ledger.",
+    "The digest above the signature is the digest of the released model's ledger.",
 )
 _SHUFFLER_CHECK = "An independent party runs the shuffler."
 _DECISION = (
@@ -133,9 +133,10 @@ def make_report(ledger: Any, about: str | None) -> Page:
         # Further kinds have sections of their own.
         **{_SECTIONS[kind]: texts for kind, texts in sorted(notes.items()) if kind != "guarantee"},
     }
+    # A system's nominal figures have their relation in the note, so they follow the ledger's figures.
     guarantees = Points(tuple(map(_sentence, notes.get("guarantee", ()))))
     sections: list[Section] = [
-        ("Protected data", _protected(ledger)),
+        ("Protected data", _protected(costs) if ledger.events else ("The ledger states no protection.",)),
         ("Figures for each observer", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
         *[(_SECTIONS["guarantee"], (guarantees,))] * bool(guarantees.texts),
         *((heading, (Points(tuple(map(_sentence, texts))),)) for heading, texts in points.items()),
@@ -144,7 +145,7 @@ def make_report(ledger: Any, about: str | None) -> Page:
     ]
     return Page(
         "Privacy report", about or "", tone, verdict, tuple(sections),
-        (f"Read and accepted: ledger {ledger.digest()}", "Name", "Date", "Signature"),
+        (f"Read and accepted, ledger {ledger.digest()}", "Name", "Date", "Signature"),
         (("Recorded events", tuple(_events(ledger))), ("Computation", _computed(ledger, costs))),
         f"Ledger {ledger.digest()}",
     )  # fmt: skip
@@ -171,7 +172,7 @@ def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]
         lines += [f"A guarantee also {text}" for text in more]
         useless = [VIEWS[view] for view in guess_shares if view not in bounded]
         unprotected = [VIEWS[view] for view in VIEWS if view not in guess_shares]
-        lines += [f"The figure against {_listed(useless)} is too large to bound a guess."] if useless else []
+        lines += [f"The figure is too large to bound a guess by {_listed(useless)}."] if useless else []
         lines += [f"No guarantee holds against {_listed(unprotected)}."] if unprotected else []
     if ledger.is_simulation:
         tone = "none"
@@ -199,10 +200,10 @@ def _with_figure(view: View, cost: Cost) -> str:
     return f"{VIEWS[view]} ({supposed}epsilon {format_epsilon(cost.epsilon)} at delta {cost.delta:g})"
 
 
-def _protected(ledger: Any) -> tuple[Block, ...]:
+def _protected(costs: dict[View, Cost]) -> tuple[Block, ...]:
     """Return the section on the privacy unit and the neighbouring relation."""
-    if not ledger.events:
-        return ("The ledger states no protection.",)
+    if not _guess_shares(costs):
+        return ("No data are protected.",)
     return (
         "The unit of protection is a user with all of the user's items, ratings and times. The guarantee compares the "
         'run with a run in which this whole history was replaced by any other (the neighbouring relation "replace"). '
@@ -270,6 +271,7 @@ def _assumed(ledger: Any) -> list[str]:
 def _privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
     """Return a paragraph for users about the strongest observer with a useful figure."""
     useful = [view for view, share in _guess_shares(costs).items() if share < USELESS_SHARE]
+    # A promise to users must not depend on a seed that a party may guess.
     if ledger.is_simulation or not ledger.events or not useful:
         return "A privacy notice must not claim differential privacy for this run."
     epsilon, delta, _ = costs[useful[0]]

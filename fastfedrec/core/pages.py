@@ -128,6 +128,7 @@ def write_page(path: str | os.PathLike[str], page: Page) -> None:
 
 def _to_markdown(page: Page) -> str:
     """Return a page as CommonMark with tables; no text of it can begin a heading, a link, a cell or a tag."""
+    # The verdict precedes the title, so that no reader misses a missing guarantee.
     first, *more_lines = page.verdict
     about = [_plain(page.about)] if page.about else []
     parts = [f"**{_plain(first)}**", *map(_plain, more_lines), f"# {_plain(page.title)}", *about]

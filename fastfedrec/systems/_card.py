@@ -41,6 +41,7 @@ def _purpose(model: Any, purpose: str | None) -> tuple[Block, ...]:
 
 def _sizes(model: Any) -> tuple[Block, ...]:
     """Return the sizes that are public, each with its source."""
+    # The number of users in the data is private, even if the ledger states it as an assumption.
     data, n_users = model.interactions_, model.get_params().get("n_users")
     source = _PUBLIC_CATALOGUES.get(data.catalogue)
     items = (f"{data.n_items:,}", source) if source else ("not stated", "The list was taken from the data.")

@@ -191,8 +191,8 @@ def _note_claims(model: Any, rounds: FedRecRounds, data: Interactions, key: Key)
         answers = LocalReports("randomized response on which items", epsilon, data.n_items, data.n_users)
         ledger.record(answers, simulation=key.is_simulation)
         ledger.note(
-            f"The set of items in a user's messages costs exactly epsilon {epsilon:.6g} over {model.n_rounds} rounds, for "
-            f"one item more or less. {explanation}",
+            f"The set of items in a user's messages costs exactly epsilon {epsilon:.6g} over {model.n_rounds} rounds, "
+            f"for one item more or less. {explanation}",
             "guarantee",
         )
         ledger.note("The epsilon of the set of items does not cover the gradients.", "not covered")
