@@ -30,7 +30,7 @@ def test_ledger_of_central_privacy():
     assert counts[0].distance == rounds.central.count_noise.total_variation_of(9) > 0
     assert model.ledger_.epsilon("server") == math.inf
     assert 0 < model.ledger_.epsilon("public") < math.inf
-    assert "central privacy covers the item factors" in model.ledger_.summary()
+    assert "Central privacy covers the released item factors." in model.ledger_.summary()
     assert (state.divisors >= 1).all()
     exact = devices.count_raters(data, 4, key, 1)
     assert exact.sum() == np.minimum(data.interactions_per_user(), 4).sum()

@@ -96,7 +96,7 @@ def test_the_ledger_of_the_published_stage_claims_no_guarantee(private):
     assert model.ledger_.events[first] == 3
     assert type(second) is (Gaussian if private else Unprotected)
     assert model.ledger_.epsilon("public") == np.inf
-    assert "trains on the users' own sequences without noise" in model.ledger_.summary()
+    assert "trains on the users' sequences without noise" in model.ledger_.summary()
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
