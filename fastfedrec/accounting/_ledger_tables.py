@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastfedrec.accounting._ledger_words import explain, headline, preconditions
+from fastfedrec.accounting._ledger_words import SUM, explain, headline, preconditions
 from fastfedrec.accounting.events import Event, Reports
 from fastfedrec.accounting.views import OBSERVERS, VIEWS, View, composed_epsilon, stated_cost
 from fastfedrec.core.html import html_card, html_table
@@ -21,7 +21,8 @@ def summarize(ledger: "Ledger") -> str:
         lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{event._details()}", ""]
         lines.append(_table(ledger, event, times))
     lines += ["", "total", "", format_table(("protected from", "whole ledger", "at delta 0"), _totals(ledger))]
-    return "\n".join([*lines, "", *_conditions(ledger)])
+    reason = [SUM] * (sum(ledger.events.values()) > 1)
+    return "\n".join([*lines, "", *reason, *_conditions(ledger)])
 
 
 def make_card(ledger: "Ledger") -> str:

@@ -18,6 +18,10 @@ _CONDITIONS = {
     "seed": "SIMULATION: the noise came from a seed. No guarantee holds against a party that can guess the seed.",
 }
 _AGAINST = {"server": "against the server", "shuffled_server": "behind a shuffler", "public": "against the public"}
+SUM = (
+    "The figures of single events need not add up to the total, because composition is tighter than the sum and all "
+    "events share one delta."
+)
 # A figure is without use if an adversary may guess correctly in this share of cases or more.
 USELESS_SHARE = 0.999
 

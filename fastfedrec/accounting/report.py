@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import Any
 
-from fastfedrec.accounting._ledger_words import USELESS_SHARE, explain, preconditions
+from fastfedrec.accounting._ledger_words import SUM, USELESS_SHARE, explain, preconditions
 from fastfedrec.accounting.events import Event, Unprotected
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.notes import note_kind
@@ -95,9 +95,9 @@ _HOW_TO_READ = (
     "is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability that this bound "
     "fails."
 )
-_SUM = (
-    "The figures of single events need not add up to the total, because composition is tighter than the sum and all "
-    "events share one delta."
+_OTHER_RELATIONS = (
+    'The figures above are for the relation "replace". A guarantee for another relation (zero_out, add_remove) states '
+    "a smaller epsilon for the same noise."
 )
 _SECTIONS = {"guarantee": "Guarantees", "choice": "Choices of the run", "remark": "Remarks without a kind"}
 # Up to this share of correct guesses a figure is a guarantee; above it has little use.
@@ -135,10 +135,11 @@ def make_report(ledger: Any, about: str | None) -> Page:
     }
     # A system's nominal figures have their relation in the note, so they follow the ledger's figures.
     guarantees = Points(tuple(map(_sentence, notes.get("guarantee", ()))))
+    has_other = any(getattr(event, "neighboring", "replace") != "replace" for event in ledger.events)
     sections: list[Section] = [
         ("Protected data", _protected(costs) if ledger.events else ("The ledger states no protection.",)),
         ("Figures for each observer", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
-        *[(_SECTIONS["guarantee"], (guarantees,))] * bool(guarantees.texts),
+        *[(_SECTIONS["guarantee"], (guarantees, *[_OTHER_RELATIONS] * has_other))] * bool(guarantees.texts),
         *((heading, (Points(tuple(map(_sentence, texts))),)) for heading, texts in points.items()),
         ("Checklist", (Checks((*_CHECKS, *shuffler)), Points(_DECISION))),
         ("Paragraph for a privacy notice", (_privacy_notice(ledger, costs),)),
@@ -300,7 +301,7 @@ def _events(ledger: Any) -> list[Block]:
         recorded.append((event.mechanism, f"{times:,}", "; ".join(_facts(event))))
     known = {field.name for event in ledger.events for field in fields(event) if _is_stated(event, field)}
     return [
-        *[_SUM] * (sum(ledger.events.values()) > 1),
+        *[SUM] * (sum(ledger.events.values()) > 1),
         Table(("event", "protected from", "epsilon of it alone", "protection"), tuple(figures)),
         Table(("event", "times", "as recorded"), tuple(recorded)),
         *[" ".join(text for name, text in _FIELDS.items() if name in known)] * bool(known & set(_FIELDS)),

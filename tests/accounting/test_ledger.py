@@ -231,6 +231,9 @@ def test_summary_states_what_it_rests_on():
     assert sum(line.startswith("the server, which sees each sender") for line in lines) == 1
     assert sum(line.startswith("the public, which sees releases") for line in lines) == 2
     assert not any("noise key" in line for line in lines)
+    reason = "need not add up to the total, because composition is tighter than the sum"
+    assert reason in ledger_of(REPORTS, REPORTS).summary()
+    assert reason not in ledger_of(REPORTS).summary()
     ledger = ledger_of(REPORTS)
     ledger.note("remember this")
     ledger.note("remember this")
