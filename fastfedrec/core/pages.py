@@ -283,9 +283,9 @@ footer { margin-top: 1.6rem; color: var(--soft); font-size: .78rem; overflow-wra
   main { margin: 0; padding: 1.2rem; border: 0; }
   .views article { grid-template-columns: 1fr; gap: .3rem; }
 }
-@page { margin: 10mm 13mm; }
+@page { margin: 9mm 12mm; }
 @media print {
-  :root { font-size: 7.9pt; }
+  :root { font-size: 7.7pt; }
   body { background: #fff; font-size: 1rem; line-height: 1.28; }
   main { max-width: none; margin: 0; padding: 0; border: 0; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
