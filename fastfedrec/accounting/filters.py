@@ -377,13 +377,13 @@ class Budget:
         """
         if not self.allows(events):
             return (
-                f"budget: epsilon {self.epsilon:g} against {VIEWS[self.view]} is exceeded, since corrections or other "
-                "ledgers added costs after they had happened; the ledger refuses further events"
+                f"The budget of epsilon {self.epsilon:g} against {VIEWS[self.view]} is exceeded, since corrections or "
+                "other ledgers added costs afterwards. The ledger refuses further events."
             )
         return (
-            f"budget: at most epsilon {self.epsilon:g} at delta {self.delta:g} against {VIEWS[self.view]}, also if "
-            f"releases choose the events, by a filter on the sum of pure epsilons and one on {self._filter.theorem}; "
-            f"{self.spent(events):.4g} is spent"
+            f"The budget is epsilon {self.epsilon:g} at delta {self.delta:g} against {VIEWS[self.view]}, of which "
+            f"{self.spent(events):.4g} is spent. It holds also if releases choose the events, by a filter on the sum "
+            f"of pure epsilons and one on {self._filter.theorem}."
         )
 
 

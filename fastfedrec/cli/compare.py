@@ -242,8 +242,7 @@ def _remarks(split: Split, done: list[_Run], comparison: Comparison, failures: l
                 f"{run.label} scores {run.n_items:,} of {split.train.n_items:,} items; all other items rank last"
             )
         if _cost(run) != "none":
-            prefix = f"{comparison.results[run.label].model}: "
-            lines += [f"{run.label}: {note.removeprefix(prefix)}" for note in run.notes]
+            lines += [f"{run.label}: {note}" for note in run.notes]
     return lines
 
 

@@ -158,7 +158,7 @@ def test_the_table_as_text_and_as_files(files, capsys):
         assert words in text
     [private] = [line for line in text.splitlines() if line.startswith("DPGram(epsilon=2.0)  ")]
     assert private.endswith("(public)")
-    assert "DPGram(epsilon=2.0): the list of items was taken from the data: not covered" in text
+    assert "DPGram(epsilon=2.0): The list of items was taken from the data." in text
     assert sum(line.endswith("  none") for line in text.splitlines()) == 4
     markdown, table_csv, document, latex, plain = (name.read_text() for name in names)
     assert plain == text

@@ -262,7 +262,7 @@ def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     private = ["evaluate", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seeds", "1", "--quiet"]
     assert main([*private, "--negatives", "5"]) == 0
     out = capsys.readouterr().out
-    assert "DPGram: all of epsilon went to popularity, because its noise would be too large with a part" in out
+    assert "DPGram spent all of epsilon on popularity, because its noise would be too large with a part." in out
     assert "SIMULATION" not in out
     assert main(["fit", "popularity", "--data", DATA, "--out", str(tmp_path / "m")]) == 0
     assert "Saved" in capsys.readouterr().out

@@ -29,5 +29,5 @@ def test_topics_are_unique_and_an_installed_page_comes_first(tmp_path, monkeypat
     installed = tmp_path / "fastfedrec" / "docs" / "how-to" / "only.md"
     installed.parent.mkdir(parents=True)
     installed.write_text("# Only\n")
-    monkeypatch.setattr(pages, "__file__", str(tmp_path / "fastfedrec" / "core" / "pages.py"))
+    monkeypatch.setattr(documentation, "__file__", str(tmp_path / "fastfedrec" / "core" / "documentation.py"))
     assert documentation.find_pages() == {"only": installed}

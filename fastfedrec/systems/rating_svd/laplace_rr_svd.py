@@ -301,14 +301,18 @@ class LaplaceRRSVD(RatingModel):
     ) -> None:
         """Record in the ledger the claims that the round's event does not state."""
         if isinstance(mechanism, PublishedLaplaceRR):
-            ledger.note(truth_statement(mechanism))
+            ledger.note(truth_statement(mechanism), "not covered")
         elif (event := self._value_event(data)) is not None:
             ledger.record(event, simulation=key.is_simulation)
             longest = event.n_reports
             affected = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
             ledger.note(
-                f"the figures of the ratings' values are for {affected} ({longest:,}), and for any other values of the "
-                "same items: which items a user has rated is not hidden (hide_items=True hides it)"
+                f"The figures of the ratings' values are for {affected} ({longest:,}), and for any other values of the "
+                "same items.",
+                "guarantee",
+            )
+            ledger.note(
+                "The set of items that a user has rated is not hidden; hide_items=True hides it.", "not covered"
             )
 
     # ---- training on the reports ----------------------------------------------------------------------------------
