@@ -25,14 +25,15 @@ def refit(model: Any, interactions: InteractionsLike, ledger: Ledger | None, opt
             f"`ledger` must hold the costs of the model's earlier fit, got none of {next(iter(missing)).mechanism!r}; "
             "pass the ledger of that fit, or None"
         )
-    before, number = Counter(ledger.events), 1 + sum(note.startswith("refit ") for note in ledger.notes)
+    before, number = Counter(ledger.events), 1 + sum(note.startswith("Refit ") for note in ledger.notes)
     model.fit(data, ledger=ledger, **options)
     spent = Counter(ledger.events) - before
     costs = {view: composed_epsilon(spent, view, ledger.delta) for view in VIEWS if view != "key_holder"}
     view = min(costs, key=lambda view: costs[view])
     ledger.note(
-        f"refit {number}, of {type(model).__name__}: this fit alone costs epsilon {format_epsilon(costs[view])} at "
-        f"delta {ledger.delta:g} against {VIEWS[view]}"
+        f"Refit {number}, of {type(model).__name__}, costs epsilon {format_epsilon(costs[view])} at delta "
+        f"{ledger.delta:g} against {VIEWS[view]}, without the earlier fits.",
+        "guarantee",
     )
     return model
 
