@@ -30,7 +30,7 @@ def test_the_cost_of_each_refit_is_noted():
     model.refit(ROWS).refit(ROWS)
     notes = [note for note in model.ledger_.notes if note.startswith("refit")]
     assert [note[:7] for note in notes] == ["refit 1", "refit 2"]
-    assert all("this fit alone costs epsilon 1.0" in note and "against the public" in note for note in notes)
+    assert all("costs epsilon 1.0" in note and "against the public" in note for note in notes)
 
 
 # ---- invariants ----------------------------------------------------------------------------------------------------
