@@ -62,7 +62,7 @@ def make_description(readme, repository=REPOSITORY):
         text = re.sub(r"(!\[[^\]]*\])\((?!https?:)([^)]*)\)", rf"\1({repository}/raw/main/\2)", readme)
         text = re.sub(r"\]\(#", "](README.md#", text)
         return re.sub(r"\]\((?!https?:)([^)]*)\)", rf"]({repository}/blob/main/\1)", text)
-    text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Plot: \1, `\2` of the source archive.)", readme)
+    text = re.sub(r"!\[([^\]]*)\]\((?!https?:)([^)]*)\)", r"(Picture: \1, `\2` of the source archive.)", readme)
     return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
