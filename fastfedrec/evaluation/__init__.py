@@ -5,12 +5,12 @@ has the split and the task of PrivRec's paper.  Attacks on models are in `studie
 are in `audit`.
 """
 
-from fastfedrec.evaluation.metrics.beyond_accuracy import FeatureDiversity
 from fastfedrec.evaluation.metrics.comparison import Comparison, compare
 from fastfedrec.evaluation.metrics.evaluate import evaluate
-from fastfedrec.evaluation.metrics.given_candidates import read_test_negatives
+from fastfedrec.evaluation.metrics.feature_diversity import FeatureDiversity
 from fastfedrec.evaluation.metrics.lists import evaluate_lists
 from fastfedrec.evaluation.metrics.names import parse_metrics
+from fastfedrec.evaluation.metrics.negatives import read_test_negatives
 from fastfedrec.evaluation.metrics.rankings import Rankings
 from fastfedrec.evaluation.metrics.results import Evaluation
 from fastfedrec.evaluation.metrics.sampled import Sampled

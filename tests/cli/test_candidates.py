@@ -73,6 +73,5 @@ def test_a_threshold_with_ratings_is_refused_before_the_fit(parts, capsys, comma
 def test_a_bad_file_of_negatives_is_named(parts, tmp_path, capsys):
     path = tmp_path / "test.negative"
     path.write_text("0,1\t2\n")
-    with pytest.raises(SystemExit):
-        main(["evaluate", "popularity", *parts[2], "--negatives", str(path)])
+    assert main(["evaluate", "popularity", *parts[2], "--negatives", str(path)]) == 2
     assert "line 1, must be '(user,item)' and items, separated by tabs" in capsys.readouterr().err

@@ -16,8 +16,7 @@ from fastfedrec.evaluation.metrics.alignment import Aligned
 from fastfedrec.evaluation.metrics.breakdown import item_columns, item_errors, item_values
 from fastfedrec.evaluation.metrics.given_candidates import CandidateLists, GivenItems, as_candidates
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
-from fastfedrec.evaluation.metrics.ranking import count_metrics, errors_of, list_blocks, place_all
-from fastfedrec.evaluation.metrics.rankings import TopLists
+from fastfedrec.evaluation.metrics.ranking import TopLists, count_metrics, errors_of, list_blocks, place_all
 from fastfedrec.evaluation.metrics.relevance import align_relevant, comparable_parts
 from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
 from fastfedrec.evaluation.metrics.sampled import Sampled

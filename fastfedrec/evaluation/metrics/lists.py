@@ -17,8 +17,7 @@ from fastfedrec.data.ids import IdIndex
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, _find_rows, take_rows
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
-from fastfedrec.evaluation.metrics.ranking import count_metrics
-from fastfedrec.evaluation.metrics.rankings import TopLists
+from fastfedrec.evaluation.metrics.ranking import TopLists, count_metrics
 from fastfedrec.evaluation.metrics.relevance import align_relevant, comparable_parts
 from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
 from fastfedrec.evaluation.metrics.set_metrics import Placement

@@ -1,8 +1,9 @@
 """Ranks of test items among all unseen items, metrics of all users' lists, and errors of predicted ratings."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.ranking import recommend_factors, top_k
 from fastfedrec.compute.ranks import rank_counts, rank_counts_factors
@@ -13,11 +14,26 @@ from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 from fastfedrec.evaluation.rating_metrics import predict_errors
 
-__all__ = ["count_metrics", "errors_of", "list_blocks", "place_all"]
+__all__ = ["TopLists", "count_metrics", "errors_of", "list_blocks", "place_all"]
 
 # Maximum number of pairs of several users in a call of `score`.  A simple `score` searches the pairs of each user in
 # all pairs of the call, so its time grows with users x pairs.
 MAX_PAIRS = 2**16
+
+
+class TopLists:
+    """First items of each user's list, computed at the first request and kept."""
+
+    def __init__(self, compute: Callable[[int], NDArray[np.int32]]):
+        self._compute = compute
+        self._longest: NDArray[np.int32] | None = None
+
+    def top(self, k: int) -> NDArray[np.int32]:
+        """Return the first k items of each user, (n_users, k), padded by -1."""
+        if self._longest is None or self._longest.shape[1] < k:
+            lists = self._compute(k)
+            self._longest = np.pad(lists, ((0, 0), (0, k - lists.shape[1])), constant_values=-1)
+        return self._longest[:, :k]
 
 
 def blocks_of_scores(

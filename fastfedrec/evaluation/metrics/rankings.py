@@ -1,6 +1,5 @@
 """`Rankings`: input of metrics that are functions, both of this package and of a caller."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,25 +9,9 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_integer, plain_array
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation.metrics.names import Metric
-from fastfedrec.evaluation.metrics.results import UserValues
+from fastfedrec.evaluation.metrics.ranking import TopLists
 
-__all__ = ["Rankings", "TopLists", "apply_function"]
-
-
-class TopLists:
-    """First items of each user's list, computed at the first request and kept."""
-
-    def __init__(self, compute: Callable[[int], NDArray[np.int32]]):
-        self._compute = compute
-        self._longest: NDArray[np.int32] | None = None
-
-    def top(self, k: int) -> NDArray[np.int32]:
-        """Return the first k items of each user, (n_users, k), padded by -1."""
-        if self._longest is None or self._longest.shape[1] < k:
-            lists = self._compute(k)
-            self._longest = np.pad(lists, ((0, 0), (0, k - lists.shape[1])), constant_values=-1)
-        return self._longest[:, :k]
+__all__ = ["Rankings"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,22 +145,3 @@ class Rankings:
             )
         sums = np.bincount(self.users, weights=array.astype(np.float64), minlength=self.n_users)
         return np.asarray(sums / np.bincount(self.users, minlength=self.n_users))
-
-
-def apply_function(metric: Metric, rankings: Rankings) -> UserValues | float:
-    """Return the metric that a function computes: a value for each user, where NaN is undefined, or one number."""
-    assert metric.function is not None
-    values = plain_array(metric.name, metric.function(rankings))
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"metric {metric.name!r} must return real numbers, got dtype {values.dtype}")
-    if values.shape not in ((), (rankings.n_users,)):
-        raise ValueError(
-            f"metric {metric.name!r} must return a value for each user, shape {(rankings.n_users,)}, or one number, "
-            f"got shape {values.shape}; rankings.mean_by_user takes a value for each test interaction"
-        )
-    values = values.astype(np.float64)
-    if np.isinf(values).any():
-        raise ValueError(f"metric {metric.name!r} returned an infinite value; return NaN where it is undefined")
-    if values.ndim == 0:
-        return float(values)
-    return UserValues.of_defined(values)

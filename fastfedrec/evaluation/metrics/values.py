@@ -6,11 +6,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.check import plain_array
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned
 from fastfedrec.evaluation.metrics.beyond_accuracy import LIST_FUNCTIONS
 from fastfedrec.evaluation.metrics.names import Metric
-from fastfedrec.evaluation.metrics.rankings import Rankings, TopLists, apply_function
+from fastfedrec.evaluation.metrics.ranking import TopLists
+from fastfedrec.evaluation.metrics.rankings import Rankings
 from fastfedrec.evaluation.metrics.results import UserValues
 
 __all__ = ["metric_values"]
@@ -56,3 +58,22 @@ def metric_values(
                 by_user = LIST_FUNCTIONS[metric.kind](lists.top(metric.cutoff), train)
                 values[metric.name] = UserValues.of_defined(by_user)
     return values
+
+
+def apply_function(metric: Metric, rankings: Rankings) -> UserValues | float:
+    """Return the metric that a function computes: a value for each user, where NaN is undefined, or one number."""
+    assert metric.function is not None
+    values = plain_array(metric.name, metric.function(rankings))
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"metric {metric.name!r} must return real numbers, got dtype {values.dtype}")
+    if values.shape not in ((), (rankings.n_users,)):
+        raise ValueError(
+            f"metric {metric.name!r} must return a value for each user, shape {(rankings.n_users,)}, or one number, "
+            f"got shape {values.shape}; rankings.mean_by_user takes a value for each test interaction"
+        )
+    values = values.astype(np.float64)
+    if np.isinf(values).any():
+        raise ValueError(f"metric {metric.name!r} returned an infinite value; return NaN where it is undefined")
+    if values.ndim == 0:
+        return float(values)
+    return UserValues.of_defined(values)

@@ -141,7 +141,7 @@ def test_validation_is_in_every_form_and_stored(tmp_path, capsys):
     # Without validation, no form mentions it.
     plain = quick(grid("dp-gram", epsilon=[1.0, 4.0]))
     assert "tested" not in plain.to_dict()
-    assert not any("validation" in form or "_test" in form for form in (plain.summary(), plain.to_csv()))
+    assert not any("validation" in form or "hr@10_test" in form for form in (plain.summary(), plain.to_csv()))
     argv = ["sweep", "--system", "dp-gram", "--set", "epsilon=1,4", "--users", "300", "--items", "60"]
     argv += ["--row-length", "28", "--seeds", "2", "--validate"]
     argv += ["--negatives", "20", "--no-baselines", "--out", str(tmp_path / "out"), "--json"]
