@@ -247,3 +247,5 @@ def test_retrain(run):
         assert len(hits) == len(names["weeks"])
     epsilons = [epsilon for _, epsilon, *_ in names["results"].values()]
     assert is_rising(epsilons[::-1])
+    # More fits are better here.
+    assert is_rising([np.mean(hits) for hits, *_ in names["results"].values()])

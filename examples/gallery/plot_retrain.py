@@ -77,8 +77,9 @@ axes.set(xlabel="week", ylabel="HR@10 among all items", ylim=(0, None))
 axes.legend(loc="lower right")
 
 # %%
-# All plans have a total of at most 2 for each user, also if an operator decides by
-# the results whether to fit again:
+# All plans have a total of at most 2 for each user, also if an operator decides by the
+# results whether to fit again. Fits learn of new items, so more fits are better here,
+# although each has more noise:
 
 for n_fits, (hits, *_, total) in results.items():
     print(f"{n_fits} fits: {total:.2f} in all, mean HR@10 {np.mean(hits):.3f}")
