@@ -11,7 +11,7 @@ CELLS = "test_a_user_is_counted_in_one_cell_of_a_level"
 
 CONTRIBUTIONS = [
     # ---- public numbers of reports -----------------------------------------------------------------------------------
-    on("LaplaceRRSVD._note_claims", "test_max_ratings_are_counted_even_if_all_users_have_fewer")(
+    on("LaplaceRRSVD._value_event", "test_max_ratings_are_counted_even_if_all_users_have_fewer")(
         "laplace-rr-longest-of-the-data",
         "the charge of LaplaceRRSVD depends on the private maximum of ratings, not on max_ratings",
         "self.max_ratings or int(data.interactions_per_user().max(initial=0))",

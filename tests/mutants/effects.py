@@ -46,9 +46,9 @@ EFFECTS = [
         "ZCDP(name, cost, neighboring='add_remove', sampling='none', trust='entity', distance=distance)",
         "ZCDP(name, cost, neighboring='replace', sampling='none', trust='entity', distance=distance)",
     ),
-    on("release_popularity", f"{EFFECT}[PrivRec, popularity]")(
+    on("popularity_event", f"{EFFECT}[PrivRec, popularity]")(
         "privrec-counts-for-one-user", "the replace sensitivity of PrivRec's counts is that of a removed user",
-        "noise.epsilon(sensitivity)", "noise.epsilon(sensitivity // 2)",
+        "_popularity_noise(epsilon).epsilon(_SENSITIVITY)", "_popularity_noise(epsilon).epsilon(_SENSITIVITY // 2)",
     ),
     on("CentralPrivacy._noise_event", *(f"{EFFECT}[{name}]" for name in ("FedRec", "FedRecPlusPlus")))(
         "fedrec-sums-for-one-user", "the replace sensitivity of FedRec's sums is that of one gradient",
@@ -57,14 +57,14 @@ EFFECTS = [
     on("fit_rounds", f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]")(
         "fedrec-counts-before-their-event", "FedRec's counts are released before their event is recorded",
         """
-        if rounds.central is not None and rounds.central.max_items is not None:
-            model.ledger_.record(rounds.central.count_event(data.n_items), simulation=fit.key.is_simulation)
+        for event in events_before:
+            model.ledger_.record(event, simulation=fit.key.is_simulation)
         state = rounds.initial_state(data)
         """,
         """
         state = rounds.initial_state(data)
-        if rounds.central is not None and rounds.central.max_items is not None:
-            model.ledger_.record(rounds.central.count_event(data.n_items), simulation=fit.key.is_simulation)
+        for event in events_before:
+            model.ledger_.record(event, simulation=fit.key.is_simulation)
         """,
     ),
     # ---- cohorts ----------------------------------------------------------------------------------------------------

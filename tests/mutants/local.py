@@ -102,7 +102,7 @@ LOCAL = [
         "choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)",
         "np.ones(shard.n_interactions, dtype=bool)",
     ),
-    on("LaplaceRRSVD._note_claims", f"{COUNTED}[LaplaceRRSVD]")(
+    on("LaplaceRRSVD._value_event", f"{COUNTED}[LaplaceRRSVD]")(
         "laplace-rr-one-rating-counted", "only one of a user's LaplaceRRSVD ratings is charged",
         "LocalReports(name, mechanism.epsilon, longest, data.n_users)",
         "LocalReports(name, mechanism.epsilon, 1, data.n_users)",
@@ -154,14 +154,14 @@ LOCAL = [
         "start-no-noise", "PrivRec's initial popularity has exact counts",
         "noise.add_noise(counts, key=key, purpose=_NOISE)", "counts",
     ),
-    on("release_popularity", f"{COUNTS}[PrivRec]")(
+    on("_SENSITIVITY", f"{COUNTS}[PrivRec]")(
         "start-sensitivity-halved",
         "the noise on PrivRec's first counts covers removal although replacement is claimed", "2 * MAX_ITEMS",
         "MAX_ITEMS",
     ),
     on("release_popularity", f"{COUNTS}[PrivRec]")(
         "start-not-recorded", "PrivRec's first counts are missing from the ledger",
-        "ledger.record(event, simulation=key.is_simulation)", "pass",
+        "ledger.record(popularity_event(epsilon), simulation=key.is_simulation)", "pass",
     ),
     on("_calibrate", "test_rounds_after_private_popularity_keep_within_the_target")(
         "start-is-free", "the cost of PrivRec's popularity is not subtracted from the budget",

@@ -31,6 +31,7 @@ __all__ = [
     "has_joint_loss",
     "in_order",
     "learn_items",
+    "pretraining_rounds",
     "public_note",
     "resolve_options",
     "with_embeddings",

@@ -292,9 +292,8 @@ class LaplaceRRSVD(RatingModel):
         if mechanism is None or isinstance(mechanism, PublishedLaplaceRR) or self.hide_items:
             return None
         longest = self.max_ratings or int(data.interactions_per_user().max(initial=0))
-        return LocalReports(
-            f"{_NAMES[str(self.variant)]} on the ratings' values", mechanism.epsilon, longest, data.n_users
-        )
+        name = f"{_NAMES[str(self.variant)]} on the ratings' values"
+        return LocalReports(name, mechanism.epsilon, longest, data.n_users)
 
     def _note_claims(
         self, ledger: Ledger, mechanism: Channel | PublishedLaplaceRR | None, data: Interactions, key: Key
