@@ -140,8 +140,9 @@ def _columns_of(name: str, ids: Any, data: Interactions) -> NDArray[np.int64]:
     columns = find_column(data, "item", id_column, name)
     if len(columns) and (columns < 0).all():
         warn(
-            f"exclude names none of the model's {data.n_items} items, so it leaves none out; its first id is "
-            f"{id_at(id_column, 0)!r}, and the model's first is {id_at(data.item_ids, 0)!r}",
+            # A server would log the message, so it shows no id of a user's list.
+            f"exclude names none of the model's {data.n_items} items, so it leaves none out; compare its ids with the "
+            f"model's, such as {id_at(data.item_ids, 0)!r}",
         )
     return columns[columns >= 0]
 
