@@ -1,11 +1,13 @@
 """Output of commands to a terminal or a pipe, and messages about missing optional packages."""
 
+import csv
 import importlib.util
+import io
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -18,6 +20,7 @@ __all__ = [
     "any_terminal",
     "can_show_progress",
     "close_output",
+    "csv_lines",
     "describe",
     "has_extra",
     "make_axes",
@@ -116,3 +119,12 @@ def make_axes() -> tuple[Any, Any]:
 def describe(data: Interactions) -> dict[str, int]:
     """Return the sizes of data, for JSON."""
     return {"n_users": data.n_users, "n_items": data.n_items, "n_interactions": data.n_interactions}
+
+
+def csv_lines(rows: Iterable[Iterable[Any]], quote_text: bool = False) -> bytes:
+    """Return rows as lines of CSV, with all text in quotes on request."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if quote_text else csv.QUOTE_MINIMAL).writerows(
+        rows
+    )
+    return text.getvalue().encode()

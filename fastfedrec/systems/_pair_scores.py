@@ -60,7 +60,7 @@ class PairScores(Served):
                 scores = sum_rows(rows, factors, weights=entries) @ factors.T
             if self.scoring == "ease":
                 # EASE's weights have no diagonal, so an item's entry does not contribute to its own score.
-                squares = np.square(factors).sum(axis=1)
+                squares = _squares_of(factors)
                 scores[np.repeat(np.arange(len(users)), lengths), rows.indices] -= entries * squares[rows.indices]
                 scores /= 1 - squares
             scores *= self.item_scales_
@@ -151,6 +151,12 @@ def note_decision(name: str, ledger: Ledger, decision: Decision) -> None:
         "alone, at no further cost.",
         "choice",
     )
+
+
+@made_once
+def _squares_of(factors: np.ndarray) -> np.ndarray:
+    """Return the squared norm of each item's factors."""
+    return np.square(factors).sum(axis=1)
 
 
 @made_once

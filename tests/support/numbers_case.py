@@ -217,6 +217,7 @@ FUNCTIONS = {
     "data.interactions.Interactions.filter_core": on(
         implicit, min_interactions_per_user=2, min_interactions_per_item=3
     ),
+    "data.interactions.Interactions.head": to(lambda: lambda n: implicit().head(n, "polars").rows(), n=2),
     "data.interactions.Interactions.shard": on(implicit, n=2),
     "data.interactions.Interactions.top_items": on(implicit, n=5),
     "systems.fmf.fmf_ldp.FMFLDP.recommend": to(lambda: functools.partial(fitted().recommend, [1, 2]), n=3),
