@@ -73,7 +73,7 @@ def test_both_percentile_ranks_leave_zeros_out(values):
 def test_values_below_0_are_refused_with_a_way_on(values):
     test, model = TEST.assign(value=np.array(values, dtype=float)), Popularity().fit(TRAIN)
     for metrics in (["mpr"], ["hr@10", "ndcg@10"]):
-        with pytest.raises(ValueError, match=r"of at least 0 where items are ranked, got -1; pass threshold=0 \(in"):
+        with pytest.raises(ValueError, match=r"of at least 0 where items are ranked, got -1; pass threshold=0 so"):
             evaluate(model, TRAIN, test, metrics=metrics)
     with pytest.raises(ValueError, match=r"values of at least 0, which weigh the ranks, got -1; call test\.positive"):
         mean_percentile_rank(model, test)
