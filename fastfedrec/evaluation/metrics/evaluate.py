@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.arrays import exceed
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.interface import choose_words
@@ -29,6 +30,7 @@ from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts
 __all__ = ["evaluate"]
 
 
+@explains_calls
 @shares_docstring(METRICS_PARAMETER)
 def evaluate(
     model: Any,
