@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -95,7 +96,8 @@ def test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names(trus
     assert best.epsilon * (1 - 1e-9) <= model.ledger_.epsilon(VIEWS[trust]) <= best.epsilon
     assert model.ledger_.epsilon("server") == best.epsilon_alone
     (note,) = (note for note in model.ledger_.notes if note.startswith("PrivateRecommender: "))
-    for said in (model.chosen_, model.reason_, f"epsilon {epsilon:g}", "(replace)", "900 users", "80 items", trust):
+    system = model.chosen_.removeprefix("popularity, by ")
+    for said in (system, model.reason_, f"epsilon {epsilon:g}", "(replace)", "900 users", "80 items", trust):
         assert said in note
 
 
@@ -137,7 +139,8 @@ def outcome(kind, data, epsilon):
     # Rounds may differ, since the chosen system may decide by its release, at a cost that the plans cover.
     notes = [note for note in model.ledger_.notes if note.startswith("PrivateRecommender")]
     assert model.ledger_.epsilon("public") <= model.advice_.best.epsilon
-    return model.chosen_, model.reason_, notes, model.advice_.best
+    # A release may decide for popularity, which `chosen_` states.
+    return model.chosen_.removeprefix("popularity, by "), model.reason_, notes, model.advice_.best
 
 
 def same_choice(kind, first, second, epsilon):
@@ -310,7 +313,7 @@ def test_it_states_the_chosen_system(model):
     assert repr(model) == f"<{PrivateRecommender(30.0)!r}: {model.chosen_}>"
     page = model._repr_html_()
     assert model.chosen_ in page
-    assert "by rule" in page
+    assert "A fixed rule on public sizes chose DPGram." in page
     assert "why" not in PrivateRecommender()._repr_html_()
 
 
@@ -320,7 +323,21 @@ def test_parameters_set_later_apply_to_the_next_fit(model, data):
     fitted.set_params(epsilon=1.0, trust="local")
     np.testing.assert_array_equal(fitted.recommend(n=3)[0], before)
     assert fitted.advice_ == model.advice_
-    assert fitted.fit(data, key=KEY).chosen_ == "DPPopularity(trust='local')"
+    assert fitted.fit(data, key=KEY).chosen_ == "popularity, by DPPopularity(trust='local')"
+
+
+@pytest.mark.parametrize(("epsilon", "trust"), [(30.0, "central"), (0.02, "central"), (1.0, "local")])
+def test_the_choice_and_its_reason_state_whether_all_users_get_the_same_list(epsilon, trust, data, tmp_path):
+    fitted = PrivateRecommender(epsilon, trust=trust).fit(data, key=KEY)
+    lists = fitted.recommend(n=3, filter_seen=False)[0]
+    is_one_list = bool((lists == lists[0]).all())
+    assert fitted.is_personal_ is not is_one_list
+    assert is_one_list is (epsilon < 30.0)
+    assert fitted.chosen_.startswith("popularity, by ") is is_one_list
+    assert "get the same" in fitted.reason_
+    assert all(re.match(r"[A-Z].*\w$", sentence) for sentence in fitted.reason_.removesuffix(".").split(". "))
+    fitted.save(tmp_path / "m")
+    assert load(tmp_path / "m").chosen_ == fitted.chosen_
 
 
 def test_it_is_evaluated_like_any_other(data):
