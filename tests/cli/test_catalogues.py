@@ -180,6 +180,6 @@ def test_every_command_states_the_source_of_the_list(tmp_path, capsys, command):
         for form in ([], ["--json"]):
             assert main([*argv, *options, *form]) == 0
             printed = " ".join(capsys.readouterr().out.split())
-            assert said in printed if said else "not covered" not in printed, (options, form)
+            assert said in printed if said else "list of items was" not in printed, (options, form)
     if command == "sweep":  # cells that were stored with another list keep its note
         assert "chosen by exact counts" in (tmp_path / "out" / "sweep.md").read_text()
