@@ -143,6 +143,25 @@ def test_compare_systems(run):
     assert names["comparison"].intervals["popularity"]["recall@20"][1] < low < reached["DPGram"] < high
 
 
+def test_own_model(run):
+    names = run("plot_own_model")
+    results, train = names["results"], names["train"]
+    cosines = names["models"]["item cosines"].cosines
+    assert (cosines == cosines.T).all()
+    np.testing.assert_allclose(np.diag(cosines), train.interactions_per_item() > 0, rtol=1e-6)
+    # The model of the program beats popularity, and EASE beats both.
+    assert results["popularity"]["ndcg@10"] < results["item cosines"]["ndcg@10"] < results["EASE"]["ndcg@10"]
+    outside = {name: result["share_outside_top_20"] for name, result in results.items()}
+    assert outside["popularity"] < outside["item cosines"] < outside["EASE"]
+    assert {test.metric for test in names["compared"].tests} == {"ndcg@10", "novelty@10", "share_outside_top_20"}
+    # The latest interaction of each user is tested.
+    for u in range(0, train.n_users, 100):
+        of_user = train.timestamps[train.indptr[u] : train.indptr[u + 1]]
+        latest = names["test"].timestamps[names["test"].indptr[u] : names["test"].indptr[u + 1]]
+        assert latest.max(initial=of_user.max()) == max(of_user.max(), *latest)
+        assert (latest >= of_user.max()).all()
+
+
 def test_own_csv(run):
     names = run("plot_own_csv")
     assert (names["data"].n_users, names["data"].n_interactions) == (8000, names["generated"].n_interactions)

@@ -11,7 +11,7 @@ from typing import Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.comparison_table import ENDINGS, ComparedRun, ComparisonTable
-from fastfedrec.cli.evaluate import add_negatives, check_metrics
+from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics, check_threshold
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, positive, split_assignments
 from fastfedrec.cli.outputs import add_details, can_show_progress, describe, show
@@ -57,6 +57,7 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_features(command)
     command.add_argument("--metrics", default="recall@20,ndcg@20", help="metrics, as for evaluate")
     add_negatives(command)
+    add_threshold(command)
     command.add_argument(
         "--by", choices=("random", "time"), default="random",
         help="with --data: hold out a random interaction of each user (for ratings a fifth), or the latest",
@@ -87,6 +88,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     # Systems are made before any data are read, so that a wrong name or parameter is reported at once.
     runs = _make_runs(arguments.system or _default_systems(0))
     metrics, of_ratings = check_metrics(arguments.metrics, [run.model for run in runs])
+    check_threshold(arguments, of_ratings)
     features = read_features(arguments, [run.model for run in runs])
     kinds = [type(run.model) for run in runs]
     key = Key.from_seed(arguments.seed)
@@ -206,7 +208,7 @@ def _measure(
         # seed, so that all fits are tested alike.
         results.append(evaluate(
             model, split.train, split.test, given=split.given, metrics=metrics, candidates=arguments.negatives,
-            split=stated, key=Key.from_seed(arguments.seed), n_threads=arguments.threads,
+            threshold=arguments.threshold, split=stated, key=Key.from_seed(arguments.seed), n_threads=arguments.threads,
         ))  # fmt: skip
         costs.append({view: ledger.epsilon(view) for view in SHORT_NAMES})
     run.epsilon = {view: max(cost[view] for cost in costs) for view in SHORT_NAMES}

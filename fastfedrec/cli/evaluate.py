@@ -29,6 +29,7 @@ from fastfedrec.evaluation import (
     Sampled,
     evaluate,
     parse_metrics,
+    read_test_negatives,
 )
 from fastfedrec.evaluation.metrics.names import KNOWN_METRICS
 from fastfedrec.systems.baselines.popularity import Popularity, Random
@@ -36,7 +37,7 @@ from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.registry import SYSTEMS
 
-__all__ = ["add_evaluate", "add_negatives", "check_metrics"]
+__all__ = ["add_evaluate", "add_negatives", "add_threshold", "check_metrics", "check_threshold"]
 
 
 def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -56,23 +57,38 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_features(command)
     command.add_argument("--metrics", default="hr@10,ndcg@10", help=KNOWN_METRICS)
     add_negatives(command)
+    add_threshold(command)
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
     add_details(command)
 
 
 def add_negatives(command: argparse.ArgumentParser) -> None:
-    """Add the argument of sampled negatives, which becomes `candidates` of `evaluate`."""
+    """Add the argument of negatives, which becomes `candidates` of `evaluate`."""
     command.add_argument(
         "--negatives",
         type=_negatives,
         default=None,
-        metavar="N|all",
-        help="number of sampled unseen items to rank against (all)",
+        metavar="N|FILE|all",
+        help="rank against N sampled unseen items, or each user's items in a test.negative file of NCF (all)",
     )
 
 
-def _negatives(text: str) -> Sampled | None:
-    return None if text == "all" else Sampled(positive(text))
+def _negatives(text: str) -> Any:
+    if text == "all":
+        return None
+    if not Path(text).is_file():
+        return Sampled(positive(text))
+    try:
+        return read_test_negatives(text)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_threshold(command: argparse.ArgumentParser) -> None:
+    """Add the argument of relevant test items."""
+    command.add_argument(
+        "--threshold", type=float, default=None, metavar="X", help="only test items with a value above X are relevant"
+    )
 
 
 def check_metrics(text: str, models: Sequence[Any]) -> tuple[list[str], bool]:
@@ -94,6 +110,12 @@ def check_metrics(text: str, models: Sequence[Any]) -> tuple[list[str], bool]:
     return metrics, of_ratings
 
 
+def check_threshold(arguments: argparse.Namespace, of_ratings: bool) -> None:
+    """Refuse --threshold with metrics of ratings, before anything is fitted."""
+    if arguments.threshold is not None and of_ratings:
+        raise UsageError("--threshold is for rankings, got metrics of ratings; leave it out")
+
+
 def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Fit and measure the system and the baselines with every seed."""
     if arguments.system.lower() not in SYSTEMS and Path(arguments.system).is_file():
@@ -103,6 +125,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         )
     model = make_system(arguments.system, arguments.set)
     metrics, of_ratings = check_metrics(arguments.metrics, [model])
+    check_threshold(arguments, of_ratings)
     # Baselines predict on the same scale of ratings as the system.
     scale = {"grid": model.grid} if hasattr(model, "grid") else {}
     baselines: tuple[Any, ...] = (GlobalMean(**scale), ItemMean(**scale)) if of_ratings else (Random(), Popularity())
@@ -131,6 +154,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
                     split.test,
                     given=split.given,
                     metrics=metrics,
+                    threshold=arguments.threshold,
                     candidates=arguments.negatives,
                     split=splitter if parts is None else stated,
                     key=key,
@@ -149,6 +173,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             "split": evaluations[type(model).__name__][0].split,
             "dropped": {name: runs[0].dropped for name, runs in evaluations.items()},
             "protocol": evaluations[type(model).__name__][0].protocol,
+            **({} if arguments.threshold is None else {"threshold": arguments.threshold}),
             "seeds": list(range(arguments.seeds)),
             "results": results,
             "epsilon": epsilons,
@@ -176,6 +201,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         tested = " and ".join(f"{name} {path}" for name, path in sources(arguments).items())
         tested += f", by {stated}" if stated else ""
     against = "" if of_ratings else f", against {first.protocol}"
+    against += "" if arguments.threshold is None else f", values above {arguments.threshold:g} relevant"
     seeds = "seed 0 (a simulation)" if arguments.seeds == 1 else f"seeds 0 to {arguments.seeds - 1} (simulations)"
     # The catalogue and the seeds have lines of their own.
     note, prefix = catalogue_note(data), f"{type(model).__name__}: "

@@ -28,7 +28,7 @@ from fastfedrec.cli.outputs import add_details, can_show_progress, has_extra, li
 from fastfedrec.cli.parts import load_parts, named_parts
 from fastfedrec.cli.settings import add_systems
 from fastfedrec.core.files import check_folder
-from fastfedrec.evaluation import Split
+from fastfedrec.evaluation import Sampled, Split
 from fastfedrec.systems.registry import SYSTEMS, make_system, system_class
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--delta", type=float, default=1e-6, help="delta of the epsilons")
     command.add_argument("--no-baselines", action="store_true", help="measure only the systems of --system")
     command.add_argument(
+        "--validate",
+        action="store_true",
+        help="choose each system's best setting, and the fronts, on a validation split of train; test only these",
+    )
+    command.add_argument(
         "--jobs", type=positive, default=1, metavar="N", help="number of simultaneous runs, each in a process"
     )
     command.add_argument(
@@ -153,6 +158,8 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         return (_measure_choices if arguments.choices else _measure_advice)(arguments, show_progress)
     if arguments.quick or arguments.movies:
         raise UsageError(f"--{'quick' if arguments.quick else 'movies'} is for --choices; leave it out")
+    if not isinstance(arguments.negatives, Sampled | None):
+        raise UsageError("--negatives must be a number or all for a sweep, got a file; use evaluate or compare")
     has_extra("matplotlib", "no plot", quiet=arguments.quiet)
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
@@ -186,6 +193,7 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         candidates=arguments.negatives,
         delta=arguments.delta,
         with_baselines=not arguments.no_baselines,
+        validate=arguments.validate,
         source=_source(arguments, data),
         show_progress=show_progress,
     )
@@ -194,9 +202,11 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         return results.to_dict()
     for problem in results.remarks:
         show(f"fastfedrec: {problem}", file=sys.stderr)
-    *legend, not_covered = results.legend.splitlines()
+    meaning, *legend, not_covered = results.legend.splitlines()
     source = list_source(data.train if isinstance(data, Split) else data)
-    sentences = [*legend, " ".join([not_covered, *source]), *results.verdict().splitlines()]
+    verdict = results.verdict().splitlines()
+    chosen = [verdict.pop()] if results.tested else []  # the settings that were chosen on validation
+    sentences = [*chosen, meaning, " ".join([not_covered, *source]), *legend, *verdict]
     text = report_text(arguments, results, *sentences)
     return f"{text}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
 

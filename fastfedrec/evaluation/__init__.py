@@ -5,9 +5,13 @@ has the split and the task of PrivRec's paper.  Attacks on models are in `studie
 are in `audit`.
 """
 
+from fastfedrec.evaluation.metrics.beyond_accuracy import FeatureDiversity
 from fastfedrec.evaluation.metrics.comparison import Comparison, compare
 from fastfedrec.evaluation.metrics.evaluate import evaluate
+from fastfedrec.evaluation.metrics.given_candidates import read_test_negatives
+from fastfedrec.evaluation.metrics.lists import evaluate_lists
 from fastfedrec.evaluation.metrics.names import parse_metrics
+from fastfedrec.evaluation.metrics.rankings import Rankings
 from fastfedrec.evaluation.metrics.results import Evaluation
 from fastfedrec.evaluation.metrics.sampled import Sampled
 from fastfedrec.evaluation.percentiles import mean_percentile_rank
@@ -21,10 +25,12 @@ __all__ = [
     "RATING_METRICS",
     "Comparison",
     "Evaluation",
+    "FeatureDiversity",
     "KFold",
     "LeaveOneOut",
     "PublishedFolds",
     "RandomHoldout",
+    "Rankings",
     "Sampled",
     "Split",
     "Splitter",
@@ -32,9 +38,11 @@ __all__ = [
     "UserHoldout",
     "compare",
     "evaluate",
+    "evaluate_lists",
     "evaluate_ratings",
     "mean_percentile_rank",
     "parse_metrics",
+    "read_test_negatives",
 ]
 
 __dir__ = __all__.copy  # dir() lists only the public names

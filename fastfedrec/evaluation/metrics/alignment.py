@@ -138,11 +138,13 @@ def _find_rows(axis: str, known: np.ndarray, ids: np.ndarray, source: str, targe
     return IdIndex(axis, known).find(ids)
 
 
-def _rows_of(data: Interactions | None, item_ids: np.ndarray, rows: np.ndarray) -> "scipy.sparse.csr_array":
+def _rows_of(
+    data: Interactions | None, item_ids: np.ndarray, rows: np.ndarray, source: str = "given"
+) -> "scipy.sparse.csr_array":
     """Return some rows of the data as a binary matrix over `item_ids`; a row of -1 is empty."""
     if data is None or not data.n_users:
         return _matrix(np.empty(0, int), np.empty(0, int), (len(rows), len(item_ids)), np.empty(0, np.int8))
-    columns = _find_rows("item", item_ids, data.item_ids, "given")
+    columns = _find_rows("item", item_ids, data.item_ids, source)
     if (
         len(rows) == data.n_users
         and (rows == np.arange(len(rows))).all()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastfedrec.core.check import check_instance
-from fastfedrec.evaluation.metrics.results import Evaluation
+from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
 
 __all__ = ["average_fits"]
 
@@ -23,7 +23,8 @@ def average_fits(results: Sequence[Evaluation]) -> Evaluation:
     Returns
     -------
     Evaluation
-        Means over the fits, for each user and in all.  The RMSE is the root of the mean squared error of all fits.
+        Means over the fits, for each user and in all, without `per_item`.  The RMSE is the root of the mean squared
+        error of all fits.
 
     Raises
     ------
@@ -64,12 +65,17 @@ def average_fits(results: Sequence[Evaluation]) -> Evaluation:
             )
     if not others:
         return first
-    user_values = {
-        name: replace(values, values=np.mean([result.user_values[name].values for result in results], axis=0))
-        for name, values in first.user_values.items()
-    }
+    user_values = {name: _average([result.user_values[name] for result in results]) for name in first.user_values}
     means = {
         name: user_values[name].mean if name in user_values else statistics.fmean(result[name] for result in results)
         for name in first
     }
-    return replace(first, means=means, user_values=user_values)
+    return replace(first, means=means, user_values=user_values, per_item=None)
+
+
+def _average(fits: Sequence[UserValues]) -> UserValues:
+    """Return means over fits by user; a fit without a value for a user does not count for this user."""
+    sums, weights = np.mean([fit.columns for fit in fits], axis=0).T
+    values = np.divide(sums, weights, out=np.full(len(sums), np.nan), where=weights > 0)
+    is_weighted = any(fit.weights is not None for fit in fits)
+    return replace(fits[0], values=values, weights=weights if is_weighted else None)

@@ -1,29 +1,38 @@
 """`evaluate`: rank the test items of users, or predict their ratings, and average the metrics."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.arrays import exceed
 from fastfedrec.core.calls import explains_calls
-from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.core.docstrings import shares_docstring
-from fastfedrec.core.interface import choose_words
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.digest import digests
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation.metrics.alignment import Aligned, align
-from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, parse_metrics
-from fastfedrec.evaluation.metrics.ranking import errors_of, list_metrics, place_all
+from fastfedrec.evaluation.metrics.alignment import Aligned
+from fastfedrec.evaluation.metrics.breakdown import item_columns, item_errors, item_values
+from fastfedrec.evaluation.metrics.given_candidates import CandidateLists, GivenItems, as_candidates
+from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
+from fastfedrec.evaluation.metrics.ranking import count_metrics, errors_of, list_blocks, place_all
+from fastfedrec.evaluation.metrics.rankings import TopLists
+from fastfedrec.evaluation.metrics.relevance import align_relevant, comparable_parts
 from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
 from fastfedrec.evaluation.metrics.sampled import Sampled
-from fastfedrec.evaluation.metrics.sampled_ranking import drop_unrankable, place_among_sampled, values_by_interaction
+from fastfedrec.evaluation.metrics.sampled_ranking import (
+    CandidateItems,
+    SampledItems,
+    drop_unrankable,
+    place_among,
+    values_by_interaction,
+)
 from fastfedrec.evaluation.metrics.scoring import check_model
 from fastfedrec.evaluation.metrics.serving import Part, parts_of
+from fastfedrec.evaluation.metrics.set_metrics import Placement
+from fastfedrec.evaluation.metrics.values import metric_values
 from fastfedrec.evaluation.percentiles import total_weight
 from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts
 
@@ -38,10 +47,11 @@ def evaluate(
     test: InteractionsLike,
     *,
     given: InteractionsLike | None = None,
-    metrics: Sequence[str] = ("hr@10", "ndcg@10"),
+    metrics: Sequence[MetricLike] = ("hr@10", "ndcg@10"),
     threshold: float | None = None,
-    candidates: Sampled | None = None,
+    candidates: Sampled | CandidateLists | None = None,
     per_user: bool = False,
+    per_item: bool = False,
     split: Any = None,
     key: Key | None = None,
     batch_size: int = 2**20,
@@ -52,12 +62,13 @@ def evaluate(
     Parameters
     ----------
     model : object
-        Any model of this package, or any object with ``score(user_ids, item_ids)``, which takes two arrays of external
-        ids of equal length and returns one score for each pair.  Two other methods take precedence if a model has
-        them.  ``factors(user_ids, item_ids)`` is the fastest: it returns two arrays with a row for each id, and the
-        inner products are the scores.  ``score_items(user_ids)`` returns a row of scores of all items for each user.
-        Items that a model of this package was not fitted on rank last; if ratings are predicted, test interactions
-        with them are dropped.
+        Any model of this package, or any object with ``score_items(user_ids)``, which returns a row of scores for each
+        user id, over all items of `train` in their order.  A model may have other methods instead.
+        ``score(user_ids, item_ids)`` returns one score for each pair of two arrays of external ids; it gets at most
+        65,536 pairs of several users in one call.  ``factors(user_ids, item_ids)`` is the fastest: it returns two
+        arrays with a row for each id, and the inner products are the scores.  The order of precedence is `factors`,
+        `score_items`, `score`.  Items that a model of this package was not fitted on rank last; if ratings are
+        predicted, test interactions with them are dropped.
     train, test : Interactions, matrix or frame
         Data as for `fit`, with any users and items in any order; they are aligned by ids.  The items of `train` are
         the catalogue.  Test interactions are dropped if their item is not in the catalogue, or their user is in neither
@@ -70,11 +81,13 @@ def evaluate(
         Test items with a value above the threshold, which is at least 0, are relevant; metrics of rankings use only
         relevant items.  None means 0 and refuses a test with values below 0, which cannot be counts.  Metrics of
         ratings use every value and take no threshold.
-    candidates : Sampled or None
+    candidates : Sampled, dict, sequence, frame, matrix, Interactions or None
         None ranks against all items that the user has not seen.  `Sampled` ranks against a random sample of them, as
-        some papers do.
-    per_user : bool
-        Whether to include each user's values in the result and its exports.
+        some papers do.  Given candidates are item ids by user id, a sequence with the item ids of each user of `test`,
+        or data as for `fit`.  Each user's list then has the user's test items and candidates, except items in `train`
+        or `given`.
+    per_user, per_item : bool
+        Whether to include each user's values in the result and its exports, and each item's values in the result.
     split : object
         Split that made train and test, such as ``LeaveOneOut()``; the result records its name.
     key : Key or None
@@ -94,16 +107,18 @@ def evaluate(
     Raises
     ------
     ValueError
-        No test interaction remains, a metric is unknown, values are below 0 without a `threshold`, or scores are NaN
-        or have the wrong shape.
+        No test interaction remains, a metric is unknown, values are below 0 without a `threshold`, scores are NaN or
+        have the wrong shape, or a tested user has no given candidates.
 
     Warns
     -----
     UserWarning
-        Some users have fewer unseen items than `candidates` samples.
+        Some users have fewer unseen items than `candidates` samples, or given candidates are not ranked.
 
     See Also
     --------
+    evaluate_lists : Evaluates lists that were made elsewhere.
+    read_test_negatives : Reads candidates in the format of NCF's data sets.
     compare : Tests whether the difference of two models is significant.
 
     Notes
@@ -123,8 +138,8 @@ def evaluate(
     >>> train = Interactions.from_arrays([1, 2, 3, 3], [10, 11, 12, 13])
     >>> test = Interactions.from_arrays([3, 2, 2], [10, 10, 12])
     >>> class LowIdsFirst:
-    ...     def score(self, user_ids, item_ids):
-    ...         return -item_ids
+    ...     def score_items(self, user_ids):
+    ...         return [-train.item_ids] * len(user_ids)
     >>> result = evaluate(LowIdsFirst(), train, test, metrics=["recall@1", "ndcg@2", "mrr"])
     >>> result["recall@1"], result["mrr"]
     (0.75, 1.0)
@@ -140,47 +155,64 @@ def evaluate(
     train, test = as_interactions("train", train), as_interactions("test", test)
     given = None if given is None else as_interactions("given", given)
     if candidates is not None:
-        check_instance("candidates", candidates, Sampled, "use Sampled(99), or None for all unseen items")
         if lists := [metric.name for metric in ranking if metric.is_list_metric]:
             raise ValueError(f"metrics {lists} need lists of all unseen items; use candidates=None")
-    if key is not None or candidates is not None:
+        candidates = candidates if isinstance(candidates, Sampled) else as_candidates(candidates, test)
+    if key is not None or isinstance(candidates, Sampled):
         key = resolve_key(key)
-    per_user = check_flag("per_user", per_user)
+    per_user, per_item = check_flag("per_user", per_user), check_flag("per_item", per_item)
+    if isinstance(candidates, Sampled) and candidates.per == "interaction":
+        functions = [metric.name for metric in ranking if metric.function is not None]
+        if functions or per_item:
+            cause = f"metrics {functions} are functions, which" if functions else "per_item=True, which"
+            raise ValueError(f"{cause} need one list for each user; use Sampled({candidates.n}, per='user')")
     batch_size = check_integer("batch_size", batch_size, low=1)
     n_threads = check_n_threads(n_threads)
     if threshold is not None and not ranking:
         raise ValueError(f"threshold applies to rankings, but metrics {list(metrics)} are of ratings; leave it out")
-    relevant = _relevant(test, threshold, is_alone=len(ranking) == len(parsed)) if ranking else test
-    # A rating of a seen pair can still be predicted, but a seen item cannot be ranked among the unseen ones.
-    aligned = align(train, relevant, given, keep_seen=not ranking)
-    # `align` saw only relevant interactions: the irrelevant ones, and users with no other, are added to the counts.
-    if n_dropped := test.n_interactions - relevant.n_interactions:
-        n_users = int(
-            np.count_nonzero(test.interactions_per_user()) - np.count_nonzero(relevant.interactions_per_user())
-        )
-        dropped = aligned.dropped | {"users": aligned.dropped["users"] + n_users, "not_relevant": n_dropped}
-        aligned = replace(aligned, dropped=dropped)
-    aligned, parts = parts_of(model, aligned, given, of_ratings=len(ranking) < len(parsed))
+    of_ratings = len(ranking) < len(parsed)
+    aligned = align_relevant(train, test, given, threshold, has_rankings=bool(ranking), has_ratings=of_ratings)
+    aligned, parts = parts_of(model, aligned, given, of_ratings=of_ratings)
     # Only the mean percentile rank is weighted by values, so only it needs a sum of values that is a valid divisor.
     if any(metric.kind == "mpr" for metric in ranking):
         total_weight(aligned.values)
-    means: dict[str, float] = {}
-    user_values: dict[str, UserValues] = {}
+    # Values by user, or one number for a metric that is no mean over users.
+    values: dict[str, UserValues | float] = {}
+    rating_means: dict[str, float] = {}
+    by_item: dict[str, np.ndarray] = {}
     protocols = []
+    comparable: dict[str, Any] = {}
+    among: CandidateItems | None = None
     if ranking:
-        protocols.append("all unseen items" if candidates is None else str(candidates))
-        if candidates is not None:
+        if isinstance(candidates, Sampled):
             aligned, parts = drop_unrankable(aligned, parts, candidates.n)
-        rank_values = _rank(aligned, parts, ranking, candidates, key, batch_size, n_threads)
-        user_values |= {name: values for name, values in rank_values.items() if isinstance(values, UserValues)}
-        means |= {name: of.mean if isinstance(of, UserValues) else of for name, of in rank_values.items()}
-    if len(ranking) < len(parsed):
+            key = resolve_key(key)
+            among = SampledItems(aligned, candidates.n, key, n_threads)
+            protocols.append(str(candidates))
+            comparable["sampled items"] = key.words("evaluation.negatives.name", size=2)
+        elif candidates is not None:
+            among = GivenItems(candidates, aligned)
+            protocols.append(str(among))
+            comparable["given candidates"] = list(among.rows)
+        else:
+            protocols.append("all unseen items")
+        if isinstance(candidates, Sampled) and candidates.per == "interaction" and among is not None:
+            values |= values_by_interaction(aligned, parts, ranking, among, batch_size, n_threads)
+        else:
+            placement, rank_values = _rank(train, aligned, parts, ranking, among, batch_size, n_threads)
+            values |= rank_values
+            if per_item and placement is not None:
+                by_item |= item_values(placement, ranking, aligned.test[1])
+    if of_ratings:
         protocols.append("predicted ratings")
         errors = errors_of(aligned, parts, batch_size)
         for metric in parsed:
             if metric.is_rating_metric:
-                means[metric.name] = RATING_METRICS[metric.kind](errors)
-                user_values[metric.name] = _of_ratings(metric, errors, aligned.test[0])
+                rating_means[metric.name] = RATING_METRICS[metric.kind](errors)
+                values[metric.name] = _of_ratings(metric, errors, aligned.test[0])
+                if per_item:
+                    by_item[metric.name] = item_errors(metric, errors, aligned.test[1])
+    means = {name: of.mean if isinstance(of, UserValues) else of for name, of in values.items()} | rating_means
     return Evaluation(
         model=type(model).__name__,
         protocol="; ".join(protocols),
@@ -190,66 +222,46 @@ def evaluate(
         n_interactions=len(aligned.values),
         dropped=aligned.dropped,
         means={metric.name: means[metric.name] for metric in parsed},
-        user_values={metric.name: user_values[metric.name] for metric in parsed if metric.name in user_values},
+        user_values={m.name: of for m in parsed if isinstance(of := values[m.name], UserValues)},
         user_ids=aligned.user_ids,
         keeps_users=per_user,
-        digests=digests(_digest_inputs(aligned, parsed, None if candidates is None else key)),
+        user_counts=np.diff(aligned.test[0]),
+        per_item=item_columns(aligned, by_item) if per_item else None,
+        digests=digests(comparable_parts(aligned, parsed) | comparable),
     )
-
-
-def _relevant(test: Interactions, threshold: float | None, *, is_alone: bool) -> Interactions:
-    """Return the relevant test interactions; `is_alone` states that no metric is of ratings."""
-    values = test.values_or_ones()
-    lowest = float(values.min(initial=1.0))
-    advice = (
-        choose_words("pass threshold=0", "add --binarize 0") + " so that values above 0 are relevant, or a higher one"
-    )
-    if threshold is not None:
-        threshold = check_real("threshold", threshold, low=0.0)
-    elif lowest < 0:
-        raise ValueError(f"test must hold values of at least 0 where items are ranked, got {lowest:g}; {advice}")
-    mask = exceed(values, threshold or 0.0)
-    if not is_alone and not mask.all():
-        raise ValueError(
-            f"metrics of rankings and of ratings must be evaluated separately if some test items are not relevant, got "
-            f"{np.count_nonzero(~mask)} irrelevant of {len(mask)}; call evaluate once for each kind"
-        )
-    return test._keep(mask)
-
-
-def _digest_inputs(aligned: Aligned, metrics: list[Metric], key: Key | None) -> dict[str, Any]:
-    """Return the inputs that must be equal for two results to be comparable."""
-    # Values matter only to metrics that use them: RMSE, MAE and the mean percentile rank.
-    values = [aligned.values] if any(metric.is_rating_metric or metric.kind == "mpr" for metric in metrics) else []
-    unseen = len(aligned.item_ids) - np.diff(aligned.seen[0])
-    parts = {"test interactions": [*aligned.test, *values], "unseen items": unseen}
-    return parts if key is None else parts | {"sampled items": key.words("evaluation.negatives.name", size=2)}
 
 
 def _rank(
+    train: Interactions,
     aligned: Aligned,
     parts: list[Part],
     metrics: list[Metric],
-    candidates: Sampled | None,
-    key: Key | None,
+    among: CandidateItems | None,
     batch_size: int,
     n_threads: int,
-) -> dict[str, UserValues | float]:
+) -> tuple[Placement | None, dict[str, UserValues | float]]:
+    """Return the placement of the test items, if a metric needs it, and the values of the metrics."""
+
+    def lists(k: int) -> np.ndarray:
+        out = np.empty((aligned.n_users, min(k, len(aligned.item_ids))), dtype=np.int32)
+        for users, items in list_blocks(aligned, parts, k, batch_size, n_threads):
+            out[users] = items
+        return out
+
     values: dict[str, UserValues | float] = {}
-    rank_metrics = [metric for metric in metrics if not metric.is_list_metric]
-    if candidates is not None and candidates.per == "interaction":
-        return dict(
-            values_by_interaction(aligned, parts, rank_metrics, candidates.n, resolve_key(key), batch_size, n_threads)
-        )
-    if rank_metrics:
-        if candidates is None:
+    placement = None
+    if any(not metric.is_list_metric for metric in metrics):
+        if among is None:
             placement = place_all(aligned, parts, batch_size, n_threads)
         else:
-            placement = place_among_sampled(aligned, parts, candidates.n, resolve_key(key), batch_size, n_threads)
-        values |= {metric.name: UserValues(*placement.values(metric)) for metric in rank_metrics}
-    if len(rank_metrics) < len(metrics):
-        values |= list_metrics(aligned, parts, [m for m in metrics if m.is_list_metric], batch_size, n_threads)
-    return values
+            placement = place_among(aligned, parts, among, batch_size, n_threads)
+    # Coverage and Gini only count items, so they need no array of all lists.
+    if of_counts := [metric for metric in metrics if metric.kind in ("coverage", "gini")]:
+        longest = max(metric.cutoff or 1 for metric in of_counts)
+        blocks = (items for _, items in list_blocks(aligned, parts, longest, batch_size, n_threads))
+        values |= count_metrics(of_counts, len(aligned.item_ids), blocks)
+    top_lists = TopLists(lists) if among is None else None
+    return placement, values | metric_values(train, aligned, placement, top_lists, metrics)
 
 
 def _of_ratings(metric: Metric, errors: np.ndarray, indptr: np.ndarray) -> UserValues:

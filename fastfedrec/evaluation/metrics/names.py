@@ -1,9 +1,9 @@
 """Names of metrics, such as "ndcg@10", and their parser."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.old_names import OldAttribute, refuse_old_names
@@ -12,10 +12,12 @@ __all__ = [
     "KINDS",
     "KNOWN_METRICS",
     "METRICS_PARAMETER",
+    "OWN",
     "RATING_METRICS",
     "WITHOUT_CUTOFF",
     "WITH_CUTOFF",
     "Metric",
+    "MetricLike",
     "parse_metrics",
 ]
 
@@ -41,9 +43,17 @@ KINDS = {
     "mpr": _Kind("none", less_is_better=True),
     "coverage": _Kind("required", "lists"),
     "gini": _Kind("required", "lists", less_is_better=True),
+    "novelty": _Kind("required", "lists"),
+    "diversity": _Kind("required", "lists"),
     "rmse": _Kind("none", "ratings", less_is_better=True),
     "mae": _Kind("none", "ratings", less_is_better=True),
 }
+
+#: Kind of a metric that is a function of `Rankings`.
+OWN = "function"
+
+#: Name of a metric, or a function of `Rankings`.
+MetricLike: TypeAlias = str | Callable[[Any], Any]
 
 _KIND_OF_NAME = {name: kind for kind, of in KINDS.items() for name in (kind, of.other_name) if name}
 #: Names that can have a cut-off.
@@ -72,14 +82,17 @@ class Metric:
     name : str
         Name as the caller wrote it.
     kind : str
-        Kind in lower case, without the cut-off; "hit" for "hr".
+        Kind in lower case, without the cut-off; "hit" for "hr", and "function" for a function.
     cutoff : int or None
         Number of top ranks that count; None for all.
+    function : callable or None
+        Function of `Rankings`, if the caller gave one instead of a name.
     """
 
     name: str
     kind: str
     cutoff: int | None = None
+    function: Callable[[Any], Any] | None = field(default=None, repr=False)
 
     is_of_ratings = OldAttribute("is_rating_metric")
     is_of_lists = OldAttribute("is_list_metric")
@@ -93,7 +106,7 @@ class Metric:
         bool
             True for errors of ratings, such as "rmse".
         """
-        return KINDS[self.kind].input == "ratings"
+        return self.function is None and KINDS[self.kind].input == "ratings"
 
     @property
     def less_is_better(self) -> bool:
@@ -104,6 +117,8 @@ class Metric:
         bool
             True for errors and some others, such as "mpr".
         """
+        if self.function is not None:
+            return bool(getattr(self.function, "less_is_better", False))
         return KINDS[self.kind].less_is_better
 
     @property
@@ -115,20 +130,22 @@ class Metric:
         bool
             True for properties of lists, such as "coverage".
         """
-        return KINDS[self.kind].input == "lists"
+        return self.function is None and KINDS[self.kind].input == "lists"
 
 
 #: The parameter in docstrings of functions that take names of metrics.
 METRICS_PARAMETER = """\
-metrics : sequence of str
+metrics : sequence of str or callable
     ``recall@K``, ``precision@K``, ``hit@K`` (``hr@K`` is the same), ``ndcg@K``, ``map@K`` and ``mrr@K``, the last
     three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` over
-    the lists of all tested users; ``rmse`` and ``mae`` for a model with ``predict(user_ids, item_ids)``.  Upper
-    and lower case are equivalent."""
+    the lists of all tested users; ``novelty@K`` and ``diversity@K`` of each user's list; ``rmse`` and ``mae`` for a
+    model with ``predict(user_ids, item_ids)``.  Upper and lower case are equivalent.  A function gets a `Rankings`,
+    and returns a value for each user, where NaN is undefined, or one number.  Its ``__name__`` is the name of the
+    metric, and its attribute ``less_is_better``, if True, states that the best model has the lowest value."""
 
 
 @shares_docstring(METRICS_PARAMETER)
-def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
+def parse_metrics(metrics: Sequence[MetricLike] | Iterable[MetricLike]) -> list[Metric]:
     """Parse names of metrics.
 
     Returns
@@ -155,7 +172,20 @@ def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
     names = list(dict.fromkeys(metrics))
     if not names:
         raise ValueError(f"metrics must name at least one metric, got none; known: {KNOWN_METRICS}")
-    return [_parse(name) for name in names]
+    parsed = [_of_function(name) if callable(name) else _parse(name) for name in names]
+    repeated = {metric.name for metric in parsed if [other.name for other in parsed].count(metric.name) > 1}
+    if repeated:
+        raise ValueError(f"metrics must have distinct names, got {sorted(repeated)} more than once; rename a function")
+    return parsed
+
+
+def _of_function(function: Callable[[Any], Any]) -> Metric:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>" or isinstance(function, type):
+        raise ValueError(
+            f"a metric must have a name, got {function!r}; define a function by def, or set its attribute __name__"
+        )
+    return Metric(name, OWN, None, function)
 
 
 def _parse(name: str) -> Metric:

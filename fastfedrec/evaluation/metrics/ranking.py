@@ -1,6 +1,6 @@
 """Ranks of test items among all unseen items, metrics of all users' lists, and errors of predicted ratings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 from fastfedrec.evaluation.rating_metrics import predict_errors
 
-__all__ = ["errors_of", "list_metrics", "place_all"]
+__all__ = ["count_metrics", "errors_of", "list_blocks", "place_all"]
+
+# Maximum number of pairs of several users in a call of `score`.  A simple `score` searches the pairs of each user in
+# all pairs of the call, so its time grows with users x pairs.
+MAX_PAIRS = 2**16
 
 
 def blocks_of_scores(
@@ -29,6 +33,8 @@ def blocks_of_scores(
                 continue
         # Without factors, scores are computed for blocks of users that fit into `batch_size` scores.
         scores = rows_of_scores(part.model, aligned.item_ids)
+        if not callable(getattr(part.model, "score_items", None)):
+            batch_size = min(batch_size, MAX_PAIRS)
         step = max(1, batch_size // max(len(aligned.item_ids), 1))
         for start in range(0, len(ids), step):
             yield part.users[start : start + step], scores(ids[start : start + step])
@@ -51,25 +57,31 @@ def _rows(rows: Rows, users: np.ndarray) -> tuple[np.ndarray | slice, Rows]:
     return (slice(None), rows) if len(users) == len(rows[0]) - 1 else take_rows(rows, users)
 
 
-def list_metrics(
-    aligned: Aligned, parts: list[Part], metrics: list[Metric], batch_size: int, n_threads: int
-) -> dict[str, float]:
-    """Return coverage and Gini of the lists of all tested users; in a list, ties go to the earlier item."""
+def list_blocks(
+    aligned: Aligned, parts: list[Part], k: int, batch_size: int, n_threads: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield blocks of user rows with the first k items, -1 after the last one; ties go to the earlier item."""
     n_items = len(aligned.item_ids)
-    cutoffs = {metric.name: min(metric.cutoff or n_items, n_items) for metric in metrics}
-    longest = max(cutoffs.values())
-    counts = {cutoff: np.zeros(n_items, dtype=np.int64) for cutoff in cutoffs.values()}
+    k = min(k, n_items)
     lengths = n_items - np.diff(aligned.seen[0])
     for users, block in blocks_of_scores(aligned, parts, batch_size):
         _, seen = _rows(aligned.seen, users)
         if isinstance(block, tuple):
-            items, _ = recommend_factors(*block, longest, seen=seen, n_threads=n_threads)
+            items, _ = recommend_factors(*block, k, seen=seen, n_threads=n_threads)
         else:  # seen items rank as -inf: an unseen item with this score is raised above them
-            items, _ = top_k(np.maximum(block, np.finfo(block.dtype).min), longest, seen=seen, n_threads=n_threads)
+            items, _ = top_k(np.maximum(block, np.finfo(block.dtype).min), k, seen=seen, n_threads=n_threads)
+        # A user with fewer unseen items than k has a shorter list.
+        yield users, np.where(np.arange(k) < lengths[users][:, None], items, -1)
+
+
+def count_metrics(metrics: list[Metric], n_items: int, blocks: Iterable[np.ndarray]) -> dict[str, float]:
+    """Return coverage and Gini from blocks of all users' lists, at least as long as each cut-off."""
+    cutoffs = {metric.name: min(metric.cutoff or n_items, n_items) for metric in metrics}
+    counts = {cutoff: np.zeros(n_items, dtype=np.int64) for cutoff in cutoffs.values()}
+    for lists in blocks:
         for cutoff, count in counts.items():
-            # A user with fewer unseen items than the cut-off has a shorter list.
-            is_unseen = np.arange(cutoff) < lengths[users][:, None]
-            count += np.bincount(items[:, :cutoff][is_unseen], minlength=n_items)
+            top = lists[:, :cutoff]
+            count += np.bincount(top[top >= 0], minlength=n_items)
     functions = {"coverage": lambda count: float((count > 0).mean()), "gini": gini}
     return {metric.name: functions[metric.kind](counts[cutoffs[metric.name]]) for metric in metrics}
 

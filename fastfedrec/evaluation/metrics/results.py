@@ -1,8 +1,8 @@
 """Results of `evaluate`: metrics, protocol, tested users and bootstrap intervals."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.evaluation.metrics import tables
+from fastfedrec.evaluation.metrics.breakdown import rows_of_groups
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.plots import draw_intervals
 from fastfedrec.evaluation.metrics.resampling import bootstrap_sums
@@ -36,6 +37,39 @@ class UserValues:
     values: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
     is_root: bool = False
+
+    @classmethod
+    def of_defined(cls, values: NDArray[np.float64]) -> Self:
+        """Return equally weighted values, where NaN is undefined.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_users,), float64
+            Value of each user.
+
+        Returns
+        -------
+        UserValues
+            Values with the weights 1 and, for NaN, 0.
+        """
+        is_defined = ~np.isnan(values)
+        return cls(values, None if is_defined.all() else is_defined.astype(np.float64))
+
+    def take(self, users: np.ndarray) -> Self:
+        """Return the values of some users.
+
+        Parameters
+        ----------
+        users : ndarray of int64
+            Positions of the users.
+
+        Returns
+        -------
+        UserValues
+            Values and weights of these users.
+        """
+        weights = None if self.weights is None else self.weights[users]
+        return replace(self, values=self.values[users], weights=weights)
 
     @property
     def columns(self) -> NDArray[np.float64]:
@@ -117,6 +151,12 @@ class Evaluation(Mapping[str, float]):
         Whether `per_user` and exports have the values by user.
     digests : dict of str to str
         Digests of the ranked data; `compare` uses them to check that two results are of the same test.
+    user_counts : ndarray of shape (n_users,), int64
+        Number of ranked or predicted test interactions of each user.
+    per_item : dict of str to ndarray, or None
+        "item", "n_test" (number of test interactions), and a column for each metric of ranks or ratings, by tested
+        item; None unless `evaluate` got ``per_item=True``.  A value is the mean over the item's test interactions,
+        each of which counts as the only test item of its user.
     """
 
     model: str
@@ -131,6 +171,8 @@ class Evaluation(Mapping[str, float]):
     user_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     keeps_users: bool = False
     digests: dict[str, str] = field(default_factory=dict)
+    user_counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    per_item: dict[str, NDArray[Any]] | None = None
 
     of_users = OldAttribute("user_values")
 
@@ -168,6 +210,55 @@ class Evaluation(Mapping[str, float]):
         # The values of RMSE are mean squared errors; a user's RMSE is their root.
         roots = {name: np.sqrt(of.values) if of.is_root else of.values for name, of in self.user_values.items()}
         return {"user": self.user_ids} | roots
+
+    def by_group(self, groups: Any) -> "dict[Any, Evaluation]":
+        """Return the result of each group of users.
+
+        Parameters
+        ----------
+        groups : mapping or frame
+            Group of each user: a mapping of user ids to groups, or a frame with the column "user" and one other.  Every
+            tested user must have a group.
+
+        Returns
+        -------
+        dict of object to Evaluation
+            Results by group in ascending order, with intervals over the group's users.  They lack coverage, Gini and
+            other metrics that are not means over users, and figures by item; `dropped` is that of all users.
+
+        Raises
+        ------
+        ValueError
+            A tested user has no group.
+
+        Examples
+        --------
+        >>> from fastfedrec import Key, Popularity, datasets
+        >>> from fastfedrec.evaluation import LeaveOneOut, evaluate
+        >>> data = datasets.generate_implicit(200, 40, key=Key.from_seed(1))
+        >>> train, test = next(LeaveOneOut().split(data, key=Key.from_seed(2)))
+        >>> result = evaluate(Popularity().fit(train), train, test, metrics=["ndcg@10"])
+        >>> is_active = train.interactions_per_user() > 20
+        >>> groups = dict(zip(train.user_ids.tolist(), is_active.tolist()))
+        >>> of_group = result.by_group(groups)
+        >>> list(of_group), of_group[False].n_users + of_group[True].n_users == result.n_users
+        ([False, True], True)
+        """
+        return {name: self._take(users) for name, users in rows_of_groups(groups, self.user_ids).items()}
+
+    def _take(self, users: np.ndarray) -> "Evaluation":
+        values = {name: of.take(users) for name, of in self.user_values.items()}
+        return replace(
+            self,
+            metrics=tuple(metric for metric in self.metrics if metric.name in values),
+            n_users=len(users),
+            n_interactions=int(self.user_counts[users].sum()),
+            means={name: of.mean for name, of in values.items()},
+            user_values=values,
+            user_ids=self.user_ids[users],
+            user_counts=self.user_counts[users],
+            per_item=None,
+        )
 
     def intervals(
         self, *, level: float = 0.95, n_resamples: int = 1000, key: Key | None = None

@@ -1,6 +1,7 @@
-"""Ranks of test items among sampled items: the protocol of `Sampled`."""
+"""Ranks of test items among the candidates of each user: sampled items by `Sampled`, or given ones."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import scipy
@@ -19,11 +20,36 @@ from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows
 from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.results import UserValues
-from fastfedrec.evaluation.metrics.scoring import Factors, call_factors, is_known, score_pairs
+from fastfedrec.evaluation.metrics.scoring import Factors, call_factors, is_known, score_pairs, select_scores
 from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 
-__all__ = ["drop_unrankable", "place_among_sampled", "values_by_interaction"]
+__all__ = ["CandidateItems", "SampledItems", "drop_unrankable", "place_among", "values_by_interaction"]
+
+
+class CandidateItems(Protocol):
+    """Items that each user's test items are ranked against."""
+
+    # Shape (n_users,): the maximum number of items of each user.
+    lengths: np.ndarray
+
+    def take(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the items of some users, (n_users, n) padded by -1, and their numbers."""
+
+
+class SampledItems:
+    """A random sample of the items that a user has neither seen nor in the test."""
+
+    def __init__(self, aligned: Aligned, n: int, key: Key, n_threads: int):
+        self.lengths = np.full(aligned.n_users, min(n, len(aligned.item_ids)))
+        self.excluded, self.key, self.n_threads = _seen_or_tested(aligned), key, n_threads
+
+    def take(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sampled items of some users, (n_users, n) padded by -1, and their numbers."""
+        n = int(self.lengths.max(initial=0))
+        return sample_unseen(
+            self.excluded, users, n, key=self.key, purpose="evaluation.negatives", n_threads=self.n_threads
+        )
 
 
 def drop_unrankable(aligned: Aligned, parts: list[Part], n: int) -> tuple[Aligned, list[Part]]:
@@ -65,61 +91,72 @@ def _seen_or_tested(aligned: Aligned) -> Interactions:
 
 
 class _Batch:
-    """Some users of one part, with their test items and the sampled items."""
+    """Some users of one part, with their test items and their candidates."""
 
-    def __init__(self, aligned: Aligned, part: Part, users: np.ndarray, known: np.ndarray, factors: Factors | None):
+    def __init__(
+        self,
+        aligned: Aligned,
+        part: Part,
+        users: np.ndarray,
+        candidates: CandidateItems,
+        known: np.ndarray,
+        factors: Factors | None,
+        batch_size: int,
+    ):
+        self.batch_size = batch_size
         self.aligned, self.part, self.users, self.known, self.factors = aligned, part, users, known, factors
+        self.items, self.counts = candidates.take(users)
         self.entries, (self.indptr, self.held_out) = take_rows(aligned.test, users)
         self.rows = np.repeat(np.arange(len(users)), np.diff(self.indptr))
 
-    def draw(self, excluded: Interactions, n: int, key: Key, n_threads: int) -> None:
-        self.items, self.counts = sample_unseen(
-            excluded, self.users, n, key=key, purpose="evaluation.negatives", n_threads=n_threads
-        )
-
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores of the test items and of the sampled items, (n_users, n), padded by 0."""
-        # `sample_unseen` pads rows of users with fewer than n unseen items by -1.
+        """Return scores of the test items and of the candidates, (n_users, n), padded by 0."""
         drawn = self.items >= 0
         rows = np.concatenate([self.rows, np.repeat(np.arange(len(self.users)), self.counts)])
         columns = np.concatenate([self.held_out, self.items[drawn]])
-        ids, mask = self.aligned.user_ids[self.users], self.known[columns]
-        known_scores = score_pairs(self.part.model, ids[rows[mask]], self.aligned.item_ids[columns[mask]])
-        # Items that the model was not fitted on rank last.
-        scores = np.full(len(columns), -np.inf, dtype=known_scores.dtype)
-        scores[mask] = known_scores
+        scores = self._score(rows, columns)
         sampled_scores = np.zeros(self.items.shape, dtype=scores.dtype)
         sampled_scores[drawn] = scores[len(self.held_out) :]
         return scores[: len(self.held_out)], sampled_scores
 
+    def _score(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the scores of pairs of positions; items that the model was not fitted on rank last."""
+        model, ids, item_ids = self.part.model, self.aligned.user_ids[self.users], self.aligned.item_ids
+        if not callable(getattr(model, "score", None)) and callable(getattr(model, "score_items", None)):
+            return select_scores(model, ids, item_ids, rows, columns, self.batch_size)
+        mask = self.known[columns]
+        known_scores = score_pairs(model, ids[rows[mask]], item_ids[columns[mask]])
+        scores = np.full(len(columns), -np.inf, dtype=known_scores.dtype)
+        scores[mask] = known_scores
+        return scores
 
-def _batches(
-    aligned: Aligned, parts: list[Part], n: int, key: Key, batch_size: int, n_threads: int
-) -> Iterator[_Batch]:
-    excluded = _seen_or_tested(aligned)
-    n = min(n, len(aligned.item_ids))
+
+def _batches(aligned: Aligned, parts: list[Part], candidates: CandidateItems, batch_size: int) -> Iterator[_Batch]:
     for part in parts:
-        pairs = np.cumsum(np.diff(aligned.test[0])[part.users] + n)
+        test_ends = np.cumsum(np.diff(aligned.test[0])[part.users])
+        lengths = candidates.lengths[part.users]
         known = is_known(part.model, "item", aligned.item_ids)
         factors = call_factors(part.model, aligned.user_ids[part.users], aligned.item_ids) if known.all() else None
         start = done = 0
-        # A batch has as many whole users as fit into `batch_size` pairs, and at least one.
+        # A batch has as many whole users as fit into `batch_size` scores, and at least one.  Candidates are padded to
+        # the longest row of the batch.
         while start < len(part.users):
-            stop = max(start + 1, int(np.searchsorted(pairs, done + batch_size, side="right")))
+            ahead = slice(start, start + batch_size)
+            longest = np.maximum.accumulate(lengths[ahead])
+            n_scores = test_ends[ahead] - done + longest * np.arange(1, len(longest) + 1)
+            stop = start + max(1, int(np.searchsorted(n_scores, batch_size, side="right")))
             batch_factors = None if factors is None else (factors[0][start:stop], factors[1])
-            batch = _Batch(aligned, part, part.users[start:stop], known, batch_factors)
-            batch.draw(excluded, n, key, n_threads)
-            yield batch
-            start, done = stop, int(pairs[stop - 1])
+            yield _Batch(aligned, part, part.users[start:stop], candidates, known, batch_factors, batch_size)
+            start, done = stop, int(test_ends[stop - 1])
 
 
-def place_among_sampled(
-    aligned: Aligned, parts: list[Part], n: int, key: Key, batch_size: int, n_threads: int
+def place_among(
+    aligned: Aligned, parts: list[Part], candidates: CandidateItems, batch_size: int, n_threads: int
 ) -> Placement:
-    """Return the placement of each test item in its user's list of test items and sampled items."""
+    """Return the placement of each test item in its user's list of test items and candidates."""
     above, same = (np.empty(len(aligned.values), dtype=np.int64) for _ in range(2))
     n_ranked = np.empty(aligned.n_users, dtype=np.int64)
-    for batch in _batches(aligned, parts, n, key, batch_size, n_threads):
+    for batch in _batches(aligned, parts, candidates, batch_size):
         if batch.factors is None:
             above_and_same = _rank_counts_by_scores(batch, n_threads)
         else:
@@ -130,7 +167,7 @@ def place_among_sampled(
 
 
 def _rank_counts_by_factors(batch: _Batch, factors: Factors, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many sampled and test items have a higher, and the same, score as each test item, from factors."""
+    """Return how many candidates and test items have a higher, and the same, score as each test item, from factors."""
     lengths = np.diff(batch.indptr)
     # The user's test items as a rectangle that is padded by -1.
     test_items = np.full((len(lengths), int(lengths.max())), -1, dtype=np.int32)
@@ -144,7 +181,7 @@ def _rank_counts_by_factors(batch: _Batch, factors: Factors, n_threads: int) -> 
 
 
 def _rank_counts_by_scores(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many sampled and test items have a higher, and the same, score as each test item, from scores."""
+    """Return how many candidates and test items have a higher, and the same, score as each test item, from scores."""
     lengths = np.diff(batch.indptr)
     test_scores, sampled_scores = batch.scores()
     n_drawn = sampled_scores.shape[1]
@@ -164,15 +201,14 @@ def values_by_interaction(
     aligned: Aligned,
     parts: list[Part],
     metrics: list[Metric],
-    n: int,
-    key: Key,
+    candidates: CandidateItems,
     batch_size: int,
     n_threads: int,
 ) -> dict[str, UserValues]:
-    """Return metrics of test items that are each ranked among the sampled items only, as means over interactions."""
+    """Return metrics of test items that are each ranked among the candidates only, as means over interactions."""
     ranks = np.empty(len(aligned.values))
     n_others = np.empty(len(aligned.values), dtype=np.int64)
-    for batch in _batches(aligned, parts, n, key, batch_size, n_threads):
+    for batch in _batches(aligned, parts, candidates, batch_size):
         if batch.factors is None:
             test_scores, sampled_scores = batch.scores()
             block = held_out_ranks(test_scores, sampled_scores, batch.counts, rows=batch.rows, n_threads=n_threads)

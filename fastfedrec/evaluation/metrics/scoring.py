@@ -8,7 +8,7 @@ import numpy as np
 from fastfedrec.core.check import check_fits, plain_array
 from fastfedrec.data.ids import IdIndex, id_at
 
-__all__ = ["Factors", "call_factors", "check_model", "is_known", "rows_of_scores", "score_pairs"]
+__all__ = ["Factors", "call_factors", "check_model", "is_known", "rows_of_scores", "score_pairs", "select_scores"]
 
 # Factors of users and of items, one row each.
 Factors = tuple[np.ndarray, np.ndarray]
@@ -68,6 +68,22 @@ def score_pairs(model: Any, user_ids: np.ndarray, item_ids: np.ndarray) -> np.nd
             f"{name}.score returned NaN for {nan_pairs.size} of {scores.size} pairs, the first for user "
             f"{id_at(user_ids, nan_pairs[0])!r} and item {id_at(item_ids, nan_pairs[0])!r}; has the model diverged?"
         )
+    return scores
+
+
+def select_scores(
+    model: Any, user_ids: np.ndarray, item_ids: np.ndarray, rows: np.ndarray, columns: np.ndarray, batch_size: int
+) -> np.ndarray:
+    """Return the scores of pairs of positions, from rows of scores of all items, for a model without `score`."""
+    row_scores = rows_of_scores(model, item_ids)
+    scores = np.empty(len(rows))
+    by_user = np.argsort(rows, kind="stable")
+    ends = np.searchsorted(rows[by_user], np.arange(len(user_ids) + 1))
+    step = max(1, batch_size // len(item_ids))
+    for start in range(0, len(user_ids), step):
+        stop = min(start + step, len(user_ids))
+        pairs = by_user[ends[start] : ends[stop]]
+        scores[pairs] = row_scores(user_ids[start:stop])[rows[pairs] - start, columns[pairs]]
     return scores
 
 

@@ -56,6 +56,11 @@ class Placement:
             n_ranked=self.n_ranked,
         )
 
+    @property
+    def mean_ranks(self) -> NDArray[np.float64]:
+        """Mean rank of each test item over all orders of tied items, from 1."""
+        return np.asarray(self.above + (self.same + 1) / 2)
+
     def values(self, metric: Metric) -> tuple[NDArray[np.float64], np.ndarray | None]:
         """Return a metric by user, NaN if undefined, and weights of its mean, 0 if undefined or None if equal."""
         if metric.kind == "mpr":

@@ -2,14 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.evaluation.metrics.resampling import share_error
 
-__all__ = ["Cell", "is_better", "margin", "pareto_front"]
+__all__ = ["Cell", "best_cells", "chosen_cells", "is_better", "label_of", "margin", "pareto_front"]
 
 SAME_EPSILON = 1.01  # ratio to the smallest cost of a group up to which costs count as equal
 
@@ -60,8 +60,7 @@ class Cell:
     @property
     def label(self) -> str:
         """System and given parameters."""
-        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
-        return f"{self.system}({given})"
+        return label_of(self.system, self.parameters)
 
     @property
     def is_private(self) -> bool:
@@ -132,6 +131,65 @@ class Cell:
         if trust != "central" and "entity" in self.trust:
             return math.inf
         return self.epsilon[TRUST_VIEWS[trust]]
+
+
+def label_of(system: str, parameters: Mapping[str, Any]) -> str:
+    """Return the label of a setting.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system's class.
+    parameters : mapping
+        Given parameters.
+
+    Returns
+    -------
+    str
+        Text such as "DPGram(epsilon=1.0)".
+    """
+    return f"{system}({', '.join(f'{name}={value!r}' for name, value in parameters.items())})"
+
+
+def best_cells(cells: Sequence[Cell], metric: str) -> list[Cell]:
+    """Return the best cell of each system.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Cells of one data set, of all systems.
+    metric : str
+        Name of a metric; a larger value is better.
+
+    Returns
+    -------
+    list of Cell
+        One cell for each system, in the order of the systems; the first one of equal cells.
+    """
+    systems = dict.fromkeys(cell.system for cell in cells)
+    return [
+        max((cell for cell in cells if cell.system == system), key=lambda cell: cell.mean(metric)) for system in systems
+    ]
+
+
+def chosen_cells(cells: Sequence[Cell], metric: str) -> list[Cell]:
+    """Return the best cell of each system and the cells on the front of any trust model.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Cells of one data set, of all systems.
+    metric : str
+        Name of a metric; a larger value is better.
+
+    Returns
+    -------
+    list of Cell
+        Distinct cells in their order.
+    """
+    fronts = [cell for trust in TRUST_VIEWS for cell in pareto_front(cells, trust, metric)]
+    chosen = {id(cell) for cell in [*best_cells(cells, metric), *fronts]}
+    return [cell for cell in cells if id(cell) in chosen]
 
 
 def margin(a: Cell, b: Cell, metric: str) -> float:

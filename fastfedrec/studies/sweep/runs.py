@@ -25,13 +25,14 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, Split, Splitter, UserHoldout, evaluate
 from fastfedrec.studies.files import checksum, run_or_load
 from fastfedrec.systems.registry import make_system
 
 __all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "run_all"]
 
 _TESTED = "sweep.tested"
+_VALIDATION = "sweep.validation"
 # Folders and files of the package that no figure depends on: commands, and computations from finished figures.
 _NOT_HASHED = (
     "cli", "core/doctor.py", "systems/private_recommender", "studies/advise", "studies/files.py", "studies/report.py",
@@ -80,12 +81,15 @@ class Job:
         Seed of generated data, of the split, the noise and the negatives.
     settings : dict
         All settings that the figures depend on, as JSON values.
+    is_validation : bool
+        Whether the run is fitted on a part of train and tested on the rest of it.
     """
 
     system: str
     parameters: dict[str, Any]
     seed: int
     settings: dict[str, Any]
+    is_validation: bool = False
 
     @property
     def name(self) -> str:
@@ -155,7 +159,7 @@ def run_job(data: Any, job: Job, protocol: Protocol, folder: Path | None, n_thre
 
 def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[str, Any]:
     key = Key.from_seed(job.seed)
-    split = _split(data, job.seed, protocol.n_tested, n_threads)
+    split = _split(data, job.seed, protocol.n_tested, n_threads, is_validation=job.is_validation)
     train, test = split.train, split.test
     model = make_system(job.system, job.parameters)
     # Only the fit is timed; data, split and evaluation are not.
@@ -202,10 +206,10 @@ def _true_epsilon(ledger: Ledger, view: str, delta: float) -> float | str:
 _last_split: dict[str, Any] = {}
 
 
-def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> Split:
-    """Return the split of one seed with at most `n_tested` tested users."""
+def _split(data: Any, seed: int, n_tested: int, n_threads: int, *, is_validation: bool = False) -> Split:
+    """Return the split of one seed, or the validation split of its train, with at most `n_tested` tested users."""
     # The last split is cached, because the runs of one seed follow each other.
-    if _last_split.get("data") is not data or _last_split["name"] != (seed, n_tested):
+    if _last_split.get("data") is not data or _last_split["name"] != (seed, n_tested, is_validation):
         _last_split.clear()
         key = Key.from_seed(seed)
         if isinstance(data, Split):
@@ -214,14 +218,31 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> Split:
             split = next(LeaveOneOut().split(data, key=key))
         else:
             split = data.split(key, n_threads)
+        if is_validation:
+            split = _validation_split(split, key)
         test = split.test
         # Users without a test item are never drawn, so exactly min(n_tested, n_users with a test item) are tested.
         order = np.argsort(key.uniform(_TESTED, size=test.n_users), kind="stable")
         is_tested = np.zeros(test.n_users, dtype=bool)
         is_tested[order[test.interactions_per_user()[order] > 0][:n_tested]] = True
         test = test.keep_interactions(np.repeat(is_tested, test.interactions_per_user()))
-        _last_split.update(data=data, name=(seed, n_tested), split=replace(split, test=test))
+        _last_split.update(data=data, name=(seed, n_tested, is_validation), split=replace(split, test=test))
     return _last_split["split"]
+
+
+def _validation_split(split: Split, key: Key) -> Split:
+    """Divide train as train and test are divided: by users, one interaction of each user, or a share of each user's."""
+    # The split of the test used the key, so the split of train uses another one.
+    other_key = Key.from_seed(int(key.words(_VALIDATION, size=1)[0]) >> 1)
+    n_train, n_test = split.train.n_interactions, split.test.n_interactions
+    splitter: Splitter = LeaveOneOut()
+    if split.given is not None:
+        n_users = int(np.count_nonzero(split.test.interactions_per_user()))
+        share = n_test / (n_test + split.given.n_interactions)
+        splitter = UserHoldout(n_users / (n_users + split.train.n_users), given=1 - share)
+    elif split.test.interactions_per_user().max(initial=0) > 1:
+        splitter = RandomHoldout(share=n_test / (n_train + n_test))
+    return next(splitter.split(split.train, key=other_key))
 
 
 # ---- many runs -------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, parse_metrics
-from fastfedrec.studies.sweep.cells import Cell
+from fastfedrec.studies.sweep.cells import Cell, chosen_cells, label_of
 from fastfedrec.studies.sweep.runs import Job, Protocol, code_version, describe_data, machine, run_all
 from fastfedrec.studies.sweep.table import Sweep
 from fastfedrec.systems.claims import catalogue_note
@@ -219,6 +219,7 @@ def sweep(
     n_tested: int = MAX_TESTED,
     delta: float = 1e-6,
     with_baselines: bool = True,
+    validate: bool = False,
     source: str | None = None,
     show_progress: bool = False,
 ) -> Sweep:
@@ -251,6 +252,10 @@ def sweep(
         Delta at which every ledger is read.
     with_baselines : bool
         Whether to add `baselines()`.
+    validate : bool
+        Whether to measure all settings on a validation split of train, and to fit only chosen settings on all of train
+        and test them: the best setting of each system, and the fronts.  The validation split has the form of the
+        split: by users if there are given items, else one interaction of each user, or a share of each user's.
     source : str or None
         Name of the data, shown in the table.
     show_progress : bool
@@ -260,6 +265,7 @@ def sweep(
     -------
     Sweep
         All cells.  If a run failed, its setting's cell has the remaining seeds, and the run is listed in `failures`.
+        With `validate`, `cells` have the figures of validation, and `tested` has the cells of the chosen settings.
 
     Examples
     --------
@@ -277,7 +283,9 @@ def sweep(
         check_instance("settings", setting, Setting, "use sweep.grid")
     seed_numbers = range(check_integer("seeds", seeds, low=1)) if isinstance(seeds, int) else seeds
     seed_numbers = [check_integer("seeds", seed, low=0) for seed in seed_numbers]
-    parse_metrics(metrics)
+    for metric in parse_metrics(metrics):
+        if metric.function is not None:
+            raise TypeError(f"metrics must be names, for runs are stored by them, got the function {metric.name}")
     if metrics_among_all:
         parse_metrics(metrics_among_all)
     protocol = Protocol(
@@ -291,12 +299,60 @@ def sweep(
     added_baselines = (
         [s for s in baselines() if s not in given_settings] if check_flag("with_baselines", with_baselines) else []
     )
-    show_progress = check_flag("show_progress", show_progress)
+    show_progress, validate = check_flag("show_progress", show_progress), check_flag("validate", validate)
     common = {"code": code_version(), "data": describe_data(data), **plain(asdict(protocol))}
     plan = [
-        (setting, [_job(setting, seed, common) for seed in seed_numbers])
+        (setting, [_job(setting, seed, common, validate) for seed in seed_numbers])
         for setting in [*given_settings, *added_baselines]
     ]
+    results = _run(plan, data, protocol, folder, n_jobs, n_threads, show_progress)
+    cells = _cells(plan, results, added_baselines)
+    tested: tuple[Cell, ...] = ()
+    if validate:
+        # A setting is chosen by its figures of validation alone; only the chosen settings are tested.
+        chosen = {cell.label for cell in chosen_cells(cells, metrics[0])}
+        test_plan = [
+            (setting, [_job(setting, seed, common) for seed in seed_numbers])
+            for setting, _ in plan
+            if _label(setting) in chosen
+        ]
+        test_results = _run(test_plan, data, protocol, folder, n_jobs, n_threads, show_progress)
+        tested = _cells(test_plan, test_results, added_baselines)
+        plan, results = [*plan, *test_plan], results | test_results
+    jobs = [job for _, jobs_of in plan for job in jobs_of]
+    failures = [
+        {"system": job.system, "parameters": plain(job.parameters), "seed": job.seed, "error": error}
+        for job in jobs
+        if (error := results[job.name].get("error"))
+    ]
+    # A note states whether the list of items comes from private data.
+    fitted_on = data.train if isinstance(data, Split) else data
+    note = catalogue_note(fitted_on) if isinstance(fitted_on, Interactions) else None
+    notes = [note] if note else []
+    return Sweep(
+        source or str(data),
+        {**common, "seeds": seed_numbers, "machine": machine(), "n_jobs": n_jobs, "n_threads": n_threads},
+        cells,
+        tuple(failures),
+        (*notes, *dict.fromkeys(text for job in jobs for text in results[job.name].get("warnings", ()))),
+        tested,
+    )
+
+
+# Each setting with its runs.
+_Plan = list[tuple[Setting, list[Job]]]
+
+
+def _run(
+    plan: _Plan,
+    data: Any,
+    protocol: Protocol,
+    folder: str | Path | None,
+    n_jobs: int,
+    n_threads: int,
+    show_progress: bool,
+) -> dict[str, dict[str, Any]]:
+    """Do the runs of a plan, and return their figures by name."""
     # Jobs are ordered by seed, so that all runs on one split follow each other.
     jobs = {job.name: job for of_seed in zip(*(jobs for _, jobs in plan), strict=True) for job in of_seed}
     runs = run_all(
@@ -308,30 +364,26 @@ def sweep(
     for _, (job, run) in zip(bar, runs, strict=False):
         results[job.name] = run
     runs.close()
-    failures = [
-        {"system": job.system, "parameters": plain(job.parameters), "seed": job.seed, "error": results[name]["error"]}
-        for name, job in jobs.items()
-        if "error" in results[name]
-    ]
-    # A note states whether the list of items comes from private data.
-    fitted_on = data.train if isinstance(data, Split) else data
-    note = catalogue_note(fitted_on) if isinstance(fitted_on, Interactions) else None
-    notes = [note] if note else []
+    return results
+
+
+def _cells(plan: _Plan, results: Mapping[str, dict[str, Any]], added_baselines: Sequence[Setting]) -> tuple[Cell, ...]:
     cells = [_cell(setting, jobs_of, results, setting in added_baselines) for setting, jobs_of in plan]
-    return Sweep(
-        source or str(data),
-        {**common, "seeds": seed_numbers, "machine": machine(), "n_jobs": n_jobs, "n_threads": n_threads},
-        tuple(cell for cell in cells if cell is not None),
-        tuple(failures),
-        (*notes, *dict.fromkeys(text for name in jobs for text in results[name].get("warnings", ()))),
-    )
+    return tuple(cell for cell in cells if cell is not None)
 
 
-def _job(setting: Setting, seed: int, common: dict[str, Any]) -> Job:
+def _label(setting: Setting) -> str:
+    """Return the label of the setting's cell."""
+    return label_of(setting.system, plain(dict(setting.parameters)))
+
+
+def _job(setting: Setting, seed: int, common: dict[str, Any], is_validation: bool = False) -> Job:
     # Settings include all defaults, so that a changed default leads to a new run.
     parameters = make_system(setting.system, dict(setting.parameters)).get_params()
     settings = {**common, "system": setting.system, "parameters": plain(parameters), "seed": seed}
-    return Job(setting.system, dict(setting.parameters), seed, settings)
+    if is_validation:
+        settings["part"] = "validation"
+    return Job(setting.system, dict(setting.parameters), seed, settings, is_validation)
 
 
 def _cell(

@@ -13,7 +13,7 @@ from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.drawings import draw_panels
 from fastfedrec.studies.files import write_report
 from fastfedrec.studies.report import Report, Study
-from fastfedrec.studies.sweep.cells import Cell, pareto_front
+from fastfedrec.studies.sweep.cells import Cell, best_cells, pareto_front
 
 __all__ = ["Sweep"]
 
@@ -32,7 +32,12 @@ class Sweep(Report):
     warnings : tuple of str
         A note if the list of items comes from private data, and the evaluation's warnings for each seed, for example
         about users with too few unseen items.
+    tested : tuple of Cell
+        Cells of the settings that were chosen on a validation split, with their figures on the test.  If there are any,
+        `cells` have the figures of validation.
     """
+
+    tested: tuple[Cell, ...] = ()
 
     def __init__(
         self,
@@ -41,8 +46,25 @@ class Sweep(Report):
         cells: tuple[Cell, ...],
         failures: tuple[dict[str, Any], ...],
         warnings: tuple[str, ...] = (),
+        tested: tuple[Cell, ...] = (),
     ) -> None:
-        super().__init__(STUDY, source, settings, cells=cells, failures=failures, warnings=warnings)
+        fields = {"tested": tested} if tested else {}
+        super().__init__(STUDY, source, settings, cells=cells, failures=failures, warnings=warnings, **fields)
+
+    def test_of(self, cell: Cell) -> Cell | None:
+        """Return the cell with the test figures of a setting that was chosen on validation.
+
+        Parameters
+        ----------
+        cell : Cell
+            One of `cells`.
+
+        Returns
+        -------
+        Cell or None
+            One of `tested`; None if the setting was not chosen.
+        """
+        return next((other for other in self.tested if other.label == cell.label), None)
 
     @property
     def protocol(self) -> str:
@@ -129,10 +151,13 @@ class Sweep(Report):
             epsilon.
         """
         fields = {name: value for name, value in vars(self).items() if name != "study"}
-        fields["cells"] = [asdict(cell) for cell in self.cells]
+        fields |= {name: [asdict(cell) for cell in fields[name]] for name in ("cells", "tested") if name in fields}
         fronts = {trust: [cell.label for cell in self.front(trust)] for trust in TRUST_VIEWS}
         # `plain` writes an infinite epsilon as text, because JSON has no infinity.
         return plain(fields | {"fronts": fronts, "verdict": self.verdict(), "not_covered": NOT_COVERED})
+
+    def _test_mean(self, cell: Cell, metric: str) -> float | None:
+        return None if (of_test := self.test_of(cell)) is None else of_test.mean(metric)
 
     def _records(self) -> list[dict[str, Any]]:
         # Cells are compared by identity, because two cells may have equal fields.
@@ -146,6 +171,7 @@ class Sweep(Report):
                 "n_tested": cell.n_tested,
                 **{name: cell.mean(name) for name in cell.metrics},
                 **{f"{name}_std": cell.std(name) for name in cell.metrics},
+                **{f"{name}_test": self._test_mean(cell, name) for name in cell.metrics if self.tested},
                 "protocol": self.protocol,
                 **{f"epsilon_{trust}": cell.true_epsilon(trust) for trust in TRUST_VIEWS},
                 "delta": cell.delta,
@@ -171,6 +197,7 @@ def _describe_fronts(sweep: Sweep) -> str:
         front = [f"{cell.label} at {format_epsilon(cell.true_epsilon(trust))}" for cell in sweep.front(trust)]
         lines.append(f"Front, {trust} ({words}): {'; '.join(front) or 'nothing has a guarantee'}.")
     without_guarantee = [cell.label for cell in sweep.cells if not cell.is_private]
+    lines += _describe_choices(sweep)
     return "\n".join([*lines, f"No guarantee in any of them: {'; '.join(without_guarantee) or 'none'}."])
 
 
@@ -179,9 +206,11 @@ def _columns(sweep: Sweep) -> list[Any]:
     columns: list[Any] = [("", lambda cell: cell.label + "*" * cell.is_baseline)]
     for name in sweep.settings["metrics"]:
         columns += [
-            (name, lambda cell, name=name: f"{cell.mean(name):.3f}"),
+            (f"{name}, validation" if sweep.tested else name, lambda cell, name=name: f"{cell.mean(name):.3f}"),
             ("+-", lambda cell, name=name: f"{2 * cell.error(name):.3f}"),
         ]
+        if sweep.tested:
+            columns += [(f"{name}, test", lambda cell, name=name: _show_test(sweep, cell, name))]
     columns += [
         (f"epsilon, {trust}", lambda cell, trust=trust: format_epsilon(cell.true_epsilon(trust)))
         for trust in TRUST_VIEWS
@@ -192,6 +221,19 @@ def _columns(sweep: Sweep) -> list[Any]:
         ("bytes a client", lambda cell: f"{sum(cell.bytes_per_client.values()):,}" if cell.bytes_per_client else "-"),
         ("seconds", "{.seconds:.2f}"),
     ]
+
+
+def _show_test(sweep: Sweep, cell: Cell, metric: str) -> str:
+    of_test = sweep.test_of(cell)
+    return "-" if of_test is None else f"{of_test.mean(metric):.3f} +- {2 * of_test.error(metric):.3f}"
+
+
+def _describe_choices(sweep: Sweep) -> list[str]:
+    """Describe the setting of each system that is best on validation, with its test figure."""
+    metric = sweep.metric
+    best = [(cell, sweep.test_of(cell)) for cell in best_cells(sweep.cells, metric)]
+    choices = [f"{cell.label} with {metric} {_show_test(sweep, cell, metric)}" for cell, of_test in best if of_test]
+    return [f"Chosen on validation, and tested: {'; '.join(choices)}."] if choices else []
 
 
 def _draw(sweep: Sweep, figure: Any) -> None:
@@ -215,7 +257,7 @@ def _draw(sweep: Sweep, figure: Any) -> None:
             panel.set_xscale("log")
         panel.set(title=f"trust: {trust}", xlabel="true epsilon (nats), replacing a user")
         panel.legend(fontsize="x-small")
-    figure.axes[0].set_ylabel(sweep.metric)
+    figure.axes[0].set_ylabel(f"{sweep.metric}, validation" if sweep.tested else sweep.metric)
     figure.suptitle(sweep.source, fontsize="small")
 
 

@@ -1,11 +1,14 @@
 """Averages of several fits on one test, against a naive mean."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fastfedrec import Interactions, Key
 from fastfedrec.evaluation import compare, evaluate
 from fastfedrec.evaluation.metrics.averages import average_fits
+from fastfedrec.evaluation.metrics.results import UserValues
 
 METRICS = ["ndcg@5", "recall@3", "coverage@5"]
 
@@ -52,6 +55,17 @@ def test_the_rmse_is_the_root_of_the_mean_squared_error_of_all_fits():
     assert average_fits(results)["rmse"] == pytest.approx(expected, rel=1e-12)
     # Negative control: the mean of the roots is another figure.
     assert np.mean([result["rmse"] for result in results]) != pytest.approx(expected, rel=1e-4)
+
+
+def test_a_fit_without_a_value_for_a_user_does_not_count_for_this_user():
+    first, second = fits(["ndcg@5"], n=2)
+    undefined = second.user_values["ndcg@5"].values.copy()
+    undefined[3] = np.nan
+    second = replace(second, user_values={"ndcg@5": UserValues.of_defined(undefined)})
+    average = average_fits([first, second]).user_values["ndcg@5"]
+    assert average.values[3] == pytest.approx(first.per_user["ndcg@5"][3])
+    assert average.values[4] == pytest.approx((first.per_user["ndcg@5"][4] + undefined[4]) / 2)
+    assert average.weights.tolist()[2:5] == [1.0, 0.5, 1.0]
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Sweeps: cells computed by hand, stored runs, failures, and the command."""
 
+import csv
 import json
 import math
 
@@ -10,10 +11,11 @@ from support.dying_data import DyingData
 from fastfedrec import DPGram, DPPopularity, Key, Popularity, datasets
 from fastfedrec.cli.main import main
 from fastfedrec.cli.sweep import split_values
-from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, Split, UserHoldout, evaluate
 from fastfedrec.studies.sweep import runs as runs
 from fastfedrec.studies.sweep.runs import DIED, Protocol, run_all
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, _job, baselines, grid, sweep
+from fastfedrec.systems.registry import make_system
 
 SMALL = GeneratedData(300, 60, 28.0)
 
@@ -65,7 +67,89 @@ def test_the_true_epsilon_is_read_at_the_delta_of_the_sweep(data):
     assert cell.delta == 1e-9
 
 
+@pytest.mark.parametrize("kind", ["data", "generated", "parts", "users"])
+def test_validation_by_hand(data, kind):
+    key = Key.from_seed(0)
+    source = {
+        "data": data,
+        "generated": SMALL,
+        "parts": next(RandomHoldout(share=0.25).split(data, key=key)),
+        "users": next(UserHoldout(0.2, given=0.7).split(data, key=key)),
+    }[kind]
+    settings = [*grid("ease", regularization=[1.0, 1000.0]), *grid("popularity")]
+    result = quick(settings, source, seeds=1, validate=True)
+    split = source
+    if kind in ("data", "generated"):
+        whole = datasets.generate_implicit(300, 60, key=key, mean_interactions=28.0) if kind == "generated" else data
+        split = next(LeaveOneOut().split(whole, key=key))
+    other_key = Key.from_seed(int(key.words("sweep.validation", size=1)[0]) >> 1)
+    n_train, n_test = split.train.n_interactions, split.test.n_interactions
+    splitter = LeaveOneOut()
+    if kind == "parts":
+        splitter = RandomHoldout(share=n_test / (n_train + n_test))
+    if kind == "users":
+        splitter = UserHoldout(0.2, given=1 - n_test / (n_test + split.given.n_interactions))
+    inner = next(splitter.split(split.train, key=other_key))
+    assert inner.train.n_interactions + inner.test.n_interactions <= n_train
+
+    def measure(setting, parts):
+        model = make_system(setting.system, dict(setting.parameters)).fit(parts.train, key=key)
+        return evaluate(model, parts.train, parts.test, given=parts.given, candidates=Sampled(20), key=key)
+
+    figures = [measure(setting, inner)["hr@10"] for setting in settings]
+    assert [cell.metrics["hr@10"] for cell in result.cells] == [(figure,) for figure in figures]
+    best = settings[int(np.argmax(figures[:2]))]
+    assert [cell.parameters for cell in result.tested] == [best.parameters, {}]
+    assert [cell.metrics["hr@10"][0] for cell in result.tested] == [
+        measure(setting, split)["hr@10"] for setting in (best, settings[2])
+    ]
+    # The cells of the test are those of a sweep without validation.
+    plain = {cell.label: cell for cell in quick(settings, source, seeds=1).cells}
+    assert [cell.metrics for cell in result.tested] == [plain[cell.label].metrics for cell in result.tested]
+
+
 # ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_no_test_interaction_decides_a_choice(data):
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(9)))
+    settings = grid("dp-gram", epsilon=[0.5, 1.0, 4.0])
+    other_test = next(LeaveOneOut().split(data, key=Key.from_seed(10))).test
+    results = [quick(settings, Split(train, part), validate=True) for part in (test, other_test)]
+    assert [cell.metrics for cell in results[0].cells] == [cell.metrics for cell in results[1].cells]
+    assert [cell.label for cell in results[0].tested] == [cell.label for cell in results[1].tested]
+    assert [cell.metrics for cell in results[0].tested] != [cell.metrics for cell in results[1].tested]
+
+
+def test_validation_is_in_every_form_and_stored(tmp_path, capsys):
+    result = quick(grid("dp-gram", epsilon=[1.0, 4.0]), validate=True, folder=tmp_path / "cells")
+    assert len(list((tmp_path / "cells").iterdir())) == 2 * (2 + len(result.tested))
+    assert quick(grid("dp-gram", epsilon=[1.0, 4.0]), validate=True, folder=tmp_path / "cells") == result
+    best = max(result.cells, key=lambda cell: cell.mean("hr@10"))
+    text = result.summary()
+    assert "hr@10, validation" in text
+    assert f"Chosen on validation, and tested: {best.label} with hr@10 {result.test_of(best).mean('hr@10'):.3f}" in text
+    assert [cell["metrics"] for cell in result.to_dict()["tested"]] == [
+        {name: list(values) for name, values in cell.metrics.items()} for cell in result.tested
+    ]
+    header, *rows = result.to_csv().splitlines()
+    column = header.split(",").index("hr@10_test")
+    tested = {cell.label: cell.mean("hr@10") for cell in result.tested}
+    for cell, row in zip(result.cells, csv.reader(rows), strict=True):
+        expected = tested.get(cell.label)
+        assert (float(row[column]) if row[column] else None) == (expected and pytest.approx(expected))
+    # Without validation, no form mentions it.
+    plain = quick(grid("dp-gram", epsilon=[1.0, 4.0]))
+    assert "tested" not in plain.to_dict()
+    assert not any("validation" in form or "_test" in form for form in (plain.summary(), plain.to_csv()))
+    argv = ["sweep", "--system", "dp-gram", "--set", "epsilon=1,4", "--users", "300", "--items", "60"]
+    argv += ["--row-length", "28", "--seeds", "2", "--validate"]
+    argv += ["--negatives", "20", "--no-baselines", "--out", str(tmp_path / "out"), "--json"]
+    assert main(argv) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [cell["metrics"] for cell in document["tested"]] == [
+        {name: list(values) for name, values in cell.metrics.items()} for cell in result.tested
+    ]
 
 
 def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):
