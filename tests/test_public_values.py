@@ -42,11 +42,11 @@ def fitted_on(data):
 @pytest.mark.parametrize(
     ("make", "note"),
     [
-        (lambda data: data, "the list of items was taken from the data: not covered"),
-        (lambda data: data.top_items(5), "the list of items was chosen by exact counts: not covered"),
+        (lambda data: data, "The list of items was taken from the data."),
+        (lambda data: data.top_items(5), "The list of items was chosen by exact counts."),
         (
             lambda data: choose_items(data, 3, 50.0, delta=0.1, key=KEY),
-            "the list of items was chosen privately (choose_items), and what that cost is not in this ledger",
+            "The list of items was chosen privately (choose_items).",
         ),
         (lambda data: Interactions.from_scipy(scipy.sparse.csr_array(data.to_scipy())), None),
     ],
@@ -57,8 +57,8 @@ def test_every_ledger_states_the_source_of_the_list_of_items(make, note, tmp_pat
     models = list(fitted_on(data))
     assert len(models) > 15
     for model in models:
-        item_notes = [text for text in model.ledger_.notes if text.startswith("the list of items was")]
-        assert [text.split(";")[0] for text in item_notes] == ([note] if note else []), type(model).__name__
+        item_notes = [text for text in model.ledger_.notes if text.startswith("The list of items was")]
+        assert [text.split(". ")[0] + "." for text in item_notes] == ([note] if note else []), type(model).__name__
         assert not note or not any(
             "items is public" in text or "items are public" in text for text in model.ledger_.notes
         )
@@ -73,7 +73,7 @@ def test_a_ledger_after_a_failed_fit_states_the_source_too():
         DPALS(n_factors=200).fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
     assert not ledger.notes  # no work was done
     DPPopularity().fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
-    assert any(note.startswith("the list of items was taken from the data") for note in ledger.notes)
+    assert any(note.startswith("The list of items was taken from the data") for note in ledger.notes)
 
 
 # ---- values of features and contexts ------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def test_one_context_value_of_one_entry_does_not_change_the_release(value, optio
     models = [privrec(PUBLIC, **options).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]
     assert models[0].parameters_.shape == models[1].parameters_.shape
     assert ledger_text(models[0]) == ledger_text(models[1])
-    assert "the values given for the features" in models[0].ledger_.summary()
+    assert "the values that were given for features, are public" in models[0].ledger_.summary()
     assert models[1].features_.n_embeddings == 3 + 6 + N_ITEMS
 
 
@@ -120,7 +120,8 @@ def test_values_from_the_data_are_noted_as_not_covered():
     models = [privrec({"context": ["hour"]}).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]
     assert models[0].parameters_.shape != models[1].parameters_.shape
     for model in models:
-        note = next(text for text in model.ledger_.notes if text.startswith("the values of"))
-        assert note.startswith("the values of context 'hour' were taken from the data: not covered")
+        note = next(text for text in model.ledger_.notes if text.startswith("The values of"))
+        assert note.startswith("The values of context 'hour' were taken from the data.")
+        assert note.kind == "not covered"
     both = privrec({"user": {"city": None}, "context": {"hour": range(6)}}).fit(log_of(HOURS), key=KEY)
-    assert any(text.startswith("the values of user 'city' were taken from the data") for text in both.ledger_.notes)
+    assert any(text.startswith("The values of user 'city' were taken from the data") for text in both.ledger_.notes)

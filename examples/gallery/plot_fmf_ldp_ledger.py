@@ -19,7 +19,7 @@ from fastfedrec.datasets import generate_implicit
 
 data = generate_implicit(5000, 300, key=Key.from_seed(1))
 SEEN_BY = {
-    "server": "the server, seeing who sent what",
+    "server": "the server, which sees each sender",
     "shuffled_server": "the server, behind a shuffler",
 }
 spent = {view: [] for view in SEEN_BY}

@@ -28,6 +28,7 @@ from fastfedrec.accounting.events import (
 from fastfedrec.accounting.gaussian import gaussian_mu
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.ledger import Ledger
+from fastfedrec.accounting.notes import NOTE_KINDS, Note
 from fastfedrec.accounting.pld import PLDAccountant, epsilon_lower_bound
 from fastfedrec.accounting.published import published_privrec_epsilon, published_shuffle_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
@@ -36,6 +37,7 @@ from fastfedrec.accounting.views import VIEWS, composed_epsilon, seen_event
 from fastfedrec.core.old_names import refuse_old_names
 
 __all__ = [
+    "NOTE_KINDS",
     "VIEWS",
     "ZCDP",
     "Accountant",
@@ -48,6 +50,7 @@ __all__ = [
     "Laplace",
     "Ledger",
     "LocalReports",
+    "Note",
     "PLDAccountant",
     "PureAccountant",
     "RDPAccountant",

@@ -16,8 +16,8 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
 )
 from fastfedrec.accounting.rounding import up
-from fastfedrec.accounting.views import VIEWS, View, seen_event
-from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
+from fastfedrec.accounting.views import check_view, seen_event
+from fastfedrec.core.check import check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 
 # Maximum number of pure releases, each of which is an event.
@@ -34,12 +34,12 @@ class DPAccountingEvents:
 
     events: Counter[Event]
 
-    def to_dp_accounting(self, against: View = "server") -> tuple[Any, Any]:
+    def to_dp_accounting(self, against: str = "server") -> tuple[Any, Any]:
         """Return the events as one event of the package dp_accounting, and the neighbouring relation of its cost.
 
         Parameters
         ----------
-        against : {"server", "shuffled_server", "public", "key_holder"}
+        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
             View of the adversary, as in `epsilon`.
 
         Returns
@@ -81,13 +81,13 @@ class DPAccountingEvents:
         >>> event.sampling_probability, event.event.noise_multiplier, relation.name
         (0.25, 2.0, 'REPLACE_ONE')
         """
-        check_choice("against", against, VIEWS)
+        view = check_view("against", against)
         package = _import_dp_accounting()
         dp = package.dp_event
         relation = package.NeighboringRelation.REPLACE_ONE
         parts = []
         for event, times in self.events.items():
-            seen = seen_event(event, against)
+            seen = seen_event(event, view)
             if seen is None:
                 return dp.NonPrivateDpEvent(), relation
             if seen.distance:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from fastfedrec.accounting import events
 from fastfedrec.accounting.events import Composed, Event
+from fastfedrec.accounting.notes import NOTE_SCHEMA
 from fastfedrec.accounting.views import VIEWS, seen_event
 from fastfedrec.core.check import LARGEST_INTEGER
 from fastfedrec.core.numbers import show
@@ -98,7 +99,7 @@ SCHEMA: _Schema = {
     "description": "Epsilons are in nats: upper bounds for replacing all data of one user, one for each adversary; "
     '"infinite" is no guarantee. "epsilon" holds at "delta" for events that were not chosen by releases; '
     '"pure_epsilon" is the sum of pure epsilons, which holds at delta 0 for any events. '
-    'The "fields" of an event are for the relation in fields.neighboring. '
+    'The "fields" of an event are for the relation in fields.neighboring. A note that is a string has no stated kind. '
     f"Names reserved for later versions, in addition to the views of every cost: {', '.join(RESERVED_VIEWS)}.",
     **_object(
         {
@@ -110,7 +111,7 @@ SCHEMA: _Schema = {
             "is_simulation": {"type": "boolean"},
             "events": {"type": "array", "items": {"anyOf": [_event(kind) for kind in KINDS.values()]}},
             "epsilon": _COSTS,
-            "notes": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+            "notes": {"type": "array", "items": NOTE_SCHEMA, "uniqueItems": True},
         },
         # Documents of earlier versions have neither of these.
         {"pure_epsilon": _COSTS, "digest": {"type": "string"}},
@@ -166,10 +167,11 @@ def _find_violations(value: Any, schema: _Schema, path: str) -> Iterator[str]:
         for position, entry in enumerate(value):
             if problem := violation(entry, schema["items"], f"{path}[{position}]"):
                 yield problem
-            if schema.get("uniqueItems") and entry in seen:
-                yield f"{path}[{position}] repeats an earlier entry, {show(entry)}"
             if schema.get("uniqueItems"):
-                seen.add(entry)
+                text = json.dumps(entry, sort_keys=True)
+                if text in seen:
+                    yield f"{path}[{position}] repeats an earlier entry, {show(entry)}"
+                seen.add(text)
 
 
 def _in_words(schema: _Schema) -> str:

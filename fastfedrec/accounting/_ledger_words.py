@@ -4,25 +4,40 @@ import math
 from collections.abc import Mapping
 
 from fastfedrec.accounting.events import Event, ShuffledReports
-from fastfedrec.accounting.views import VIEWS, Cost, View, seen_event, stated_cost
+from fastfedrec.accounting.guesses import largest_guess_share
+from fastfedrec.accounting.views import OBSERVERS, Cost, View, seen_event, stated_cost
+from fastfedrec.core.text import format_epsilon
 
-_PRECONDITIONS = {
-    "fixed": "figures with a delta: if no release chose an event, its parameters or the number of events, as by "
-    "stopping early or by fitting again; figures at delta 0 hold for such events too",
-    "shuffled": "behind a shuffler: if no two reports can be linked, by sender or by time, all users send theirs, and "
-    "the shuffler does not tell the server",
-    "public": "the public: if the server releases nothing but what was computed from the sums of reports",
-    "seed": "SIMULATION: the noise came from a seed; nothing is claimed against whoever can guess it",
+_CONDITIONS = {
+    "shuffled": "Behind a shuffler the figures hold only if no two reports can be linked, by sender or by time. All "
+    "users must send their reports, and the shuffler must not collude with the server.",
+    "public": "Against the public the figures hold only if the server releases results of the sums of reports alone.",
+    "fixed": "Figures with a delta hold only if no release had an effect on the events or on their number. Early "
+    "stopping and repeated fits are such effects. Figures at delta 0 hold in these cases too.",
+    "key": "The noise came from a secret key. A holder of this key can remove the noise, so no party may keep it.",
+    "seed": "SIMULATION: the noise came from a seed. No guarantee holds against a party that can guess the seed.",
 }
+_AGAINST = {"server": "against the server", "shuffled_server": "behind a shuffler", "public": "against the public"}
+SUM = (
+    "The figures of single events need not add up to the total, because composition is tighter than the sum and all "
+    "events share one delta."
+)
+# A figure is without use if an adversary may guess correctly in this share of cases or more.
+USELESS_SHARE = 0.999
 
 
 def preconditions(events: Mapping[Event, int], is_simulation: bool, delta: float) -> list[str]:
     """Return the conditions under which the figures hold."""
     shuffled = any(isinstance(seen_event(event, "shuffled_server"), ShuffledReports) for event in events)
-    shuffler_conditions = [_PRECONDITIONS["shuffled"], _PRECONDITIONS["public"]] if shuffled else []
-    costs = [stated_cost(events, view, delta) for view in VIEWS]
-    fixed = [_PRECONDITIONS["fixed"]] if any(cost.delta and math.isfinite(cost.epsilon) for cost in costs) else []
-    return shuffler_conditions + fixed + ([_PRECONDITIONS["seed"]] if is_simulation else [])
+    costs = [cost for view in OBSERVERS if math.isfinite((cost := stated_cost(events, view, delta)).epsilon)]
+    holds = {
+        "shuffled": shuffled,
+        "public": shuffled,
+        "fixed": any(cost.delta for cost in costs),
+        "key": bool(costs and events and not is_simulation),
+        "seed": is_simulation,
+    }
+    return [text for name, text in _CONDITIONS.items() if holds[name]]
 
 
 def explain(event: Event, view: View, cost: Cost) -> str:
@@ -30,3 +45,12 @@ def explain(event: Event, view: View, cost: Cost) -> str:
     if math.isinf(cost.epsilon):
         return event._exposure(view)
     return (seen_event(event, view) or event)._protection(view) + (f", delta {cost.delta:g}" if cost.delta else "")
+
+
+def headline(events: Mapping[Event, int], delta: float) -> str:
+    """Return the figure against the strongest observer with a figure and, if it is useless, the first useful figure."""
+    finite = {view: cost for view in OBSERVERS if math.isfinite((cost := stated_cost(events, view, delta)).epsilon)}
+    useful = [view for view, cost in finite.items() if largest_guess_share(*cost[:2]) < USELESS_SHARE]
+    shown = dict.fromkeys([*list(finite)[:1], *useful[:1]])
+    figures = [f"{format_epsilon(finite[view].epsilon)} {_AGAINST[view]}" for view in shown]
+    return f"epsilon {', '.join(figures)}" if figures else "no guarantee"

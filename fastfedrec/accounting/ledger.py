@@ -4,20 +4,30 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
 from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
-from fastfedrec.accounting._report import make_report
-from fastfedrec.accounting._report_pages import to_html, to_markdown
+from fastfedrec.accounting._ledger_words import headline
 from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
-from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cost_of, seen_event, stated_cost
-from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
-from fastfedrec.core.files import check_path, write_text
+from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
+from fastfedrec.accounting.report import make_report
+from fastfedrec.accounting.views import (
+    VIEWS,
+    Cost,
+    View,
+    check_view,
+    composed_epsilon,
+    cost_of,
+    seen_event,
+    stated_cost,
+)
+from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.old_names import refuse_old_keywords
-from fastfedrec.core.text import epsilon_to_json, format_epsilon
+from fastfedrec.core.pages import write_page
+from fastfedrec.core.text import epsilon_to_json
 
 __all__ = ["Ledger"]
 
@@ -38,8 +48,8 @@ class Ledger(DPAccountingEvents):
         Each event and the number of times (rounds) that it happened, in order of first appearance.
     is_simulation : bool
         Whether any run took its noise from a seed.  Then there is no claim against a holder of the seed.
-    notes : list of str
-        Further remarks that a reader must know.
+    notes : list of Note
+        Further sentences that a reader must know, each with a kind (`Note.kind`).
 
     Notes
     -----
@@ -79,7 +89,7 @@ class Ledger(DPAccountingEvents):
         self.delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
         self.events: Counter[Event] = Counter()
         self.is_simulation = False
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
 
     # ---- writing ------------------------------------------------------------------------------------------------
 
@@ -158,16 +168,19 @@ class Ledger(DPAccountingEvents):
             del self.events[event]
         self.events[as_event] += 1
 
-    def note(self, text: str) -> None:
-        """Add a remark, unless the ledger has it already.
+    def note(self, text: str, kind: str | None = None) -> None:
+        """Add a note, unless the ledger has its text already.
 
         Parameters
         ----------
         text : str
-            One sentence.
+            One or more whole sentences.
+        kind : {"guarantee", "choice", "assumption", "not covered", "remark"} or None
+            Kind of the note (`NOTE_KINDS`), which decides its section on the page for approval.  None keeps the kind
+            of a `Note`; another text is a "remark".
         """
         if text not in self.notes:
-            self.notes.append(text)
+            self.notes.append(Note(text, note_kind(text) if kind is None else kind))
 
     @classmethod
     def of_shards(cls, ledgers: Sequence["Ledger"]) -> Self:
@@ -215,10 +228,11 @@ class Ledger(DPAccountingEvents):
 
         Parameters
         ----------
-        against : {"server", "shuffled_server", "public", "key_holder"}
+        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
             View of the adversary: the server, which sees every message and its sender; the same server behind a
             shuffler that does not collude with it; any party that sees only the server's releases; a holder of the key
-            of the noise.
+            of the noise.  A system's `trust` is also accepted, and means the strongest adversary that is left:
+            "local" the server, "shuffle" the server behind a shuffler, "central" the public.
         delta : float or None
             Delta in [0, 1); 0 gives the sum of the pure epsilons.  None uses the ledger's own delta.  At the ledger's
             own delta, the sum is stated if a delta lowers it by less than a ten-thousandth.
@@ -229,7 +243,7 @@ class Ledger(DPAccountingEvents):
             Smallest figure over all accountants at that delta (`composed_epsilon`).  It is infinite without a
             guarantee, such as at delta 0 with an event that is not pure, and 0 for an empty ledger.
         """
-        view = cast(View, check_choice("against", against, VIEWS))
+        view = check_view("against", against)
         delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0)
         if delta == self.delta:
             return stated_cost(self.events, view, delta).epsilon
@@ -272,7 +286,7 @@ class Ledger(DPAccountingEvents):
             "delta": self.delta,
             "is_simulation": self.is_simulation,
             "events": [{"kind": kind, "fields": fields, "times": times} for kind, fields, times in events],
-            "notes": list(self.notes),
+            "notes": [note_to_json(note) for note in self.notes],
         }
 
     @classmethod
@@ -302,7 +316,7 @@ class Ledger(DPAccountingEvents):
         ledger = cls(current["delta"])
         ledger.events.update(dict(events))
         ledger.is_simulation = current["is_simulation"]
-        ledger.notes = current["notes"].copy()
+        ledger.notes = [note_from_json(note) for note in current["notes"]]
         if check_flag("check_costs", check_costs):
             ledger._refuse_understatement(current)
         return ledger
@@ -349,7 +363,7 @@ class Ledger(DPAccountingEvents):
         Returns
         -------
         str
-            SHA-256, in hexadecimal, of the format, delta, simulation mark, events and remarks in their order, as JSON
+            SHA-256, in hexadecimal, of the format, delta, simulation mark, events and notes in their order, as JSON
             with sorted names.  Figures that are computed from these have no effect on it.
 
         Examples
@@ -385,11 +399,7 @@ class Ledger(DPAccountingEvents):
         ----------
         .. [1] Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML 2015, Theorem 2.1.
         """
-        path = check_path("path", path)
-        pages = {".html": to_html, ".md": to_markdown}
-        if path.suffix.lower() not in pages:
-            raise ValueError(f"path must end in .html or .md, got {os.fsdecode(path)!r}")
-        write_text(path, pages[path.suffix.lower()](make_report(self, about)))
+        write_page(path, make_report(self, about))
 
     def summary(self) -> str:
         """Return tables of the cost against each adversary, per report, per round and in the whole run.
@@ -403,8 +413,7 @@ class Ledger(DPAccountingEvents):
 
     def __repr__(self) -> str:
         kind = ", simulation" if self.is_simulation else ""
-        total = format_epsilon(self.epsilon())
-        return f"<Ledger: {sum(self.events.values())} events, epsilon {total} against the server{kind}>"
+        return f"<Ledger: {sum(self.events.values())} events, {headline(self.events, self.delta)}{kind}>"
 
     def _repr_html_(self) -> str:
         return make_card(self)

@@ -3,27 +3,40 @@
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastfedrec.accounting._splits import smallest_bound
 from fastfedrec.accounting.events import Event, View, check_event
 from fastfedrec.accounting.rounding import sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
-__all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event", "stated_cost"]
+__all__ = [
+    "TRUST_VIEWS",
+    "VIEWS",
+    "Cost",
+    "View",
+    "check_view",
+    "composed_epsilon",
+    "cost_of",
+    "seen_event",
+    "stated_cost",
+]
 
 #: Each view in words, from the adversary that sees most without the key.
 VIEWS: dict[View, str] = {
-    "server": "the server, seeing who sent what",
+    "server": "the server, which sees each sender",
     "shuffled_server": "the server, behind a shuffler",
-    "public": "the public, seeing what is released",
-    "key_holder": "whoever holds the key",
+    "public": "the public, which sees releases",
+    "key_holder": "a holder of the noise key",
 }
 
-#: The views against which a system can protect, with the heading of their column in a comparison.
+#: The views against which a system can protect; against a holder of the key there is never a guarantee.
+OBSERVERS: tuple[View, ...] = ("server", "shuffled_server", "public")
+
+#: The same views, with the heading of their column in a comparison.
 SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
 
-#: The view against which a guarantee must hold if only this is trusted.
+#: The view against which a guarantee must hold if only this is trusted; `check_view` accepts these words as views.
 TRUST_VIEWS: dict[str, View] = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
 TRUST_WORDS = {
     "local": "only one's own device is trusted",
@@ -33,6 +46,37 @@ TRUST_WORDS = {
 
 # A figure at delta 0 is a stronger guarantee, so it is stated if it is larger by at most this factor.
 _WORTH_A_DELTA = 1 + 1e-4
+
+
+def check_view(name: str, view: Any) -> View:
+    """Return the view with this name, or the view against which a guarantee must hold under this trust.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    view : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
+        Name of a view, or a word for the trusted party: "local" means the view of the server, "shuffle" of the server
+        behind a shuffler, and "central" of the public.
+
+    Returns
+    -------
+    str
+        One of `VIEWS`.
+
+    Raises
+    ------
+    ValueError
+        The value is none of these names.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting.views import check_view
+    >>> check_view("against", "central"), check_view("against", "public")
+    ('public', 'public')
+    """
+    known: dict[str, View] = {**{one: one for one in VIEWS}, **TRUST_VIEWS}
+    return known[check_choice(name, view, known)]
 
 
 def seen_event(event: Event, view: View) -> Event | None:
@@ -70,7 +114,7 @@ def seen_event(event: Event, view: View) -> Event | None:
     `replace_sensitivity` the noise multiplier is divided by that.
     """
     check_event("event", event)
-    check_choice("view", view, VIEWS)
+    view = check_view("view", view)
     return None if view == "key_holder" else event._seen_by(view)
 
 
@@ -147,7 +191,7 @@ def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
         The figure, its delta and its accountant.
     """
     check_instance("events", events, Mapping, "pass a mapping of each event to its number of times")
-    check_choice("view", view, VIEWS)
+    view = check_view("view", view)
     if (delta := check_real("delta", delta, low=0.0, high=1.0)) == 1:
         raise ValueError("`delta` must be less than 1, got 1.0; pass the probability with which the guarantee may fail")
     counts = [(event, check_integer("times", times, low=0)) for event, times in events.items()]

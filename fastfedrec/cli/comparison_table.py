@@ -126,8 +126,7 @@ class ComparisonTable:
                 is_hidden = run.settings.choice is not None and self.train.catalogue == "data"
                 lines.append(few + (f" {_TOO_FEW_USERS}" if is_hidden else ""))
             if run.cost != "none":
-                prefix = f"{self.comparison.results[run.label].model}: "
-                lines += [f"{run.label}: {str(note).removeprefix(prefix)}" for note in run.notes]
+                lines += [f"{run.label}: {note}" for note in run.notes]
         return lines
 
     def _markdown(self) -> str:

@@ -8,21 +8,26 @@ from fastfedrec.core.text import format_epsilon, format_table
 
 __all__ = ["cost_sentences", "cost_table"]
 
+_VISIBLE = 1.001  # smallest ratio of the parts' sum to the whole that the digits of a table show
+
 
 def _protected(ledger: Ledger) -> list[View]:
     """Return the observers against whom the whole run has a guarantee."""
     return [view for view in SHORT_NAMES if ledger.events and math.isfinite(ledger.epsilon(view))]
 
 
+def _costs(ledger: Ledger, view: View) -> list[float]:
+    """Return the cost of each event with all of its rounds."""
+    return [stated_cost({event: times}, view, ledger.delta).epsilon for event, times in ledger.events.items()]
+
+
 def cost_table(ledger: Ledger) -> str:
     """Return the cost of each event and of the whole run, with a column for each observer with a guarantee."""
     if not (views := _protected(ledger)):
         return "Privacy: this run has no guarantee against any observer."
-    rows = [
-        (event.mechanism, times, *(format_epsilon(stated_cost({event: times}, v, ledger.delta).epsilon) for v in views))
-        for event, times in ledger.events.items()
-    ]
-    rows.append(("whole run", "", *(format_epsilon(ledger.epsilon(view)) for view in views)))
+    columns = [[*map(format_epsilon, _costs(ledger, view)), format_epsilon(ledger.epsilon(view))] for view in views]
+    events = [*((event.mechanism, times) for event, times in ledger.events.items()), ("whole run", "")]
+    rows = [(*event, *figures) for event, *figures in zip(events, *columns, strict=True)]
     header = ("privacy cost", "rounds", *(f"epsilon, {SHORT_NAMES[view]}" for view in views))
     return format_table(header, rows)
 
@@ -38,5 +43,6 @@ def cost_sentences(ledger: Ledger) -> list[str]:
     ]
     parts = "The parts do not add up to the whole run, because composition is tighter than a sum."
     simulation = "The noise came from a seed, so this run is a simulation without protection."
-    facts = [*[parts] * (sum(ledger.events.values()) > 1), *[simulation] * ledger.is_simulation]
+    is_tighter = any(sum(_costs(ledger, view)) > _VISIBLE * ledger.epsilon(view) for view in views)
+    facts = [*[parts] * is_tighter, *[simulation] * ledger.is_simulation]
     return [*sentences, *[" ".join(facts)] * bool(facts)]

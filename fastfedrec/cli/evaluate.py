@@ -204,8 +204,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     against += "" if arguments.threshold is None else f", values above {arguments.threshold:g} relevant"
     seeds = "seed 0 (a simulation)" if arguments.seeds == 1 else f"seeds 0 to {arguments.seeds - 1} (simulations)"
     # The catalogue and the seeds have lines of their own.
-    note, prefix = catalogue_note(data), f"{type(model).__name__}: "
-    notes = [text.removeprefix(prefix) for text in model.ledger_.notes if text != note and "SIMULATION" not in text]
+    note = catalogue_note(data)
     return "\n".join(
         [
             f"{model!r}\n{data!r}, {tested}{against}, {seeds}\n",
@@ -217,7 +216,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
                 " ".join([NOT_COVERED, *list_source(data)]),
                 *same_list(type(model).__name__, model),
                 *describe_dropped(first.dropped),
-                details=[f"{type(model).__name__}: {text}" for text in notes],
+                details=[f"{type(model).__name__}: {text}" for text in model.ledger_.notes if text != note],
             ),
         ]
     )

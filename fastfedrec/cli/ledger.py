@@ -8,6 +8,7 @@ from typing import Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.inputs import UsageError
 from fastfedrec.core.files import check_destination
+from fastfedrec.systems.recommender import load
 from fastfedrec.systems.saved_ledger import SavedLedger, read_ledger
 
 __all__ = ["add_ledger"]
@@ -21,28 +22,35 @@ def add_ledger(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add(
         "ledger",
         run_ledger,
-        "Print the privacy cost of a saved model, or write it as a page for approval. Reads no users' rows.",
-        ["fastfedrec ledger model.npz", "fastfedrec ledger model.npz --html ledger.html"],
+        "Print the privacy cost of a saved model, write it as a page for approval, or write the model's card. Only "
+        "--card reads users' rows.",
+        ["fastfedrec ledger model.npz --html ledger.html", "fastfedrec ledger model.npz --card card.md"],
     )
     command.add_argument("file", metavar="MODEL", type=Path, help="file saved by fit --out, or a ledger's .json")
     command.add_argument("--html", type=Path, metavar="FILE", help="write a page for a browser or printer")
     command.add_argument("--markdown", type=Path, metavar="FILE", help="write the page as Markdown")
+    command.add_argument("--card", type=Path, metavar="FILE", help="write the model's card, a .html or .md file")
 
 
 def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Return the ledger, and write the pages."""
-    pages = [(arguments.html, ".html"), (arguments.markdown, ".md")]
+    pages = [(arguments.html, (".html",)), (arguments.markdown, (".md",)), (arguments.card, (".html", ".md"))]
     # Destinations are checked before anything is read or written.
-    for page, ending in pages:
+    for page, endings in pages:
         if page is None:
             continue
-        if page.suffix.lower() != ending or page.is_dir() or not page.parent.is_dir():
-            raise UsageError(f"{page} must be a file in an existing folder, and end in {ending}")
+        if page.suffix.lower() not in endings or page.is_dir() or not page.parent.is_dir():
+            raise UsageError(f"{page} must be a file in an existing folder, and end in {' or '.join(endings)}")
         check_destination(page)
+    if arguments.card is not None and arguments.file.suffix.lower() == ".json":
+        raise UsageError(f"--card needs a model's file, got the ledger {arguments.file}; pass the file of fit --out")
     ledger, about = _read(arguments.file)
     written = [page for page, _ in pages if page is not None]
-    for page in written:
-        ledger.report(page, about=about)
+    for page in (arguments.html, arguments.markdown):
+        if page is not None:
+            ledger.report(page, about=about)
+    if arguments.card is not None:
+        load(arguments.file).card(arguments.card)
     if arguments.json:
         return {
             "model": about,

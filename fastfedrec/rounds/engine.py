@@ -120,7 +120,7 @@ class Engine(ABC):
         expected = {name: system.count_clients(shard) for name, shard in shards.items()}
         n_clients = sum(expected.values())
         # The ledger of a resumed run has a note for each earlier round without an accepted message.
-        was_answered = any(_unanswered(name, number) not in ledger.notes for number in range(first_round))
+        was_answered = any(set(_unanswered(name, number)).isdisjoint(ledger.notes) for number in range(first_round))
         # The bar counts the remaining rounds of a resumed run, and round numbers continue from `first_round`.
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=name)
         with self._distribute(shards, key) as handles, default_threads(n_threads):
@@ -135,7 +135,7 @@ class Engine(ABC):
                 self.rejections += receiver.rejections
                 self._amend(ledger, event, update.n_clients)
                 if expected and not receiver.partial_round().answered:
-                    ledger.note(_unanswered(name, round_number))
+                    ledger.note(_unanswered(name, round_number)[0], "choice")
                 else:
                     was_answered = True
                 # The check precedes the server's step, so that no noise is drawn for an update without any client.
@@ -189,10 +189,13 @@ class Engine(ABC):
         """Yield each shard's message in the shards' order, because a sum of floats depends on the order."""
 
 
-def _unanswered(name: str, round_number: int) -> str:
-    """Return the ledger's note for a round without an accepted message."""
-    # Ledgers on disk contain this text and a resumed run compares with it, so it must not change.
-    return f"nobody answered in round {round_number} of {name}, which is counted all the same"
+def _unanswered(name: str, round_number: int) -> tuple[str, str]:
+    """Return the ledger's note for a round without an accepted message, and the note of version 0.2.0."""
+    # Ledgers on disk contain these texts and a resumed run compares with them, so they must not change.
+    return (
+        f"No client answered in round {round_number} of {name}, but the ledger counts the round.",
+        f"nobody answered in round {round_number} of {name}, which is counted all the same",
+    )
 
 
 def _describe_failure(name: str, n_rounds: int, rejections: Sequence[Rejection]) -> str:

@@ -146,7 +146,7 @@ class DeploymentTerms:
     keeps_users : bool
         Whether the server's user-side rows are computed from reports only, and so remain in its model.
     note : str or None
-        Note for the ledger of such a run.
+        Note for the ledger of such a run on data or parties that its guarantee does not cover.
     """
 
     only_simulated: str | None = None

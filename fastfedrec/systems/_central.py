@@ -17,6 +17,7 @@ from fastfedrec.rounds.system import DeploymentTerms
 from fastfedrec.systems._inputs import check_counts, check_interactions
 from fastfedrec.systems._substitute import all_phases
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.claims import note_user_count
 from fastfedrec.systems.recommender import Recommender
 
 
@@ -58,7 +59,7 @@ class CentralModel(Recommender):
         phases = self._plan(data, fit.key)  # depends on the public sizes of the data only
         data = check_counts(self, data, is_private=True).binarize()
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        self.ledger_.note(self._claim(data.n_users))
+        self._note_claim(data.n_users)
         self._release(fit, data, phases)
         return self
 
@@ -90,18 +91,19 @@ class CentralModel(Recommender):
         """Return the divisor of sums: the public number of users, or 1 if there are no users."""
         return self.n_users or max(data.n_users, 1)
 
-    def _claim(self, n_in_data: int) -> str:
-        """Return the nominal epsilon; the note states the number of users in the data only if the model uses it."""
-        public = f"its number of users ({self.n_users}) is public"
-        if self.n_users is None:
-            public = (
-                f"its number of users ({n_in_data}) was taken from the data, and is the same in neighbouring data: "
-                "that somebody takes part is not hidden"
-            )
-        return (
-            f"{type(self).__name__}: epsilon {self.epsilon:g} at delta {self.delta:g} for one user's data against "
-            f"none, the user still counted (zero_out), the whole run together; {public}"
+    def _note_claim(self, n_in_data: int) -> None:
+        """Note the nominal epsilon, and the number of users in the data only if the model uses it."""
+        self.ledger_.note(
+            f"{type(self).__name__} guarantees epsilon {self.epsilon:g} at delta {self.delta:g} for the whole run. The "
+            "figure compares all data of one user with none of them, while the user is still counted (zero_out).",
+            "guarantee",
         )
+        if self.n_users is None:
+            note_user_count(self.ledger_, n_in_data)
+        else:
+            self.ledger_.note(
+                f"{type(self).__name__} assumes that its number of users ({self.n_users}) is public.", "assumption"
+            )
 
     # ---- the draws' share of delta ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures
 
-_USE = "how far they are believed is fitted to the noisy release"
+_USE = "Their weight is fitted to the noisy release, at no further cost."
 
 
 def align_features(model: Any, data: Interactions) -> AlignedFeatures | None:
@@ -21,16 +21,13 @@ def note_features(model: Any, features: AlignedFeatures | None, *, are_used: boo
     if features is None:
         return
     n_items, given = features.blocks[0].shape[0], model.item_features
-    note = (
-        f"{type(model).__name__}: public item features were given ({', '.join(given.names)}; of {features.n_known} "
-        f"of {n_items} items; digest {given.digest[:16]}); they are assumed to be public and made without users' "
-        "data: not covered"
+    model.ledger_.note(
+        f"{type(model).__name__} assumes that its item features are public and were made without users' data. They are "
+        f"{', '.join(given.names)} of {features.n_known} of {n_items} items (digest {given.digest[:16]}).",
+        "assumption",
     )
-    if are_used:
-        note += f"; {use}, which costs nothing more"
-    else:
-        note += "; nothing was made of them, since no pairs were released"
+    note = use if are_used else "They have no effect, because no pairs were released."
     if len(features.unlisted):
         first = id_at(features.unlisted, 0)
-        note += f"; {len(features.unlisted)} of their ids are none of the items, the first is {first!r}"
-    model.ledger_.note(note)
+        note += f" {len(features.unlisted)} of their ids are not in the list of items; the first is {first!r}."
+    model.ledger_.note(f"{type(model).__name__} received item features. {note}", "choice")

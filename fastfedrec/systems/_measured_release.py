@@ -74,7 +74,7 @@ class MeasuredRelease:
         self.note_features(are_used=plan != "mean")
         if plan == "mean":
             reason = "pairs take two items" if len(plans) == 1 else "its noise would be too large with a part"
-            self.fit.ledger.note(f"{self.name}: all of epsilon went to popularity, because {reason}")
+            self.fit.ledger.note(f"{self.name} spent all of epsilon on popularity, because {reason}.", "choice")
         todo = plans[plan][1:]
         if todo and isinstance(todo[0].system, ItemShares):
             mean = self._pool_mean(mean, todo.pop(0))

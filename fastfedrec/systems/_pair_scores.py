@@ -147,8 +147,9 @@ def note_decision(name: str, ledger: Ledger, decision: Decision) -> None:
     """Note in the ledger that the choice of the model `name` depends on releases only."""
     outcome = "a personal model" if decision.is_personal else "popularity"
     ledger.note(
-        f"{name}: {outcome} was chosen; choice, factors and scores are computed from noisy releases and public "
-        "numbers alone, which costs nothing more"
+        f"{name} chose {outcome}. The choice, factors and scores are computed from noisy releases and public numbers "
+        "alone, at no further cost.",
+        "choice",
     )
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fastfedrec.accounting import Ledger
+from fastfedrec.accounting import Ledger, Note
 from fastfedrec.accounting.events import Event
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.docstrings import complete_docstring
@@ -43,14 +43,14 @@ class Unfinished:
     ----------
     ledger : Ledger
         Ledger of that fit alone.
-    note : str
+    note : Note
         A unique note: a ledger with this note includes the cost.
     run : str or None
         Name of the checkpointed run that the fit was a part of, if any: a resumed run includes these rounds.
     """
 
     ledger: Ledger
-    note: str
+    note: Note
     run: str | None
 
     def add_to(self, ledger: Ledger) -> None:
@@ -135,7 +135,7 @@ class Account:
             spent.events |= part.ledger.events
         spent.is_simulation = self.simulation
         # The random number makes the note unique, so that no ledger counts the fit twice.
-        note = f"a fit of {name} that did not finish ({secrets.token_hex(4)}): what it had spent is included"
+        note = Note(f"The ledger includes the cost of a fit of {name} that failed ({secrets.token_hex(4)}).", "choice")
         spent.notes = [text for text in self.ledger.notes if text not in self._notes] + [note] * bool(spent.events)
         closed = Unfinished(spent, note, self.run)
         if spent.events:

@@ -15,6 +15,7 @@ from fastfedrec.core.check import check_flag
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
+from fastfedrec.core.pages import write_page
 from fastfedrec.core.parameters import is_same
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.conversion import InteractionsLike
@@ -23,6 +24,7 @@ from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.rounds.deployment import OwnDeployment
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._answers import Answers
+from fastfedrec.systems._card import make_card
 from fastfedrec.systems._inputs import check_interactions, check_not_negative
 from fastfedrec.systems._saved import SavedField, SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
@@ -294,6 +296,46 @@ class Recommender(Answers):
         arrays |= model._fitted_arrays(include_users)
         header = {"class": type(model).__name__, "parameters": model._saved_parameters()} | fields | model._header()
         write_model(path, self._as_saved(header), arrays, private=include_users)
+
+    def card(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        purpose: str | None = None,
+        evaluation: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write a model card: purpose, public sizes, parameters, evaluation, and the ledger's guarantee and limits.
+
+        Only the ledger and `evaluation` have numbers from private data.
+
+        Parameters
+        ----------
+        path : path-like
+            Path that ends in ``.html`` (one file without scripts) or ``.md``.
+        purpose : str or None
+            Sentences on the intended use.
+        evaluation : Evaluation, mapping of str to float, or None
+            Metrics of `fastfedrec.evaluation.evaluate`, or of another test; the card states that no epsilon covers
+            them.
+
+        Raises
+        ------
+        RuntimeError
+            The model is not fitted.
+        TypeError, ValueError
+            The purpose is no text, a metric is no finite number, or the path has another ending or is no ordinary file.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from fastfedrec import DPPopularity, Key, datasets
+        >>> data = datasets.generate_implicit(200, 50, key=Key.from_seed(1))
+        >>> model = DPPopularity(epsilon=1.0).fit(data, key=Key.from_seed(2))
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "card.md")
+        >>> model.card(path, purpose="The model ranks films on a start page.")
+        """
+        self._fitted()
+        write_page(path, make_card(self, purpose, evaluation))
 
     def _as_saved(self, header: dict[str, Any]) -> dict[str, Any]:
         """Return the header of the file; a wrapper that `_fitted` unwraps adds its own fields."""

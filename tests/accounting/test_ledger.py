@@ -26,7 +26,7 @@ def test_default_run_of_the_paper():
     assert ledger.epsilon("shuffled_server") == pytest.approx(4.18, abs=0.005)
     assert ledger_of(REPORTS).epsilon("shuffled_server") == pytest.approx(0.811, abs=0.0005)
     assert ledger_of(REPORTS).epsilon("shuffled_server", delta=1e-8) == pytest.approx(0.993, abs=0.001)
-    server, shuffled = (line for line in ledger.summary().splitlines() if line.startswith("the server,"))
+    server, shuffled, *_ = (line for line in ledger.summary().splitlines() if line.startswith("the server,"))
     assert server.split()[-11:-7] == ["2.500", "250.0", "4505", "5000"]
     # Figures are rounded up.
     assert shuffled.split()[-7:-3] == ["0.06902", "0.8109", "4.180", "5000"]
@@ -225,10 +225,15 @@ def test_summary_says_what_was_proved_of_each_event():
 def test_summary_states_what_it_rests_on():
     assert "if no two reports can be linked" in ledger_of(REPORTS).summary()
     assert "if no two reports can be linked" not in ledger_of(LocalReports("m", 1.0, 10, 100)).summary()
-    assert "it sees the data" in ledger_of(CentralRelease("m", 1.0)).summary()
-    assert "no noise" in ledger_of(Unprotected("u")).summary()
-    assert "all of it" in ledger_of(REPORTS, CentralRelease("m", 1.0)).summary()
-    assert "all of it" not in ledger_of(REPORTS).summary()
+    assert "no guarantee against any observer: no noise" in ledger_of(Unprotected("u")).summary()
+    # The table of an event has rows with figures only; the table of the total has all observers.
+    lines = ledger_of(CentralRelease("m", 1.0)).summary().splitlines()
+    assert sum(line.startswith("the server, which sees each sender") for line in lines) == 1
+    assert sum(line.startswith("the public, which sees releases") for line in lines) == 2
+    assert not any("noise key" in line for line in lines)
+    reason = "need not add up to the total, because composition is tighter than the sum"
+    assert reason in ledger_of(REPORTS, REPORTS).summary()
+    assert reason not in ledger_of(REPORTS).summary()
     ledger = ledger_of(REPORTS)
     ledger.note("remember this")
     ledger.note("remember this")
@@ -240,11 +245,14 @@ def test_shards_of_one_round_hide_together():
     for part, n_users in zip(parts, (20_000, 30_000), strict=True):
         for _ in range(20):
             part.record(LocalReports("binary response", 2.5, 100, n_users, separable=True), simulation=n_users > 20_000)
-    parts[1].note("the list of items was taken from the data")
+    parts[0].note("All users are adults.", "assumption")
+    parts[1].note("The list of items was taken from the data.", "not covered")
+    parts[1].note("An older note.")
     joined = Ledger.of_shards(parts)
     assert joined.events == ledger_of(*[REPORTS] * 20).events
     assert joined.is_simulation
-    assert joined.notes == parts[1].notes
+    assert joined.notes == parts[0].notes + parts[1].notes
+    assert [note.kind for note in joined.notes] == ["assumption", "not covered", "remark"]
     other = Ledger(delta=1e-3)
     other.events = parts[0].events
     with pytest.raises(ValueError, match=r"`ledgers` must state their figures at the same delta, got 1e-06, 0.001"):

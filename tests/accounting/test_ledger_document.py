@@ -9,6 +9,7 @@ from support.events import EVENTS, changed_fields
 from support.ledger_case import REPORTS, ledger_of
 
 from fastfedrec.accounting import (
+    NOTE_KINDS,
     ZCDP,
     CentralRelease,
     Gaussian,
@@ -108,6 +109,7 @@ def a_document():
         Unprotected("u"),
     )
     ledger.note("n")
+    ledger.note("The list of items is public.", "assumption")
     return ledger.to_dict()
 
 
@@ -189,6 +191,9 @@ def at(document, path, value):
         (["is_simulation"], 1, r"ledger\.is_simulation must be of type boolean"),
         (["notes"], ["n", 1], r"ledger\.notes\[1\] must be of type string"),
         (["notes"], ["n", "n"], r"ledger\.notes\[1\] repeats an earlier entry"),
+        (["notes", 1, "kind"], "wish", r"ledger\.notes\[1\] must be of type string or of type object"),
+        (["notes", 1, "text"], 3, r"ledger\.notes\[1\] must be of type string or of type object"),
+        (["notes"], [{"kind": "choice", "text": "n"}] * 2, r"ledger\.notes\[1\] repeats an earlier entry"),
         (["notes"], "n", r"ledger\.notes must be of type array"),
         (["epsilon", "peers"], 1.0, r"ledger\.epsilon holds 'peers'"),
         (
@@ -264,6 +269,27 @@ def test_an_earlier_figure_at_delta_just_below_that_at_delta_0_is_read(epsilon, 
         Ledger.from_dict(document)
 
 
+def test_a_document_without_kinds_is_read_and_keeps_its_digest():
+    """Versions up to 0.2.0 write each note as a string."""
+    ledger = ledger_of(REPORTS)
+    for text in ("the list of items was taken from the data: not covered", "diagnostics were kept"):
+        ledger.note(text)
+    document = json.loads(ledger.to_json())
+    assert document["notes"] == [str(note) for note in ledger.notes]
+    copied = Ledger.from_dict(document)
+    assert [note.kind for note in copied.notes] == ["remark", "remark"]
+    assert copied.digest() == document["digest"] == ledger.digest()
+
+
+def test_kinds_of_notes_are_kept():
+    ledger = ledger_of(REPORTS)
+    for kind in NOTE_KINDS:
+        ledger.note(f"A {kind}.", kind)
+    copied = Ledger.from_json(ledger.to_json())
+    assert [(note, note.kind) for note in copied.notes] == [(f"A {kind}.", kind) for kind in NOTE_KINDS]
+    assert copied.digest() == ledger.digest()
+
+
 def test_no_event_comes_twice():
     document = a_document()
     document["events"].append(copy.deepcopy(document["events"][2]))
@@ -307,6 +333,7 @@ def test_text_that_is_no_ledger_is_refused(text, message):
         (["delta"], 1e-3),
         (["notes"], []),
         (["notes", 0], "another"),
+        (["notes", 1, "kind"], "not covered"),
         (["digest"], "0" * 64),
     ],
 )

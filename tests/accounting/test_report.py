@@ -3,7 +3,9 @@
 import html.parser
 import importlib.util
 import math
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +25,8 @@ from fastfedrec.accounting import (
     ZCDPAccountant,
 )
 from fastfedrec.accounting.events import ZCDP
-from fastfedrec.accounting.views import VIEWS, cost_of, stated_cost
+from fastfedrec.accounting.notes import NOTE_KINDS
+from fastfedrec.accounting.views import OBSERVERS, VIEWS, cost_of, stated_cost
 from fastfedrec.core.text import format_epsilon
 
 LOCAL = LocalReports("binary response", 0.5, 2, 50_000, separable=True)
@@ -45,7 +48,7 @@ def ledger_of(*events, notes=(), simulation=False):
     for event in events:
         ledger.record(event, simulation=simulation)
     for note in notes:
-        ledger.note(note)
+        ledger.note(*note)
     return ledger
 
 
@@ -95,11 +98,12 @@ def test_every_figure_is_the_ledgers(events, tmp_path):
     ledger = ledger_of(*events)
     page, markdown = pages(ledger, tmp_path)
     text = Seen(page).text
-    for view, name in VIEWS.items():
+    for view in OBSERVERS:
+        name = VIEWS[view]
         cost = stated_cost(ledger.events, view, ledger.delta)
         assert cost.epsilon == ledger.epsilon(view)
         shown = "no guarantee" if math.isinf(cost.epsilon) else f"{format_epsilon(cost.epsilon)} delta {cost.delta:g}"
-        start = text.index(name[0].upper() + name[1:])
+        start = text.index(name[0].upper() + name[1:], text.index("Figures for each observer"))
         assert shown in text[start : start + 400]
     for event in events:
         assert event.mechanism in text
@@ -138,24 +142,24 @@ def test_a_cost_holds_at_its_delta_and_names_who_found_it():
     ("ledger", "first"),
     [
         (ledger_of(), "No guarantee is stated: the ledger is empty."),
-        (ledger_of(Unprotected("exact item counts")), "No guarantee: nothing here protects"),
-        (ledger_of(LOCAL, Unprotected("exact item counts")), "No guarantee: nothing here protects"),
-        (ledger_of(LocalReports("response", 2.5, 100, 50)), "No useful guarantee"),
-        (ledger_of(CENTRAL), "Guaranteed against the public, seeing what is released (epsilon "),
+        (ledger_of(Unprotected("exact item counts")), "No guarantee holds: the recorded events"),
+        (ledger_of(LOCAL, Unprotected("exact item counts")), "No guarantee holds: the recorded events"),
+        (ledger_of(LocalReports("response", 2.5, 100, 50)), "No useful guarantee holds"),
+        (ledger_of(CENTRAL), "A guarantee holds against the public, which sees releases (epsilon "),
         (
             ledger_of(LOCAL),
-            "Guaranteed against the server, seeing who sent what (epsilon 1.0000 at delta 0); ",
+            "A guarantee holds against the server, which sees each sender (epsilon 1.0000 at delta 0).",
         ),
-        (ledger_of(CENTRAL, simulation=True), "Simulation, no guarantee"),
-        (ledger_of(LOCAL, simulation=True), "Simulation, no guarantee"),
+        (ledger_of(CENTRAL, simulation=True), "This simulation has no guarantee"),
+        (ledger_of(LOCAL, simulation=True), "This simulation has no guarantee"),
     ],
 )
-def test_the_first_line_says_what_there_is_and_never_more(ledger, first, tmp_path):
+def test_the_first_line_states_the_guarantee_and_no_larger_one(ledger, first, tmp_path):
     page, markdown = pages(ledger, tmp_path)
     assert first_line(markdown).startswith(first)
-    label, said, *_ = Seen(page).texts
-    assert said.startswith(first)
-    assert (label == "No guarantee") == first.startswith(("No guarantee", "Simulation"))
+    label, verdict, *_ = Seen(page).texts
+    assert verdict.startswith(first)
+    assert (label == "No guarantee") == first.startswith(("No guarantee", "This simulation"))
 
 
 def test_whoever_is_not_protected_is_named(tmp_path):
@@ -164,22 +168,37 @@ def test_whoever_is_not_protected_is_named(tmp_path):
         (ledger_of(LOCAL), ["key_holder"]),
     ):
         page, _ = pages(ledger, tmp_path)
-        lines = [text for text in Seen(page).texts if text.startswith("No guarantee against")]
+        lines = [text for text in Seen(page).texts if text.startswith("No guarantee holds against")]
         assert [[view for view in VIEWS if VIEWS[view] in line] for line in lines] == [unprotected]
 
 
-def test_every_remark_is_there_and_what_it_says_is_not_covered_stands_there(tmp_path):
+def sections_of(markdown):
+    """Return the text below each heading."""
+    return {heading: text for heading, _, text in (part.partition("\n") for part in markdown.split("\n## ")[1:])}
+
+
+def test_each_note_is_in_the_section_of_its_kind(tmp_path):
     data = datasets.generate_implicit(200, 50, key=Key.from_seed(1))
     ledger = Popularity().fit(data).ledger_
-    ledger.note("the list of items was taken from the data: not covered")
-    ledger.note("only half of them were heard")
+    headings = {
+        "guarantee": "Guarantees",
+        "choice": "Choices of the run",
+        "assumption": "Assumptions",
+        "not covered": "Not covered",
+        "remark": "Remarks without a kind",
+    }
+    assert headings.keys() == NOTE_KINDS.keys()
+    for kind in headings:
+        # The words of a text have no effect on its section.
+        ledger.note(f"this {kind} is not covered and not protected", kind)
     _, markdown = pages(ledger, tmp_path, about="Popularity()")
-    covered, after_limits = markdown.split("## What is not covered")[1].split("## What was done")
-    assert "The list of items was taken from the data: not covered." in covered
-    assert "Without any protection: exact item counts." in covered
-    for always in ("chosen by looking at them", "Exact counts that are printed", "catalogue", "takes part"):
-        assert always in covered
-    assert "Only half of them were heard." in after_limits
+    sections = sections_of(markdown)
+    for kind, heading in headings.items():
+        sentence = f"This {kind} is not covered and not protected."
+        assert [name for name, text in sections.items() if sentence in text] == [heading]
+    assert 'The event "exact item counts" has no protection.' in sections["Not covered"]
+    for always in ("settings that were chosen by them", "Exact counts in logs", "list of items", "participation"):
+        assert always in sections["Not covered"]
     assert "Popularity()" in markdown
     assert ledger.digest() in markdown
 
@@ -206,7 +225,7 @@ def test_no_text_becomes_a_tag_a_heading_or_a_link(text, tmp_path):
 
     def parts(inserted):
         return pages(
-            ledger_of(Unprotected(inserted), replace(LOCAL, mechanism=inserted), notes=[inserted]),
+            ledger_of(Unprotected(inserted), replace(LOCAL, mechanism=inserted), notes=[(inserted, "choice")]),
             tmp_path,
             about=inserted,
         )
@@ -229,13 +248,11 @@ def test_no_text_becomes_a_tag_a_heading_or_a_link(text, tmp_path):
 @settings(max_examples=20)
 @given(st.text(st.characters(), max_size=40))
 def test_any_text_is_shown_and_nothing_else_changes(text):
-    from fastfedrec.accounting._report import make_report
-    from fastfedrec.accounting._report_pages import to_html, to_markdown
-
-    ledger, plain = (ledger_of(Unprotected("counts"), notes=[f"remark {inserted}."]) for inserted in (text, "x"))
-    seen = Seen(to_html(make_report(ledger, None)))
-    assert seen.tags == Seen(to_html(make_report(plain, None))).tags
-    assert to_markdown(make_report(ledger, None)).count("\n") == to_markdown(make_report(plain, None)).count("\n")
+    ledger, plain = (ledger_of(Unprotected("counts"), notes=[(f"remark {inserted}.",)]) for inserted in (text, "x"))
+    with tempfile.TemporaryDirectory() as folder:
+        (page, markdown), (plain_page, plain_markdown) = pages(ledger, Path(folder)), pages(plain, Path(folder))
+    assert Seen(page).tags == Seen(plain_page).tags
+    assert markdown.count("\n") == plain_markdown.count("\n")
 
 
 def test_a_page_needs_and_runs_nothing(tmp_path):
@@ -248,30 +265,32 @@ def test_a_page_needs_and_runs_nothing(tmp_path):
 
 
 def test_the_digest_is_of_the_content(tmp_path):
-    ledger = ledger_of(LOCAL, CENTRAL, notes=["one"])
+    ledger = ledger_of(LOCAL, CENTRAL, notes=[("one", "choice")])
     same = Ledger.from_json(ledger.to_json())
     assert same.digest() == ledger.digest()
     other_ledgers = [
         ledger_of(LOCAL, CENTRAL),
-        ledger_of(CENTRAL, LOCAL, notes=["one"]),
+        ledger_of(CENTRAL, LOCAL, notes=[("one", "choice")]),
+        ledger_of(LOCAL, CENTRAL, notes=[("one", "not covered")]),
+        ledger_of(LOCAL, CENTRAL, notes=[("one",)]),
         ledger_of(LOCAL, CENTRAL, CENTRAL),
     ]
     other_ledgers += [
-        ledger_of(LOCAL, CENTRAL, notes=["one"], simulation=True),
-        ledger_of(replace(LOCAL, epsilon=0.6), CENTRAL),
+        ledger_of(LOCAL, CENTRAL, notes=[("one", "choice")], simulation=True),
+        ledger_of(replace(LOCAL, epsilon=0.6), CENTRAL, notes=[("one", "choice")]),
     ]
     other = Ledger.from_json(ledger.to_json())
     other.delta = 1e-7
     assert len({ledger.digest(), *(changed.digest() for changed in [*other_ledgers, other])}) == len(other_ledgers) + 2
 
 
-def test_a_delta_that_promises_nothing_is_said(tmp_path):
-    for delta, is_said in ((1e-3, True), (1e-4, False)):
+def test_a_delta_without_a_meaning_is_stated(tmp_path):
+    for delta, is_stated in ((1e-3, True), (1e-4, False)):
         # The event has 1,000 users.
         ledger = ledger_of(EVENTS[3])
         ledger.delta = delta
         _, markdown = pages(ledger, tmp_path)
-        assert ("is not below one over the number of people" in markdown) == is_said
+        assert ("is not below one over the number of users" in markdown) == is_stated
 
 
 # ---- bad inputs ----------------------------------------------------------------------------------------------------

@@ -12,12 +12,14 @@ from fastfedrec.accounting import (
     DiscreteGaussianRelease,
     Gaussian,
     Laplace,
+    Ledger,
     LocalReports,
     ShuffledReports,
     Unprotected,
     composed_epsilon,
     seen_event,
 )
+from fastfedrec.accounting.views import check_view
 from fastfedrec.mechanisms import DiscreteLaplace
 
 REPORTS = LocalReports("m", 1.0, 5, 1000, separable=True)
@@ -69,6 +71,37 @@ def test_only_whole_numbers_of_times_are_added_up(times):
 
 def test_numpys_counts_do_not_wrap():
     assert composed_epsilon({REPORTS: np.int8(100)}, "server", 0) == 500
+
+
+@pytest.mark.parametrize(
+    ("trust", "view"), [("local", "server"), ("shuffle", "shuffled_server"), ("central", "public")]
+)
+def test_a_word_for_trust_is_the_view_of_the_strongest_adversary_that_is_left(trust, view):
+    ledger = Ledger()
+    ledger.record(REPORTS)
+    assert check_view("against", trust) == check_view("against", view) == view
+    assert ledger.epsilon(trust) == ledger.epsilon(view)
+    assert composed_epsilon({REPORTS: 2}, trust, 0.0) == composed_epsilon({REPORTS: 2}, view, 0.0)
+    assert seen_event(REPORTS, trust) == seen_event(REPORTS, view)
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        ([], "epsilon 0 against the server"),
+        ([CentralRelease("counts", 0.5, neighboring="replace")], "epsilon 0.5000 against the public"),
+        ([Unprotected("counts")], "no guarantee"),
+        ([LocalReports("binary response", 0.5, 2, 50_000)], "epsilon 1.0000 against the server"),
+        ([LocalReports("binary response", 1.0, 50, 50_000, separable=True)], "against the server, "),
+    ],
+)
+def test_repr_names_the_strongest_view_with_a_figure_and_the_first_of_use(events, text):
+    ledger = Ledger()
+    for event in events:
+        ledger.record(event)
+    assert text in repr(ledger)
+    assert text in ledger._repr_html_()
+    assert ("behind a shuffler" in repr(ledger)) == text.endswith(", ")
 
 
 def test_unknown_views_are_refused():

@@ -171,15 +171,15 @@ def test_every_command_states_the_source_of_the_list(tmp_path, capsys, command):
     argv = [command, *name, "--data", str(tmp_path / "plays.csv")]
     argv += ["--out", str(tmp_path / "out"), "--no-baselines"] if command == "sweep" else []
     argv += {"fit": [], "evaluate": ["--seeds", "1", "--negatives", "all"], "sweep": ["--seeds", "1"]}[command]
-    for options, said in (
+    for options, source in (
         (["--catalogue", str(tmp_path / "list")], None),
-        ([], "list of items was taken from the data: not covered; an item that one user alone has"),
-        (["--top-items", "10"], "list of items was chosen by exact counts: not covered; one user may decide"),
+        ([], "list of items was taken from the data. An item that only one user has reveals this user"),
+        (["--top-items", "10"], "list of items was chosen by exact counts. The data of one user may decide"),
         (["--catalogue", str(tmp_path / "list"), "--top-items", "10"], "list of items was chosen by exact counts"),
     ):
         for form in ([], ["--json"]):
             assert main([*argv, *options, *form]) == 0
             printed = " ".join(capsys.readouterr().out.split())
-            assert said in printed if said else "list of items was" not in printed, (options, form)
+            assert source in printed if source else "The list of items was" not in printed, (options, form)
     if command == "sweep":  # cells that were stored with another list keep its note
         assert "chosen by exact counts" in (tmp_path / "out" / "sweep.md").read_text()

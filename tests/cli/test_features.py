@@ -33,8 +33,8 @@ def test_fit_equals_the_python_interface(table, tmp_path, capsys):
     np.testing.assert_array_equal(model.item_factors_, expected.item_factors_)
     assert model.item_features.digest == features.digest
     assert document["parameters"]["item_features"] == repr(features)
-    assert "DPGram: public item features were given (kind, year; of 300 of 300 items" in " ".join(model.ledger_.notes)
-    assert "10 of their ids are none of the items" in " ".join(model.ledger_.notes)
+    assert "They are kind, year of 300 of 300 items" in " ".join(model.ledger_.notes)
+    assert "10 of their ids are not in the list of items" in " ".join(model.ledger_.notes)
 
 
 def test_evaluate_compare_and_sweep_take_them_too(table, tmp_path, capsys):
@@ -84,9 +84,9 @@ def test_ids_are_those_of_the_data_however_they_are_written(tmp_path, capsys):
     ):
         features.write_text("item,size\n" + rows)
         document = run_json(capsys, "fit", "dp-gram", "--data", data, "--seed", 1, "--features", features)
-        (note,) = [note for note in document["privacy"]["notes"] if "item features" in note]
-        assert f"of {known} of 3 items" in note
-        assert (f"{unlisted} of their ids are none of the items" in note) == bool(unlisted)
+        texts = " ".join(note["text"] for note in document["privacy"]["notes"])
+        assert f"of {known} of 3 items" in texts
+        assert (f"{unlisted} of their ids are not in the list of items" in texts) == bool(unlisted)
 
 
 def test_the_column_of_ids_may_be_named(tmp_path, capsys):

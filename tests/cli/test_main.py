@@ -266,7 +266,7 @@ def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     assert "SIMULATION" not in out
     assert main([*private, "--negatives", "5", "--details"]) == 0
     out = capsys.readouterr().out
-    assert "DPGram: all of epsilon went to popularity, because its noise would be too large with a part" in out
+    assert "DPGram spent all of epsilon on popularity, because its noise would be too large with a part." in out
     assert main(["fit", "popularity", "--data", DATA, "--out", str(tmp_path / "m")]) == 0
     assert "Saved" in capsys.readouterr().out
     assert main(["recommend", str(tmp_path / "m"), "--users", "3", "-n", "2"]) == 0

@@ -122,7 +122,7 @@ def test_what_is_shown_are_sizes_parameters_and_figures():
     assert "Interactions: 2 users x 2 items, 3 interactions" in cells
     assert cells[cells.index("epsilon") + 1] == "2.5"
     cells = read(model.ledger_._repr_html_()).cells
-    assert cells[cells.index("the server, seeing who sent what") + 1] == "15.00"
+    assert cells[cells.index("the server, which sees each sender") + 1] == "15.00"
     assert cells[cells.index("times") + 2] == "2"
 
 

@@ -316,13 +316,25 @@ ACCOUNTS = [
         "pass",
     ),
     # ---- the report page ---------------------------------------------------------------------------------------------
-    on("_verdict", "test_the_first_line_says_what_there_is_and_never_more")(
+    on("_verdict", "test_the_first_line_states_the_guarantee_and_no_larger_one")(
         "report-forgets-the-seed", "a simulation's report page claims a guarantee", "ledger.is_simulation", "False",
     ),
-    on("_verdict", "test_whoever_is_not_protected_is_named")(
+    on("_guess_shares", "test_whoever_is_not_protected_is_named")(
         "report-claims-all-views", "the report page claims protection against views without a guarantee",
         "{view: largest_guess_share(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}",
         "{view: largest_guess_share(min(cost.epsilon, 1.0), cost.delta) for view, cost in costs.items()}",
+    ),
+    on("make_report", "test_each_note_is_in_the_section_of_its_kind")(
+        "report-hides-limits", "the report page omits the notes on data that are not covered",
+        'notes.pop("not covered", [])', 'notes.pop("not covered", [])[:0]',
+    ),
+    on("note_to_json", "test_kinds_of_notes_are_kept")(
+        "ledger-file-forgets-kinds", "a ledger's file has its notes without their kinds",
+        '{"kind": kind, "text": str(note)}', "str(note)",
+    ),
+    on("check_view", "test_a_word_for_trust_is_the_view_of_the_strongest_adversary_that_is_left")(
+        "view-of-trust-is-the-publics", "a figure for local trust is the figure against the public", "TRUST_VIEWS",
+        'dict.fromkeys(TRUST_VIEWS, "public")',
     ),
     on("largest_guess_share", "test_guesses_are_those_of_the_best_test_of_the_worst_mechanism")(
         "report-guesses-too-few", "the page's bound on correct guesses is below the worst case", "1.0 + delta * odds",

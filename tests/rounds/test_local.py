@@ -115,8 +115,8 @@ def test_a_run_that_nobody_answered_has_no_model(name, says):
 @pytest.mark.parametrize("lost", [{0}, {1}, {0, 1}, {1, 2}])
 def test_a_round_that_nobody_answered_among_others_is_a_note(data, lost):
     model = FMFLDP(n_rounds=3).fit(data, key=Key.from_seed(2), engine=Deaf(lost.__contains__))
-    assert [note for note in model.ledger_.notes if "nobody" in note] == [
-        f"nobody answered in round {number} of FMFLDP, which is counted all the same" for number in sorted(lost)
+    assert [note for note in model.ledger_.notes if "No client answered" in note] == [
+        f"No client answered in round {number} of FMFLDP, but the ledger counts the round." for number in sorted(lost)
     ]
     assert sum(model.ledger_.events.values()) == 3
 
@@ -134,7 +134,7 @@ def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name
         assert not hasattr(model, "item_factors_")
     # The counter is at 1 if the engine ran only one round, which received its message.
     is_one_round = next(calls) == 1
-    assert any("nobody answered in round" in note for note in ledger.notes) == (not is_one_round)
+    assert any("No client answered in round" in note for note in ledger.notes) == (not is_one_round)
     assert bool(engine.rejections) == (not is_one_round)
 
 
@@ -146,9 +146,9 @@ def test_a_resumed_run_counts_the_rounds_of_before(data):
     state = local.run(Adder(), state, data, **(options | {"n_rounds": 1}), ledger=ledger)
     np.testing.assert_array_equal(deaf.run(Adder(), state, data, **options, first_round=1, ledger=ledger), state)
     assert len(ledger.notes) == 2
-    ledger = Ledger()
-    for number in (0, 1):  # no message was accepted before the stop either
-        ledger.note(f"nobody answered in round {number} of Adder, which is counted all the same")
+    ledger = Ledger()  # no message was accepted before the stop either
+    ledger.note("No client answered in round 0 of Adder, but the ledger counts the round.", "choice")
+    ledger.note("nobody answered in round 1 of Adder, which is counted all the same")  # the note of version 0.2.0
     with pytest.raises(NoAnswerError, match="in any of its 3 rounds"):
         deaf.run(Adder(), state, data, **options, first_round=2, ledger=ledger)
 

@@ -153,9 +153,9 @@ def test_only_a_public_number_of_users_is_released(name, tmp_path):
         loaded = load(tmp_path / "model")
         signal = getattr(model, "signal_", None)
         releases.append((signal, model.communication_, loaded.communication_.rounds, loaded.ledger_.to_json()))
-        assert f"its number of users ({PUBLIC}) is public" in model.ledger_.summary()
+        assert f"assumes that its number of users ({PUBLIC}) is public" in model.ledger_.summary()
         assert {r.n_clients for r in loaded.communication_.rounds} == {PUBLIC}
     assert releases[0] == releases[1]
     without = model.set_params(n_users=None).fit(small_data(), key=Key.from_seed(2)).ledger_.summary()
-    assert f"its number of users ({N_USERS}) was taken from the data" in without
+    assert f"The number of users ({N_USERS}) was taken from the data" in without
     assert "adding or removing" not in without

@@ -51,10 +51,11 @@ def fitted(kind, data, features, **options):
 def test_features_are_used_and_the_ledger_states_it(kind, data, table):
     model, without = fitted(kind, data, table), fitted(kind, data, None)
     assert not np.array_equal(model.item_factors_, without.item_factors_)
-    (note,) = [note for note in model.ledger_.notes if "item features" in note]
+    assumed, used = [note for note in model.ledger_.notes if "item features" in note]
     digest = ItemFeatures.of("x", table).digest
-    assert f"(kind; of 40 of 40 items; digest {digest[:16]}); they are assumed to be public" in note
-    assert "not covered; how far they are believed is fitted to the noisy release" in note
+    assert (assumed.kind, used.kind) == ("assumption", "choice")
+    assert f"They are kind of 40 of 40 items (digest {digest[:16]})." in assumed
+    assert used.endswith("Their weight is fitted to the noisy release, at no further cost.")
     assert [note for note in without.ledger_.notes if "item features" in note] == []
     # Features have no privacy cost.
     assert model.ledger_.events == without.ledger_.events
@@ -62,7 +63,9 @@ def test_features_are_used_and_the_ledger_states_it(kind, data, table):
     for ours, theirs in zip(model.communication_.rounds, without.communication_.rounds, strict=True):
         assert ours == theirs or (kind is DPSubspace and ours.upload <= N_ITEMS * 8 * 8)
     more = pd.concat([table, pd.DataFrame({"item": [977, 978], "kind": ["odd"] * 2})])
-    assert "; 2 of their ids are none of the items, the first is 977" in fitted(kind, data, more).ledger_.summary()
+    assert (
+        "2 of their ids are not in the list of items; the first is 977." in fitted(kind, data, more).ledger_.summary()
+    )
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
@@ -71,7 +74,7 @@ def test_a_model_of_popularity_alone_states_that_it_ignores_features(kind, data,
     rows = data.select_items([0])
     model = kind(1.0 if kind is ShuffledSketchGram else 0.02, item_features=table).fit(rows, key=Key.from_seed(2))
     assert model.item_factors_.shape[1] == 0
-    assert "nothing was made of them, since no pairs were released" in model.ledger_.summary()
+    assert "They have no effect, because no pairs were released." in model.ledger_.summary()
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

@@ -70,7 +70,7 @@ def test_every_fit_takes_a_matrix_or_a_frame(model, data):
     expected = fitted(model, whole._replace(catalogue="data"))
     for one in of_frame:
         assert_equal_models(one, expected)
-    assert "the list of items was taken from the data: not covered" in of_frame[0].ledger_.summary()
+    assert "The list of items was taken from the data." in of_frame[0].ledger_.summary()
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

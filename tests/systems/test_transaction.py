@@ -98,7 +98,7 @@ def test_the_program_of_the_faults_page(data, tmp_path):
     loaded = load(tmp_path / "m.npz")
     np.testing.assert_array_equal(loaded.item_factors_, factors)
     assert loaded.ledger_.epsilon(delta=0) == model.ledger_.epsilon(delta=0) == 5250
-    assert any("did not finish" in note for note in loaded.ledger_.notes)
+    assert any("that failed" in note for note in loaded.ledger_.notes)
     assert loaded.learning_rate == "auto"
     assert loaded.recommend(data.user_ids[:3], 4)[0].tolist() == model.recommend(data.user_ids[:3], 4)[0].tolist()
 
@@ -161,7 +161,7 @@ def test_costs_remain_on_the_model_and_in_its_file(model, data, other, tmp_path)
         fresh = new(model).fit(other, key=KEY)
         target.fit(other, key=KEY)
         assert target.ledger_.events == fresh.ledger_.events + spent.events
-        assert sum("did not finish" in note for note in target.ledger_.notes) == 1
+        assert sum("that failed" in note for note in target.ledger_.notes) == 1
         np.testing.assert_array_equal(target.recommend(other.user_ids, 3)[1], fresh.recommend(other.user_ids, 3)[1])
 
 

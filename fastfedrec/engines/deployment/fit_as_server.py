@@ -89,7 +89,7 @@ class FitDeployment(Deployment):
         users = self._roster(node_users, item_ids, key.is_simulation)
         model = self.model.fit(users, key=key, engine=engine)
         if self.terms.note is not None:
-            model.ledger_.note(self.terms.note)
+            model.ledger_.note(self.terms.note, "not covered")
         if self.terms.keeps_users:
             return model
         # The model serves no users of the nodes; their owners use `with_users`.

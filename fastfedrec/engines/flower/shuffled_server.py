@@ -57,7 +57,10 @@ class ShuffledFlowerEngine(FlowerEngine):
         else:
             super()._amend(ledger, event, n_heard)
             # Reports that were sent may have been seen without a batch of other users around them.
-            ledger.note("no batch came in a round after its reports were sent: it is counted as without a shuffler")
+            ledger.note(
+                "A round had no batch after its reports were sent. The ledger counts this round without a shuffler.",
+                "choice",
+            )
 
     def _answers(
         self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int

@@ -170,17 +170,17 @@ class MembershipResult:
         return pd.DataFrame(self._figures()).set_index("figure")
 
     def statement(self) -> str:
-        """Return the figures as a sentence for ``ledger.note``.
+        """Return the figures as sentences for ``ledger.note``.
 
         Returns
         -------
         str
-            A sentence that begins with "not protected", or with "withstood" if the attack does not beat chance.
+            Two sentences; the first one states whether the attack exceeds chance.
         """
         return (
-            f"{'not protected' if self.beats_chance else 'withstood'}, by experiment: {self.attack} on {self.target}: "
-            f"AUC {self.auc} over {self.n_members:,} members and {self.n_non_members:,} others "
-            f"(by chance 0.5; a guarantee allows {self.bounds['auc']:.3f})"
+            f"The attack '{self.attack}' on {self.target} {'exceeds' if self.beats_chance else 'does not exceed'} "
+            f"chance in an experiment. Its AUC is {self.auc} over {self.n_members:,} members and "
+            f"{self.n_non_members:,} others (0.5 by chance; the guarantee allows {self.bounds['auc']:.3f})."
         )
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.accounting.views import VIEWS
+from fastfedrec.accounting.views import check_view
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key, resolve_key
@@ -94,8 +94,8 @@ def membership_shadow(
     guarantee : sequence of (float, float) or None
         Guarantee of the target, as (epsilon, delta) for replacing all data of one user; None reads the target's
         `ledger_`, if it has one.
-    against : {"server", "shuffled_server", "public", "key_holder"}
-        View of that ledger which the guarantee is read for; the attacks see the final model alone.
+    against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
+        View for which the guarantee is read, as in `Ledger.epsilon`; the attacks see the final model alone.
     alpha : float
         Approximate probability that an interval misses the true value; in (0, .5].
     n_bootstrap : int
@@ -319,7 +319,7 @@ class _CheckedOptions:
         self.threshold = check_real("threshold", threshold, low=0.0)
         self.alpha = check_real("alpha", alpha, low=0.0, high=0.5, exclusive=True)
         self.n_bootstrap = check_integer("n_bootstrap", n_bootstrap, low=100)
-        self.against = check_choice("against", against, tuple(VIEWS))
+        self.against = check_view("against", against)
         self.guarantee = None if guarantee is None else _check_guarantee(guarantee)
         self.key, self.n_threads = resolve_key(key), resolve_n_threads(n_threads)
         self.runs = Runs(model, query, self.key, self.n_threads)

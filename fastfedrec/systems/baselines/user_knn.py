@@ -91,7 +91,7 @@ class UserKNN(Baseline):
     _serves = _UserNeighborScores
 
     serves_others: ClassVar[bool] = False
-    _released = "what similar users have"
+    _released = "the items of similar users"
 
     n_neighbors: int = integer(100, low=1).doc("Number of neighbours stored for each user, at least 1.")
     shrinkage: float = real(10.0, low=0.0).doc("""

@@ -27,6 +27,7 @@ from fastfedrec.systems._saved import rules_of, unsaved
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.baselines.popularity import Baseline
+from fastfedrec.systems.claims import MEASURE_ATTACKS, note_experiment
 from fastfedrec.systems.dmf._graph import check_graph, draw_graph, walk_weights
 from fastfedrec.systems.dmf._views import SentRound
 from fastfedrec.systems.dmf.attacks import neighbor_gradients, neighbor_intersection
@@ -99,7 +100,7 @@ class DMF(Baseline):
     >>> model = DMF(n_rounds=5).fit(data, key=Key.from_seed(2), record_views=[4])
     >>> model.recommend(data.user_ids[:2], n=5)[0].shape
     (2, 5)
-    >>> "is heard by" in model.ledger_.summary()
+    >>> "There is no server." in model.ledger_.summary()
     True
     """
 
@@ -248,25 +249,26 @@ class DMF(Baseline):
             Unprotected("each user's gradients of items, sent to other users"), simulation=key.is_simulation
         )
         self.ledger_.note(
-            f"no server: a user is heard by {listeners.mean():.1f} others, and at most {listeners.max()}; each of them "
-            "knows the sender"
+            f"There is no server. A user's messages reach {listeners.mean():.1f} other users on average and at most "
+            f"{listeners.max()}; each of them knows the sender.",
+            "not covered",
         )
         self.ledger_.note(
-            "not protected: a neighbour sees of which items the gradients are, and by their direction and length which "
-            "of them the user has (attacks.neighbor_gradients)"
+            "A neighbour sees the items of the gradients. Their direction and length reveal the items that the user "
+            "has (attacks.neighbor_gradients).",
+            "not covered",
         )
 
     def _attack(self, data: Interactions) -> None:
         """Run the attacks on the recorded messages, and note their results in the ledger."""
         if not self.records_:
-            self.ledger_.note("what that attack reaches on these data is measured, and stated here, by record_views")
+            self.ledger_.note(MEASURE_ATTACKS, "not covered")
             return
-        self.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
         results = [neighbor_gradients(record, data) for record in self.records_[:: max(1, len(self.records_) - 1)]]
         if len(self.records_) > 1:
             results.append(neighbor_intersection(self.records_, data))
         for result in results:
-            self.ledger_.note(result.statement())
+            note_experiment(self.ledger_, result)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape

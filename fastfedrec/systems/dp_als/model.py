@@ -32,7 +32,7 @@ from fastfedrec.systems.factor_rounds import MAX_USERS, UNIT, FactorState
 __all__ = ["DPALS"]
 
 _FIRST = "dp_als.first_projection"
-_FEATURE_USE = "the server factorizes them together with the noisy sums, at the weight feature_weight"
+_FEATURE_USE = "The server factorizes them with the noisy sums, at the weight feature_weight and at no further cost."
 _START_SHARE = 0.1  # share of the squared budget for all power iterations
 # Shares of a round of least squares: the users' Gram matrix, the items' Gram matrices, and right-hand sides.
 _KIND_SHARES = (0.02, 0.1, 0.88)

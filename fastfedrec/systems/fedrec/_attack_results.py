@@ -121,21 +121,21 @@ class AttackResult:
         return False
 
     def statement(self) -> str:
-        """Describe the figures in a sentence, for ``ledger.note``.
+        """Describe the figures in sentences, for ``ledger.note``.
 
         Returns
         -------
         str
-            Begins with "not protected" if the attack beats chance, and with "withstood" otherwise.
+            Three sentences; the first one states whether the attack exceeds chance.
         """
         n_claimed = int((self.claims > 0).sum())
-        precision = f", {self.precision:.1%} of them truly (by chance {self.base_rate:.1%})" if n_claimed else ""
+        precision = f" ({self.precision:.1%} correctly, {self.base_rate:.1%} by chance)" if n_claimed else ""
         area = self.auc
-        auc = "" if np.isnan(area) else f"; AUC {area:.3f}"
+        auc = "" if np.isnan(area) else f" The AUC is {area:.3f}."
         return (
-            f"{'not protected' if self.beats_chance else 'withstood'}, by experiment: {self.attack}: of "
-            f"{len(self.claims):,} items that users spoke of, {n_claimed:,} are claimed to be rated{precision}; they "
-            f"are {self.recall:.1%} of all rated ones{auc}"
+            f"The attack '{self.attack}' {'exceeds' if self.beats_chance else 'does not exceed'} chance in an "
+            f"experiment. Of {len(self.claims):,} items in users' messages it claims that {n_claimed:,} are "
+            f"rated{precision}. Its correct claims are {self.recall:.1%} of all rated items.{auc}"
         )
 
 
@@ -195,16 +195,16 @@ class RatingResult(AttackResult):
         return super().beats_chance or self.rating_recall > self.commonest_rating
 
     def statement(self) -> str:
-        """Describe the figures in a sentence, for ``ledger.note``.
+        """Describe the figures in sentences, for ``ledger.note``.
 
         Returns
         -------
         str
-            Begins with "not protected" if the attack beats chance, and with "withstood" otherwise.
+            The sentences of `AttackResult.statement`, and one on ratings.
         """
         return (
-            f"{super().statement()}; the rating of {self.rating_recall:.1%} of all rated ones is told exactly (by "
-            f"always guessing the commonest {self.commonest_rating:.1%})"
+            f"{super().statement()} It finds the exact rating of {self.rating_recall:.1%} of all rated items; the most "
+            f"frequent rating is correct for {self.commonest_rating:.1%}."
         )
 
 

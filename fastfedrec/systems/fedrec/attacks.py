@@ -20,6 +20,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.report_checks import check_grid
+from fastfedrec.systems.claims import MEASURE_ATTACKS, note_experiment
 from fastfedrec.systems.fedrec._attack_results import (
     REMEDY,
     AttackResult,
@@ -314,14 +315,10 @@ def note_attacks(model: Any) -> None:
     """
     records, ledger = model.records_, model.ledger_
     if len(records) < 2:
-        ledger.note(
-            "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with two "
-            "rounds or more"
-        )
+        ledger.note(MEASURE_ATTACKS, "not covered")
     if records:
-        ledger.note("what is stated by experiment is computed from the data, and covered by no guarantee")
         for result in run_attacks(records, model.interactions_, grid=model.grid):
-            ledger.note(result.statement())
+            note_experiment(ledger, result)
 
 
 def _hashes_of(messages: Messages) -> np.ndarray:

@@ -212,7 +212,7 @@ class FMFLDP(Recommender):
         self._set_factors(state, fit.n_threads)
         if diagnostics:
             self.history_ = history
-            fit.ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
+            fit.ledger.note("The diagnostics in history_ are computed from raw data.", "not covered")
         return self
 
     def _rounds(self) -> FMFRounds:
@@ -231,8 +231,9 @@ class FMFLDP(Recommender):
         """Note in the ledger the claims that events do not state."""
         if self._is_published:
             ledger.note(
-                "variant 'published': the paper states n_reports * epsilon, which is one round's cost; the rounds of a "
-                "run use the same data, so their costs add up"
+                "The paper of the variant 'published' states n_reports * epsilon, which is the cost of one round. All "
+                "rounds use the same data, so their costs add up.",
+                "choice",
             )
 
     def _set_factors(self, state: FMFState, n_threads: int) -> None:

@@ -46,10 +46,10 @@ class HybridFilling:
     def notes(self) -> list[str]:
         """Return notes on the items that a server learns if it receives the gradients."""
         if self.rho == 0:
-            return ["the server sees which items each user has rated"]
+            return ["The server sees the items that each user has rated."]
         redrawn = (
-            "virtual items are drawn anew in each round, so items that a user speaks of in several rounds are "
-            "rated (attacks.intersection)"
+            "Virtual items are drawn anew in each round, so items in a user's messages of several rounds are rated "
+            "(attacks.intersection)."
         )
         return [redrawn] * self.redraws
 
@@ -94,7 +94,7 @@ class ResponseFilling:
 
     def cost(self, n_rounds: int) -> tuple[float, str] | None:
         """Return the epsilon of the reports on one item in all rounds, and its explanation."""
-        return self.response.epsilon, "and no more over rounds, for it is decided once"
+        return self.response.epsilon, "The set is drawn once, so further rounds add no cost."
 
     def notes(self) -> list[str]:
         """Return no notes, since the epsilon describes the knowledge of a server that receives the gradients."""

@@ -39,8 +39,8 @@ DEPLOYMENT = DeploymentTerms(
 )
 #: Note on a server that receives all gradients.
 SEEN = (
-    "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be computed "
-    "(attacks.gradients)"
+    "The server sees each user's real-valued gradients, and can compute the user's factors and ratings from two rounds "
+    "(attacks.gradients)."
 )
 _FIT_PARAMETERS = """\
 interactions : Interactions, SciPy sparse matrix or array, or frame
@@ -174,8 +174,9 @@ def _count_planned_rounds(model: Any, rounds: FedRecRounds, n_done: int, key: Ke
     for _ in range(n_left):
         model.ledger_.record(event, simulation=key.is_simulation)
     model.ledger_.note(
-        f"FedRec: released factors ended the run after {n_done + 1} of {model.n_rounds} rounds; the ledger counts all "
-        "of them, since a guarantee for rounds that releases choose is that of the plan"
+        f"Released factors ended the run of FedRec after {n_done + 1} of {model.n_rounds} rounds. The ledger counts "
+        "all rounds, because the guarantee is for the whole plan if releases end a run.",
+        "choice",
     )
 
 
@@ -186,19 +187,23 @@ def _note_claims(model: Any, rounds: FedRecRounds, data: Interactions, key: Key)
     """Record in the ledger the claims that the rounds' events do not state."""
     ledger = model.ledger_
     if (cost := rounds.filling.cost(model.n_rounds)) is not None:
-        epsilon, over_rounds = cost
+        epsilon, explanation = cost
         answers = LocalReports("randomized response on which items", epsilon, data.n_items, data.n_users)
         ledger.record(answers, simulation=key.is_simulation)
         ledger.note(
-            f"which items a user speaks of: exactly {epsilon:.6g} for one item more or less, {over_rounds}; the "
-            "gradients themselves are not covered by that figure"
+            f"The set of items in a user's messages costs exactly epsilon {epsilon:.6g} over {model.n_rounds} rounds, "
+            f"for one item more or less. {explanation}",
+            "guarantee",
         )
+        ledger.note("The epsilon of the set of items does not cover the gradients.", "not covered")
     if rounds.central is not None:
         ledger.note(
-            "central privacy covers the item factors that are released, not what the server receives, nor user factors"
+            "Central privacy covers the released item factors. It covers neither the messages to the server nor user "
+            "factors.",
+            "not covered",
         )
     for note in model._not_protected(data.n_users):
-        ledger.note(f"not protected: {note}")
+        ledger.note(note, "not covered")
 
 
 # ---- the model ------------------------------------------------------------------------------------------------------

@@ -95,32 +95,32 @@ class Denoisers:
         """Describe the values that a round reveals, if the reported items have an epsilon, or if they have none."""
         if not self.is_additive:
             return ServerOnly().exposed(hides_items)
-        items = "" if hides_items else ", and which items each user speaks of"
+        items = "" if hides_items else ", and the items in each user's messages"
         return "exact sums of gradients and counts of raters" + items
 
     def notes(self, server_notes: list[str], n_users: int, client_share: float) -> list[str]:
         """Return notes on the knowledge of each party; `server_notes` are for a server that receives all vectors."""
         fewest = n_users // self.n_denoisers
-        share = f"; {client_share * fewest:.3g} of them in a round, on average" if client_share < 1 else ""
+        share = f" (on average {client_share * fewest:.3g} of them in a round)" if client_share < 1 else ""
         groups = (
-            f"a denoiser adds up what {fewest} users or more sent, itself among them{share}; if its sum is seen alone, "
-            "items that one of them alone speaks of are told (attacks.group_sums)"
+            f"A denoiser adds up the messages of at least {fewest} users including itself{share}. Its sum alone "
+            "reveals each item that only one of these users sends (attacks.group_sums)."
         )
         if not self.is_additive:
             collusion = (
-                "a server that colludes with denoisers finds the virtual items by their values, whether or not users "
-                "are anonymous to them (attacks.value_matching)"
+                "A server that colludes with denoisers finds the virtual items by their values, even if users are "
+                "anonymous to the denoisers (attacks.value_matching)."
             )
             return [*server_notes, collusion, groups]
         return [
-            "against the server and the denoisers together nothing holds: both get the same share of a virtual item "
-            "(attacks.value_matching)",
-            "which items a user speaks of is open to the server, rated or not; what is popular is rather rated "
-            "(attacks.popularity)",
-            "the sums of gradients and the counts of raters of every item, in every round, are exact",
+            "No protection holds against the server and the denoisers together, because both get the same share of a "
+            "virtual item (attacks.value_matching).",
+            "The server sees the items in a user's messages, rated and virtual ones. Popular items among them are more "
+            "often rated ones (attacks.popularity).",
+            "The sums of gradients and the counts of raters of each item in each round are exact.",
             groups,
-            "shares must reach denoisers encrypted for them, and the server must see no denoiser's sum alone where few "
-            "users are behind it; here both are simulated in one process",
+            "Shares must be encrypted for the denoisers, and the server must not see a denoiser's sum of few users "
+            "alone. This run simulates all parties in one process.",
         ]
 
 

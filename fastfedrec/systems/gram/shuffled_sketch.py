@@ -215,8 +215,9 @@ class ShuffledSketchGram(Recommender):
         note_features(self, features, are_used=len(phases) > 1)
         if len(phases) == 1:
             self.ledger_.note(
-                "ShuffledSketchGram: pairs take two items and two reports of every user, so all of epsilon went to "
-                "popularity"
+                "ShuffledSketchGram spent all of epsilon on popularity, because pairs take two items and two reports "
+                "of each user.",
+                "choice",
             )
         else:
             rounds.append(self._run_round(fit, phases[1]))
@@ -316,10 +317,14 @@ class ShuffledSketchGram(Recommender):
 
     def _note(self) -> None:
         self.ledger_.note(
-            f"ShuffledSketchGram: epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler, for all data "
-            "of one user against none, the user still counted (zero_out), the whole run together "
-            f"({self.n_reports_} reports a user); the number of users who report is public: whoever sees the reports "
-            "can count them"
+            f"ShuffledSketchGram guarantees epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler for "
+            f"the whole run ({self.n_reports_} reports for each user). The figure compares all data of one user with "
+            "none of them, while the user is still counted (zero_out).",
+            "guarantee",
+        )
+        self.ledger_.note(
+            "The number of users who report is public, because a party that sees the reports can count them.",
+            "assumption",
         )
 
     def _note_drop_outs(self, rounds: list[Phase]) -> None:
@@ -330,8 +335,10 @@ class ShuffledSketchGram(Recommender):
         for system, state, _ in rounds:
             account.compose(system.round_event(state.n_users))
         self.ledger_.note(
-            f"ShuffledSketchGram: only {' and '.join(str(state.n_users) for _, state, _ in rounds)} users reported, "
-            f"so it was epsilon {account.get_epsilon(self.delta):.3g} for all data of one user against none"
+            f"Only {' and '.join(str(state.n_users) for _, state, _ in rounds)} users reported to ShuffledSketchGram, "
+            f"so the run cost epsilon {account.get_epsilon(self.delta):.3g} for all data of one user against none "
+            "(zero_out).",
+            "guarantee",
         )
 
     def _run_round(self, fit: Fit, phase: Phase) -> Phase:

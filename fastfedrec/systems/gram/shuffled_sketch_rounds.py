@@ -28,8 +28,8 @@ __all__ = ["MAX_CELLS", "TERMS", "FirstSketchRound", "LastSketchRound", "SketchR
 #: Conditions of a run with data on nodes.
 TERMS = DeploymentTerms(
     only_simulated="its reports need a shuffler, and there is none between these nodes and the server",
-    note="there was no shuffler between nodes and server: the figure behind a shuffler is for the deployment that "
-    "this run simulates, and holds for no message of this run",
+    note="There was no shuffler between nodes and server. The figure behind a shuffler is for the deployment that this "
+    "run simulates, and it holds for no message of this run.",
 )
 MAX_CELLS = 2**28  # number of cells of all rotations: 2 GiB of sums, and rows short enough for 16 bits
 # Number of answers that are sorted together, 64 MiB, or half the cells if that is more, since all sums are read.

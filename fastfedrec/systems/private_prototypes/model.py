@@ -242,8 +242,9 @@ class PrivatePrototypes(RatingModel):
         self._note_claims(fit.ledger, rounds.budget, fit.key)
         if rounds.budget is not None and entities is not None and public_sizes is None:
             fit.ledger.note(
-                "the list of entities was taken from the data: not covered; an entity that has one user alone gives "
-                "that user away (pass public_sizes, which lists them)"
+                "The list of entities was taken from the data. An entity that has one user alone reveals this user. "
+                "Pass a public list (public_sizes).",
+                "not covered",
             )
         state = rounds.initial_state(names, tuple(self.n_prototypes_.tolist()), fit.key)
         self.item_factors_ = self._train(rounds, fit.rounds(rounds, state, shards), fit.n_threads)
@@ -389,9 +390,14 @@ class PrivatePrototypes(RatingModel):
         at = "" if self.delta is None else f" at delta {self.delta:g}"
         rows = f", up to {self.max_rows_per_user} rows of it" if self.max_rows_per_user > 1 else ""
         ledger.note(
-            f"each entity's message: epsilon {self.epsilon:g}{at} for adding or removing a user{rows}; the figures "
-            "above are for replacing one, and hold for all entities together if no user has rows beyond "
-            f"max_rows_per_user={self.max_rows_per_user}; a user's own entity is trusted"
+            f"PrivatePrototypes guarantees epsilon {self.epsilon:g}{at} for each entity's message, for adding or "
+            f"removing a user{rows}. The ledger's figures are for replacing a user.",
+            "guarantee",
+        )
+        ledger.note(
+            "The figures hold for all entities together if no user has more rows than "
+            f"max_rows_per_user={self.max_rows_per_user}. Each user trusts the entity that holds the user's data.",
+            "assumption",
         )
 
     # ---- after the round ----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import inspect
 from typing import Any, Self
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
-from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
+from fastfedrec.accounting.views import TRUST_VIEWS, VIEWS
 from fastfedrec.core.parameters import choice, declares_parameters, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.warn import warn
@@ -25,6 +25,7 @@ from fastfedrec.systems._parameters import TRUSTED_PARTIES, public_features, pub
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
+from fastfedrec.systems.claims import note_user_count
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MAX_EPSILON, advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
@@ -221,16 +222,23 @@ class PrivateRecommender(Recommender):
             raise ValueError(f"epsilon must be larger than {self.epsilon:g}, for {model!r} costs {cost:g}")
 
     def _note(self, data: Interactions, model: Recommender) -> None:
-        from_rows = " (the number of rows, the same in neighbouring data: that somebody takes part is not hidden)"
-        users = f"{self.n_users_} users{from_rows if self.n_users is None else ''}"
         known = "" if self.item_features is None else ", with public features"
         self.ledger_.note(
-            f"PrivateRecommender: epsilon {self.epsilon:g} at delta {self.delta:g} for replacing all data of one user "
-            f"(replace), the whole run together; trust: {self.trust} ({TRUST_WORDS[self.trust]}); took {self.chosen_}, "
-            f"by sizes alone: {users}, {data.n_items} items{known}: {self.reason_}"
+            f"PrivateRecommender guarantees epsilon {self.epsilon:g} at delta {self.delta:g} against "
+            f"{VIEWS[TRUST_VIEWS[self.trust]]}, for replacing all data of one user in the whole run (replace).",
+            "guarantee",
         )
+        self.ledger_.note(
+            f"PrivateRecommender chose {self.chosen_} by public sizes alone: {self.n_users_} users and {data.n_items} "
+            f"items{known}.",
+            "choice",
+        )
+        if self.n_users is None:
+            note_user_count(self.ledger_, self.n_users_)
         if self.item_features is not None and model.get_params().get("item_features") is None:
-            self.ledger_.note(f"PrivateRecommender: {type(model).__name__} does not take the item features")
+            self.ledger_.note(
+                f"PrivateRecommender ignores the item features, because {type(model).__name__} takes none.", "choice"
+            )
 
     @property
     def is_personal_(self) -> bool:

@@ -376,9 +376,9 @@ class PrivRec(_TwoTowerRecommender):
         if sequences is not None and learnt is not None:
             parameters = with_embeddings(self._network, parameters, self.interactions_.item_ids, sequences, learnt)
         if self.stage1 == "public" and sequences is not None:
-            run.ledger.note(public_note(sequences.n_users))
+            run.ledger.note(public_note(sequences.n_users), "assumption")
         if system.noise is not None or self.popularity_epsilon is not None or self.stage1 == "dp":
-            run.ledger.note(first.features_note(self.features or {}))
+            first.note_features(run.ledger, self.features or {})
         if self.popularity_epsilon is None:
             return system.whole(parameters, learnt)
         positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)

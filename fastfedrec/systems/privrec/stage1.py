@@ -45,7 +45,8 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 _LOWS = {"n_rounds": 1, "cohort_size": 1, "local_epochs": 1, "batch_size": 1, "length": 2, "negatives": 1}
 PUBLISHED_NOTE = (
-    "stage one trains on the users' own sequences without noise: whatever noise follows, the whole has no guarantee"
+    "Stage one trains on the users' sequences without noise. The run has no guarantee, because later noise cannot "
+    "protect these sequences."
 )
 
 
@@ -161,8 +162,8 @@ def in_order(data: Interactions) -> Interactions:
 def public_note(n_users: int) -> str:
     """Return the ledger's note on the assumption that public sequences have no cost."""
     return (
-        f"stage one learnt from public sequences of {n_users} people and is not counted: that rests on the assumption "
-        "that none of them is a user here, and that these data were public whatever the users did"
+        f"Stage one learned from public sequences of {n_users} persons and has no cost. This assumes that none of "
+        "these persons is a user of this run, and that their data are public."
     )
 
 
@@ -246,7 +247,7 @@ def learn_items(
         run = Run(*local_run, run.key, run.n_threads, run.show_progress, run.name)
         folder = None
     elif stage1 == "published":
-        run.ledger.note(PUBLISHED_NOTE)
+        run.ledger.note(PUBLISHED_NOTE, "not covered")
     noise = None
     if settings.noise_multiplier is not None and settings.clip_norm is not None:
         noise = GridNoise.calibrated(noise_kind, settings.clip_norm, settings.noise_multiplier)

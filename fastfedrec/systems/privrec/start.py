@@ -16,7 +16,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.mechanisms import DiscreteLaplace
 
-__all__ = ["MAX_ITEMS", "describe_features", "features_note", "popularity_start", "release_popularity"]
+__all__ = ["MAX_ITEMS", "describe_features", "note_features", "popularity_start", "release_popularity"]
 
 _SUBSET = "privrec.popularity.subset"
 _NOISE = "privrec.popularity.noise"
@@ -46,20 +46,22 @@ def describe_features(
     return Features.from_interactions(visited, contexts=columns, **sides).with_contexts(None)
 
 
-def features_note(named: Mapping[str, Any]) -> str:
-    """Return the ledger's note on which values of features are public, and which were taken from the data."""
+def note_features(ledger: Ledger, named: Mapping[str, Any]) -> None:
+    """Note in the ledger which values of features are public, and which were taken from the data."""
     from_data = []
     for side in ("user", "context"):
         given = named.get(side, ())
         values = given if isinstance(given, Mapping) else dict.fromkeys(given)
         from_data += [f"{side} {name!r}" for name, known in values.items() if known is None]
-    if not from_data:
-        return "the values given for the features, and who is in the data at all, are taken to be public"
-    return (
-        f"the values of {', '.join(from_data)} were taken from the data: not covered; one entry may add a value, and "
-        "so parameters (features={side: {name: all values}} makes them public); who is in the data at all is taken to "
-        "be public"
+    ledger.note(
+        "PrivRec assumes that the list of users, and the values that were given for features, are public.", "assumption"
     )
+    if from_data:
+        ledger.note(
+            f"The values of {', '.join(from_data)} were taken from the data. One entry may add a value, and so "
+            "parameters. Pass public values (features={side: {name: all values}}).",
+            "not covered",
+        )
 
 
 def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger: Ledger) -> np.ndarray:

@@ -289,15 +289,19 @@ class LaplaceRRSVD(RatingModel):
     ) -> None:
         """Record in the ledger the claims that the round's event does not state."""
         if isinstance(mechanism, PublishedLaplaceRR):
-            ledger.note(truth_statement(mechanism))
+            ledger.note(truth_statement(mechanism), "not covered")
         elif mechanism is not None and not self.hide_items:
             longest = self.max_ratings or int(data.interactions_per_user().max(initial=0))
             name = f"{_NAMES[str(self.variant)]} on the ratings' values"
             ledger.record(LocalReports(name, mechanism.epsilon, longest, data.n_users), simulation=key.is_simulation)
             affected = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
             ledger.note(
-                f"the figures of the ratings' values are for {affected} ({longest:,}), and for any other values of the "
-                "same items: which items a user has rated is not hidden (hide_items=True hides it)"
+                f"The figures of the ratings' values are for {affected} ({longest:,}), and for any other values of the "
+                "same items.",
+                "guarantee",
+            )
+            ledger.note(
+                "The set of items that a user has rated is not hidden; hide_items=True hides it.", "not covered"
             )
 
     # ---- training on the reports ----------------------------------------------------------------------------------

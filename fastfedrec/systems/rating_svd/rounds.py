@@ -295,7 +295,7 @@ def truth_statement(published: PublishedLaplaceRR) -> str:
     """Return the note about the published mechanism for the ledger."""
     p, claim = published.truth_probability, Fraction(published.epsilon_1) + Fraction(published.epsilon_2)
     return (
-        f"variant 'published': the paper states {float(claim):g}, and no epsilon holds: the report is exactly r with "
-        f"probability {p:.3f} where the rating is r, and never where it is another; delta is {p:.3f} for every "
-        f"epsilon from {published.epsilon_1:g} on"
+        f"The paper of the variant 'published' states epsilon {float(claim):g}, but no epsilon holds. A rating r gives "
+        f"the report r with probability {p:.3f}, and no other rating gives this report. Hence delta is {p:.3f} for "
+        f"each epsilon of at least {published.epsilon_1:g}."
     )

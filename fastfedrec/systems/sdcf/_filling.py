@@ -50,8 +50,8 @@ class TwoStageFilling(ResponseFilling):
         if self.only_rated:
             return None
         return self.epsilon_after(n_rounds), (
-            f"over {n_rounds} rounds ({self.epsilon_after(1):.6g} in one, and never more than "
-            f"{self.response.epsilon:.6g}, for the first stage is drawn once)"
+            f"One round costs {self.epsilon_after(1):.6g}, and no number of rounds costs more than "
+            f"{self.response.epsilon:.6g}, because the first stage is drawn once."
         )
 
     def epsilon_after(self, n_rounds: int) -> float:

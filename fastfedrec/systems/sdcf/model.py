@@ -29,8 +29,8 @@ from fastfedrec.systems.sdcf._prior import PRIORS
 __all__ = ["SDCF", "SDCFState"]
 
 _SEEN = (
-    "the server sees each vector e u that a user sends with normal noise, and nothing bounds e u: the noise is worth "
-    "no epsilon, and another rating moves the vector by |u| for each star"
+    "The server sees each vector e u of a user with normal noise. The noise gives no epsilon, because e u has no bound "
+    "and another rating moves the vector by |u| for each star."
 )
 
 
@@ -196,7 +196,7 @@ class SDCF(RatingModel):
         """Return notes on the knowledge of each party."""
         notes = self._parties.notes([_SEEN], n_users, self.client_share)
         if self.filling == "none":
-            notes.append("users speak of what they rated alone, so each item that they speak of is told")
+            notes.append("Messages contain rated items alone, so they reveal each of these items.")
         return notes
 
     # ---- served and saved ---------------------------------------------------------------------------------------

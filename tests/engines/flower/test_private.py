@@ -260,7 +260,7 @@ def test_the_example_is_private_by_two_lines(capsys):
     printed = capsys.readouterr().out
     accuracy = float(printed.split("accuracy ")[1].split()[0])
     assert 0.8 < accuracy < 0.95
-    epsilon = printed.split("the public, seeing what is released")[1].split()[2]
+    epsilon = printed.split("the public, which sees releases")[1].split()[2]
     assert 3.9 < float(epsilon) <= 4.0
 
 

@@ -184,7 +184,7 @@ def test_fewer_than_the_crowd_no_batch_and_no_figure(data, shuffler):
     assert kinds == {"ShuffledReports": 1, "LocalReports": 2}
     assert there.ledger_.epsilon("server", 0) == LOCAL
     assert there.ledger_.epsilon("shuffled_server") > 20.0
-    assert any("counted as without a shuffler" in note for note in there.ledger_.notes)
+    assert any("counts this round without a shuffler" in note for note in there.ledger_.notes)
     reasons = [(r.sender, r.reason) for r in engine.rejections if r.round == 1]
     assert ("shuffler", "a batch must have at least 250 users, got reports of 150") in reasons
     assert any(sender == "b" and "the node refuses" in reason for sender, reason in reasons)

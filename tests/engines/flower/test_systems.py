@@ -157,7 +157,7 @@ def test_no_shuffler_no_shufflers_figure(data):
     here = type(system)(**system.get_params()).fit(data, key=Key.from_seed(SEED)).ledger_
     assert here.epsilon("shuffled_server") < here.epsilon("server") == there.epsilon("server")
     assert there.epsilon("shuffled_server") == there.epsilon("server")
-    assert "there was no shuffler" in there.notes[-1]
+    assert "There was no shuffler" in there.notes[-1]
 
 
 def test_each_node_of_a_deployment_draws_separate_noise(data, tmp_path):

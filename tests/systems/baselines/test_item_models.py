@@ -164,7 +164,7 @@ def test_items_that_ease_does_not_fit_are_not_recommended_and_rank_last(tmp_path
     data = Interactions.from_arrays(users, items * 10)
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
     model = EASE(3.0, top_items=5).fit(train)
-    assert model.ledger_.notes[0].startswith("the list of items was chosen by exact counts")
+    assert model.ledger_.notes[0].startswith("The list of items was chosen by exact counts")
     model.save(tmp_path / "model")
     for fitted in (model, load(tmp_path / "model")):
         ids, scores = fitted.recommend(n=12)

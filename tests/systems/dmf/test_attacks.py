@@ -45,7 +45,7 @@ def test_a_neighbour_learns_the_items_of_a_user(sent):
     assert first.recall > 0.99
     assert first.precision > 0.99 > 0.5 > first.base_rate
     assert last.auc > 0.9
-    assert first.statement().startswith("not protected, by experiment: a neighbour, gradients of one round")
+    assert first.statement().startswith("The attack 'a neighbour, gradients of one round' exceeds chance")
 
 
 def test_items_reported_in_every_round_are_the_users(sent):

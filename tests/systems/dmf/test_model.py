@@ -102,13 +102,13 @@ def test_the_ledger_claims_no_guarantee_and_states_the_view_of_a_neighbour():
     assert list(model.ledger_.events) == [Unprotected("each user's gradients of items, sent to other users")]
     summary = model.ledger_.summary()
     assert "SIMULATION" in summary
-    n_heard = np.diff(model._walks.indptr)
-    assert f"no server: a user is heard by {n_heard.mean():.1f} others, and at most {n_heard.max()}" in summary
-    assert summary.count("not protected, by experiment: a neighbour, gradients of one round") == 2
-    assert "by experiment: a neighbour, intersection of 2 rounds" in summary
+    n_receivers = np.diff(model._walks.indptr)
+    assert f"reach {n_receivers.mean():.1f} other users on average and at most {n_receivers.max()};" in summary
+    assert summary.count("The attack 'a neighbour, gradients of one round") == 2
+    assert "The attack 'a neighbour, intersection of 2 rounds" in summary
     silent = DMF(**SMALL).fit(data, key=KEY).ledger_.summary()
-    assert "by experiment" not in silent
-    assert "not protected: a neighbour sees" in silent
+    assert "experiment" not in silent
+    assert "A neighbour sees the items of the gradients." in silent
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_values_identify_the_users_rows_without_noise(data, sent):
         assert result.recall > 0.9
         assert result.precision > 0.95 > 0.4 > result.base_rate
         assert result.auc > 0.95
-        assert result.statement().startswith("not protected, by experiment: row values of one round")
+        assert result.statement().startswith("The attack 'row values of one round, the server' exceeds chance")
 
 
 def test_values_identify_no_rows_under_the_printed_noise(data, sent):
@@ -114,10 +114,10 @@ def test_results_of_attacks_are_in_the_ledger(data):
         FedGNN("published", **OPTIONS, noise_scale=0.0).fit(data, key=KEY, record_views=rounds).ledger_.summary()
         for rounds in ((), (0, 1))
     ]
-    assert "by fit(record_views=...)" in fitted[0]
-    assert "by experiment: row values" not in fitted[0]
-    assert "not protected, by experiment: row values of one round, the server" in fitted[1]
-    assert "not protected, by experiment: intersection of 2 rounds, the server" in fitted[1]
+    assert "fit(record_views=...)" in fitted[0]
+    assert "row values" not in fitted[0]
+    assert "The attack 'row values of one round, the server' exceeds chance" in fitted[1]
+    assert "The attack 'intersection of 2 rounds, the server' exceeds chance" in fitted[1]
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -263,13 +263,13 @@ def test_the_published_ledger_claims_no_guarantee_and_states_each_partys_view():
     assert isinstance(event, Unprotected)
     assert model.ledger_.epsilon() == model.ledger_.epsilon("public") == math.inf
     summary = model.ledger_.summary()
-    assert "2 clip / noise_scale = 1.0000 a round, is that of one number: the 15 numbers" in summary
-    assert "of the layer alone cost 15.00 a round, those of a row 3.000 more" in summary
-    assert "third party: it learns who has how many items" in summary
-    assert "neighbours: each user is sent the embeddings of up to 2 others" in summary
+    assert "2 clip / noise_scale = 1.0000, is for one number of one round. The 15 numbers" in summary
+    assert "of the layer cost 15.00 in each round, and each row costs 3.000 more." in summary
+    assert "The third party learns each user's number of items" in summary
+    assert "Each user receives the embeddings of up to 2 other users" in summary
     without_noise = FedGNN(**{**PUBLISHED, "n_neighbors": 0, "noise_scale": 0.0}).fit(data, key=Key.from_seed(1))
     assert "third party" not in without_noise.ledger_.summary()
-    assert "there is no noise on the numbers" in without_noise.ledger_.summary()
+    assert "The numbers that users send have no noise." in without_noise.ledger_.summary()
 
 
 def test_users_and_rounds_draw_independent_noise():

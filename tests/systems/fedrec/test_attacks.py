@@ -1,6 +1,7 @@
 """Attacks on FedRec find the items that they must find, and none in the negative controls."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -37,8 +38,8 @@ def counts(data):
 
 def by_experiment(model):
     """Return {attack: whether it succeeded}, from the ledger."""
-    lines = [note.split(", by experiment: ") for note in model.ledger_.notes if ", by experiment: " in note]
-    return {line.split(": of")[0]: verdict == "not protected" for verdict, line in lines}
+    found = (re.match(r"The attack '(.*)' (exceeds|does not exceed) chance", note) for note in model.ledger_.notes)
+    return {match[1]: match[2] == "exceeds" for match in found if match}
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -59,8 +60,9 @@ def test_figures_of_a_result_by_hand():
     # Among three rated items, the one with score 2 has one tie.
     assert result.auc == (2 + 1.5 + 2) / 6
     assert result.statement() == (
-        "withstood, by experiment: by hand, the server: of 5 items that users spoke of, 3 are claimed to be rated, "
-        "66.7% of them truly (by chance 60.0%); they are 66.7% of all rated ones; AUC 0.917"
+        "The attack 'by hand, the server' does not exceed chance in an experiment. Of 5 items in users' messages it "
+        "claims that 3 are rated (66.7% correctly, 60.0% by chance). Its correct claims are 66.7% of all rated items. "
+        "The AUC is 0.917."
     )
 
 
@@ -101,8 +103,8 @@ def test_gradients_by_hand():
     assert (result.rating_recall, result.commonest_rating) == (1, np.bincount(stars.astype(int)).max() / len(stars))
     assert result.beats_chance
     assert result.statement().endswith(
-        f"the rating of 100.0% of all rated ones is told exactly (by always guessing the commonest "
-        f"{result.commonest_rating:.1%})"
+        "It finds the exact rating of 100.0% of all rated items; the most frequent rating is correct for "
+        f"{result.commonest_rating:.1%}."
     )
 
 
@@ -264,17 +266,17 @@ def test_results_of_attacks_are_in_the_ledger(data):
         assert set(findings) == {matching, shares, groups, popularity}
     model = FedRecPlusPlus(n_rounds=1).fit(data, key=Key.from_seed(1), record_views=[0])
     summary = model.ledger_.summary()
-    assert "not protected, by experiment: value matching, the server with denoisers: of" in summary
-    assert "what is stated by experiment is computed from the data, and covered by no guarantee" in summary
+    assert "The attack 'value matching, the server with denoisers' exceeds chance in an experiment." in summary
+    assert "Results of attacks are computed from the data, so no guarantee covers them." in summary
 
 
 def test_without_records_the_ledger_states_how_to_attack(data):
     model = FedRec(n_rounds=2).fit(data, key=Key.from_seed(1))
     assert not by_experiment(model)
     summary = model.ledger_.summary()
-    assert "is measured, and stated here, by fit(record_views=...) with two rounds or more" in summary
+    assert "are not measured; fit(record_views=...) with two rounds does so" in summary
     assert "(attacks.gradients)" in summary
-    assert "by experiment" not in summary
+    assert "experiment" not in summary
     recorded = FedRec(n_rounds=2).fit(data, key=Key.from_seed(1), record_views=[0, 1])
     assert "fit(record_views=...)" not in recorded.ledger_.summary()
     np.testing.assert_array_equal(recorded.item_factors_, model.item_factors_)

@@ -150,14 +150,14 @@ def test_ledgers():
     data = random_ratings(60, 9, 4)
     additive = plus_plus(4, rho=1, n_rounds=2).fit(data, key=Key.from_seed(1))
     (event,) = additive.ledger_.events
-    assert event == Unprotected("exact sums of gradients and counts of raters, and which items each user speaks of")
+    assert event == Unprotected("exact sums of gradients and counts of raters, and the items in each user's messages")
     summary = additive.ledger_.summary()
-    assert "a denoiser adds up what 15 users or more sent" in summary
-    assert "against the server and the denoisers together nothing holds" in summary
-    assert "which items a user speaks of is open to the server" in summary
+    assert "A denoiser adds up the messages of at least 15 users including itself." in summary
+    assert "No protection holds against the server and the denoisers together" in summary
+    assert "The server sees the items in a user's messages, rated and virtual ones." in summary
     published = plus_plus(30, "published", n_rounds=2, client_share=0.5).fit(data, key=Key.from_seed(1))
     summary = published.ledger_.summary()
-    assert "a denoiser adds up what 2 users or more sent, itself among them; 1 of them in a round" in summary
+    assert "at least 2 users including itself (on average 1 of them in a round)." in summary
     assert "finds the virtual items by their values" in summary
     answered = plus_plus(n_rounds=2, **RESPONSES).fit(data, key=Key.from_seed(1)).ledger_
     assert [type(e) for e in answered.events] == [LocalReports, Unprotected]

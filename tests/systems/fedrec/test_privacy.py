@@ -30,7 +30,7 @@ def test_ledger_of_central_privacy():
     assert counts[0].distance == rounds.central.count_noise.total_variation_of(9) > 0
     assert model.ledger_.epsilon("server") == math.inf
     assert 0 < model.ledger_.epsilon("public") < math.inf
-    assert "central privacy covers the item factors" in model.ledger_.summary()
+    assert "Central privacy covers the released item factors." in model.ledger_.summary()
     assert (state.divisors >= 1).all()
     exact = devices.count_raters(data, 4, key, 1)
     assert exact.sum() == np.minimum(data.interactions_per_user(), 4).sum()
@@ -103,9 +103,9 @@ def test_ledger_states_none_and_the_unprotected_values():
     model = FedRec(rho=1, n_rounds=2).fit(data, key=Key.from_seed(1))
     assert model.ledger_.events == {Unprotected("each user's gradients, and which items they are of"): 2}
     assert model.ledger_.epsilon("public") == math.inf
-    assert "not protected: virtual items are drawn anew in each round" in model.ledger_.summary()
+    assert "Virtual items are drawn anew in each round" in model.ledger_.summary()
     bare = FedRec(rho=0, n_rounds=2).fit(data, key=Key.from_seed(1))
-    assert "not protected: the server sees which items each user has rated" in bare.ledger_.summary()
+    assert "The server sees the items that each user has rated." in bare.ledger_.summary()
 
 
 def test_ledger_of_randomized_response_is_exact():

@@ -69,7 +69,7 @@ def test_absent_users_are_in_no_shuffle(data):
 def test_published_ledger_states_the_cost_that_the_paper_omits(data):
     model = FMFLDP(n_rounds=4, n_reports=10, variant="published").fit(data, key=Key.from_seed(1))
     assert model.ledger_.epsilon(delta=0) == pytest.approx(4 * 10 * 2.5)
-    assert "the paper states n_reports * epsilon" in model.ledger_.summary()
+    assert "The paper of the variant 'published' states n_reports * epsilon" in model.ledger_.summary()
 
 
 @pytest.mark.parametrize("make", [FMFLDP, PrivRec])
@@ -93,7 +93,7 @@ def test_history_and_callback(data):
     assert seen[-1][1] == model.score(data.user_ids[:1], data.item_ids[:1])[0]
     assert [entry["round"] for entry in model.history_] == [0, 1, 2]
     assert all(0 <= entry["clipped_share"] <= 1 for entry in model.history_)
-    assert "not covered by the guarantee" in model.ledger_.summary()
+    assert "The diagnostics in history_ are computed from raw data." in model.ledger_.summary()
     model.fit(data, key=Key.from_seed(1))
     assert not hasattr(model, "history_")
 

@@ -319,7 +319,7 @@ def test_one_item_and_one_user_fit(tmp_path):
         assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
         assert model.decision_ is None  # two users are too few for anything but popularity
         reason = "pairs take two items" if part.n_items == 1 else "its noise would be too large"
-        assert f"all of epsilon went to popularity, because {reason}" in model.ledger_.summary()
+        assert f"spent all of epsilon on popularity, because {reason}." in model.ledger_.summary()
     model.save(tmp_path / "model")
     assert load(tmp_path / "model").decision_ is None
 

@@ -188,7 +188,8 @@ def test_missing_users_raise_the_stated_cost():
     assert model.ledger_.notes == []
     for n_users, counts in (((2000,), "2000"), ((2000, 4000), "2000 and 4000"), ((4000, 2000), "4000 and 2000")):
         model._note_drop_outs(phases_of(*n_users))
-        assert f"only {counts} users reported, so it was epsilon {cost(*n_users):.3g}" in model.ledger_.notes[-1]
+        assert f"Only {counts} users reported" in model.ledger_.notes[-1]
+        assert f"cost epsilon {cost(*n_users):.3g} " in model.ledger_.notes[-1]
     assert len({f"{cost(*n):.3g}" for n in ((2000,), (2000, 4000), (4000, 2000), (4000, 4000))}) == 4
 
 

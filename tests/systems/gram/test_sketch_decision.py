@@ -263,5 +263,8 @@ def test_pairs_take_two_reports_of_every_user(monkeypatch):
     monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: 1)
     model = fitted(2.0, LONG)
     assert model.item_factors_.shape == (60, 0)
-    assert "pairs take two items and two reports of every user, so all of epsilon" in model.ledger_.summary()
+    assert (
+        "spent all of epsilon on popularity, because pairs take two items and two reports of each user."
+        in model.ledger_.summary()
+    )
     assert [event.n_reports for event in model.ledger_.events] == [1]

@@ -39,7 +39,7 @@ def test_the_ledgers_sum_is_the_stated_epsilon(choices, epsilon, delta):
         assert model.ledger_.epsilon("server", 0) == pytest.approx(2 * epsilon)
     one_row = plan(epsilon, delta, model._sums(25), 25, 1, 1, False, False).recovery.stddev
     assert model._rounds(25).recovery.stddev >= rows * one_row * 0.999 * (model.support == "all")
-    assert any("adding or removing a user" in note for note in model.ledger_.notes)
+    assert any("for adding or removing a user" in note for note in model.ledger_.notes)
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-25, 1e-27, 1e-28, 1e-30, 1e-33])

@@ -24,6 +24,7 @@ from fastfedrec import (
     datasets,
     load,
 )
+from fastfedrec.accounting import VIEWS as VIEW_WORDS
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.main import main
 from fastfedrec.engines import LocalEngine
@@ -95,10 +96,12 @@ def test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names(trus
     best = model.advice_.best
     assert best.epsilon * (1 - 1e-9) <= model.ledger_.epsilon(VIEWS[trust]) <= best.epsilon
     assert model.ledger_.epsilon("server") == best.epsilon_alone
-    (note,) = (note for note in model.ledger_.notes if note.startswith("PrivateRecommender: "))
-    system = model.chosen_.removeprefix("popularity, by ")
-    for said in (system, model.reason_, f"epsilon {epsilon:g}", "(replace)", "900 users", "80 items", trust):
-        assert said in note
+    guarantee, choice = (note for note in model.ledger_.notes if note.startswith("PrivateRecommender "))
+    assert (guarantee.kind, choice.kind) == ("guarantee", "choice")
+    for words in (f"epsilon {epsilon:g}", "(replace)", f"against {VIEW_WORDS[VIEWS[trust]]}"):
+        assert words in guarantee
+    for words in (model.chosen_.removeprefix("popularity, by "), "900 users", "80 items"):
+        assert words in choice
 
 
 def test_its_model_equals_a_separate_fit_of_the_system(model, data):
@@ -168,7 +171,7 @@ def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
     assert not any("900" in note for note in here.ledger_.notes)
     rows = PrivateRecommender(2.0).fit(data, key=KEY)
     assert rows.n_users_ == 900
-    assert "(the number of rows, the same in neighbouring data" in rows.ledger_.summary()
+    assert "The number of users (900) was taken from the data" in rows.ledger_.summary()
     # DPGram can sum this number of users, and DPSubspace cannot.
     assert {type(chosen(PrivateRecommender(2.0, n_users=n), 900, 80)).__name__ for n in (2**25, 2**25 + 1)} == {
         "DPGram", "DPPopularity",
@@ -181,14 +184,16 @@ def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_pat
     assert model.model_.item_features is model.item_features
     separate = DPGram(model.model_.epsilon, item_features=table).fit(data, key=KEY)
     np.testing.assert_array_equal(model.model_.item_factors_, separate.item_factors_)
-    assert "DPGram: public item features were given (kind" in model.ledger_.summary().replace("\n", " ")
+    assert "DPGram assumes that its item features are public and were made without users' data. They are kind" in (
+        model.ledger_.summary()
+    )
     assert model.chosen_ == f"DPGram(epsilon={advise(900, 80, 30.0, 'central').best.parameters['epsilon']})"
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
     assert loaded.item_features.digest == model.item_features.digest
     np.testing.assert_array_equal(loaded.recommend(n=3)[0], model.recommend(n=3)[0])
     other = PrivateRecommender(1.0, trust="local", item_features=table).fit(data, key=KEY)
-    assert "PrivateRecommender: DPPopularity does not take the item features" in other.ledger_.notes
+    assert "PrivateRecommender ignores the item features, because DPPopularity takes none." in other.ledger_.notes
     ledger = Ledger()
     with pytest.raises(ValueError, match="item_features"):
         PrivateRecommender(30.0, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
@@ -272,7 +277,7 @@ def test_a_ledger_adds_runs_up(model, data):
     for trust in ("central", "local"):
         PrivateRecommender(1.0, trust=trust).fit(data, key=KEY, ledger=ledger)
     assert 1.0 < ledger.epsilon("public") <= 2.0
-    assert sum(note.startswith("PrivateRecommender: ") for note in ledger.notes) == 2
+    assert sum(note.startswith("PrivateRecommender guarantees") for note in ledger.notes) == 2
 
 
 def test_files_copies_and_pickles_answer_alike(model, data, tmp_path):

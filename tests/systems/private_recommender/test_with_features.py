@@ -45,8 +45,8 @@ def test_the_chosen_system_is_fitted_at_the_stated_cost():
     assert model.ledger_.epsilon("public") == pytest.approx(answer.best.epsilon, rel=1e-9)
     assert model.ledger_.epsilon("public") <= 2.0
     assert model.model_.item_features is model.item_features
-    assert "200 items, with public features: A fixed rule" in " ".join(model.ledger_.notes)
-    assert "DPGram: public item features were given" in " ".join(model.ledger_.notes)
+    assert "200 items, with public features." in " ".join(model.ledger_.notes)
+    assert "DPGram assumes that its item features are public" in " ".join(model.ledger_.notes)
     planned = plan_run(model.model_, 3_000, 200, 1e-6, data.item_ids)
     assert planned.ledger.epsilon("public") == pytest.approx(answer.best.epsilon, rel=1e-9)
 

@@ -140,7 +140,7 @@ def test_the_ledger_of_a_private_run(kind):
     assert model.ledger_.epsilon("server") == np.inf
     given = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=model.noise_multiplier_, noise=kind, delta=1e-5, **SMALL)
     np.testing.assert_array_equal(given.fit(small_data(), key=KEY).parameters_, model.parameters_)
-    assert any("taken to be public" in note for note in model.ledger_.notes)
+    assert any("PrivRec assumes that the list of users" in note for note in model.ledger_.notes)
 
 
 def test_without_noise_there_is_no_guarantee():

@@ -85,7 +85,7 @@ def _settings(model):
 def test_the_ledger_of_a_run_without_stage_one_does_not_mention_it():
     ledger = fit("none", parameters=PRIVATE).ledger_
     assert [event.mechanism for event in ledger.events] == ["rounded Gaussian on the sum of clipped updates"]
-    assert not any("stage one" in note for note in ledger.notes)
+    assert not any("stage one" in note.lower() for note in ledger.notes)
 
 
 @pytest.mark.parametrize("private", [False, True])
@@ -96,7 +96,7 @@ def test_the_ledger_of_the_published_stage_claims_no_guarantee(private):
     assert model.ledger_.events[first] == 3
     assert type(second) is (Gaussian if private else Unprotected)
     assert model.ledger_.epsilon("public") == np.inf
-    assert "trains on the users' own sequences without noise" in model.ledger_.summary()
+    assert "trains on the users' sequences without noise" in model.ledger_.summary()
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -146,9 +146,9 @@ def test_public_sequences_are_free_and_the_ledger_states_the_assumption():
     plain = fit("none", parameters=PRIVATE)
     assert model.ledger_.events == plain.ledger_.events
     assert model.communication_.to_dict() == plain.communication_.to_dict()
-    (note,) = [note for note in model.ledger_.notes if "stage one" in note]
-    assert "public sequences of 20 people" in note
-    assert "none of them is a user here" in note
+    (note,) = [note for note in model.ledger_.notes if "stage one" in note.lower()]
+    assert "public sequences of 20 persons" in note
+    assert "none of these persons is a user" in note
     assert not np.array_equal(item_rows(model), item_rows(plain))
 
 

@@ -20,7 +20,7 @@ def test_a_network_starts_from_private_popularity():
     assert (event.epsilon, event.neighboring, event.sampling) == (pytest.approx(1.5), "replace", "none")
     assert model.ledger_.epsilon("public") == pytest.approx(1.5)
     assert [(r.download, r.upload, r.n_clients) for r in model.communication_.rounds] == [(0, 40, 30)]
-    assert any("taken to be public" in note for note in model.ledger_.notes)
+    assert any("PrivRec assumes that the list of users" in note for note in model.ledger_.notes)
     # With large popularity, the noise of half an epsilon a user is DPPopularity's, and at most 10 items count.
     counts = release_popularity(data.binarize(3.0), 1e6, KEY, Ledger())
     assert counts.sum() == np.minimum(data.binarize(3.0).interactions_per_user(), 10).sum()

@@ -143,7 +143,7 @@ def test_ledger_states_the_channels_epsilon_and_the_unprotected_values(variant, 
     assert (reports.epsilon, reports.n_reports, reports.n_users) == (model.channel.epsilon, n, 20)
     assert reports.epsilon <= (min(epsilon_1, epsilon_2) if variant == "serial" else epsilon_1 + epsilon_2)
     assert model.ledger_.epsilon() == math.inf
-    assert "which items a user has rated is not hidden" in model.ledger_.summary()
+    assert "The set of items that a user has rated is not hidden" in model.ledger_.summary()
     assert format(n, ",") in model.ledger_.notes[0]
 
 
@@ -177,7 +177,7 @@ def test_ledger_of_the_published_variant_states_none_and_shows_why():
     model = LaplaceRRSVD("published").fit(data, key=Key.from_seed(1))
     assert model.ledger_.epsilon() == math.inf
     assert isinstance(next(iter(model.ledger_.events)), Unprotected)
-    assert "delta is 0.731 for every epsilon from 1 on" in model.ledger_.summary()
+    assert "Hence delta is 0.731 for each epsilon of at least 1." in model.ledger_.summary()
     assert LaplaceRRSVD(None).fit(data, key=Key.from_seed(1)).ledger_.epsilon() == math.inf
 
 

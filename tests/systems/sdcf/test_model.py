@@ -163,18 +163,19 @@ def test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages():
     assert gradients == Unprotected("each user's gradients")
     assert model.ledger_.epsilon() == math.inf
     summary = model.ledger_.summary()
-    assert f"over 7 rounds ({model.epsilon_after(1):.6g} in one, and never more than" in summary
+    assert f"{model.epsilon_after(7):.6g} over 7 rounds" in summary
+    assert f"One round costs {model.epsilon_after(1):.6g}, and no number of rounds costs more than" in summary
 
-    assert "the noise is worth no epsilon" in summary
+    assert "The noise gives no epsilon" in summary
     shared = SDCF(True, n_rounds=2).fit(data, key=Key.from_seed(1)).ledger_
     assert [type(event) for event in shared.events] == [LocalReports, Unprotected]
-    assert "against the server and the denoisers together nothing holds" in shared.summary()
+    assert "No protection holds against the server and the denoisers together" in shared.summary()
     published = SDCF(True, 30, "published", n_rounds=2).fit(data, key=Key.from_seed(1)).ledger_.summary()
-    assert "the noise is worth no epsilon" in published
+    assert "The noise gives no epsilon" in published
     assert "finds the virtual items by their values" in published
     bare = SDCF(filling="none", n_rounds=2).fit(data, key=Key.from_seed(1)).ledger_
     assert list(bare.events) == [Unprotected("each user's gradients, and which items they are of")]
-    assert "each item that they speak of is told" in bare.summary()
+    assert "Messages contain rated items alone" in bare.summary()
 
 
 def test_noise_does_not_hide_a_rating():
