@@ -1,12 +1,14 @@
 """Output of commands to a terminal or a pipe, and messages about missing optional packages."""
 
 import argparse
+import csv
 import importlib.util
+import io
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -22,6 +24,7 @@ __all__ = [
     "any_terminal",
     "can_show_progress",
     "close_output",
+    "csv_lines",
     "describe",
     "footer",
     "has_extra",
@@ -152,3 +155,12 @@ def report_text(arguments: argparse.Namespace, report: Any, *sentences: str) -> 
 def describe(data: Interactions) -> dict[str, int]:
     """Return the sizes of data, for JSON."""
     return {"n_users": data.n_users, "n_items": data.n_items, "n_interactions": data.n_interactions}
+
+
+def csv_lines(rows: Iterable[Iterable[Any]], quote_text: bool = False) -> bytes:
+    """Return rows as lines of CSV, with all text in quotes on request."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if quote_text else csv.QUOTE_MINIMAL).writerows(
+        rows
+    )
+    return text.getvalue().encode()

@@ -1,11 +1,9 @@
 """The command ``fastfedrec split``: divide a data set into train and test files."""
 
 import argparse
-import csv
-import io
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, natural, positive
+from fastfedrec.cli.outputs import csv_lines
 from fastfedrec.cli.parts import SPLIT_FILE, digest_of, named_parts
 from fastfedrec.core.files import check_folder, new_file, write_text
 from fastfedrec.core.randomness import Key
@@ -181,7 +180,7 @@ def _write(path: Path, data: Interactions, *, has_values: bool) -> None:
     quote_text = any(isinstance(key, str) and key != key.strip(BLANKS) for key in ids)
     heading = ["user", "item", *["value"] * has_values, *["timestamp"] * (times is not None)]
     with new_file(path, private=True) as file:
-        file.write(_lines([heading], quote_text))
+        file.write(csv_lines([heading], quote_text))
         edges = [*range(0, len(users), _ROWS), len(users)]
         for start, stop in pairwise(edges):
             block = slice(start, stop)
@@ -190,14 +189,4 @@ def _write(path: Path, data: Interactions, *, has_values: bool) -> None:
                 columns.append(values[block].tolist())
             if times is not None:
                 columns.append(["" if time == MISSING_TIMESTAMP else time for time in times[block].tolist()])
-            file.write(_lines(zip(*columns, strict=True), quote_text))
-
-
-def _lines(rows: Iterable[Iterable[Any]], quote_text: bool) -> bytes:
-    text = io.StringIO(newline="")
-    if quote_text:
-        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    else:
-        writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(rows)
-    return text.getvalue().encode()
+            file.write(csv_lines(zip(*columns, strict=True), quote_text))

@@ -1,17 +1,21 @@
-"""Conversion of frame columns to NumPy; only Arrow streams of other libraries import pyarrow or polars."""
+"""Conversion of frames to NumPy and back; a library is imported only for its frames or for Arrow streams."""
 
-from collections.abc import Callable, Mapping
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import plain_array
+from fastfedrec.core.check import check_choice, check_integer, plain_array
 from fastfedrec.core.numbers import show_names
+from fastfedrec.core.warn import warn
+from fastfedrec.data.column_names import known_columns
 from fastfedrec.data.ids import check_one_column
 from fastfedrec.data.pairs import check_values
-from fastfedrec.data.times import check_timestamps
+from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 
-_NATIVE = {"pandas", "polars", "pyarrow"}  # frames of these libraries need no conversion
+_NATIVE = ("pandas", "polars", "pyarrow")  # frames of these libraries need no conversion
 
 
 def is_frame(given: Any) -> bool:
@@ -109,27 +113,57 @@ def columns_by_name(name: str, given: Any) -> dict[Any, Any]:
     return {column: frame[column] for column in names}
 
 
-def read_rows(frame: Any, roles: dict[str, str | None], timestamp_unit: str) -> dict[str, Any]:
-    """Return the columns of a frame by role, as arguments of `Interactions.from_arrays`."""
+def recognized_columns(names: Sequence[Any], roles: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the columns by role: those that are given, and those with usual names, as `load_table` recognizes them."""
+    # A column with exactly the role's name has priority, but "value" and "rating" in one frame are ambiguous.
+    given = {role: name for role, name in roles.items() if name is not None}
+    missing = [role for role in ("user", "item") if role not in given]
+    others = [name for name in names if isinstance(name, str) and name not in given.values()] if missing else []
+    wanted = [role for role in roles if role not in given and (len(missing) == 2 or role in missing)]
+    exact = {role: role for role in wanted if role != "value" and others.count(role) == 1}
+    usual = [role for role in wanted if role not in exact]
+    known = given | exact | known_columns([name for name in others if name not in exact.values()], usual)
+    return {role: known[role] for role in roles if role in known}
+
+
+def read_rows(
+    frame: Any, roles: Mapping[str, str | None], timestamp_unit: str, *, warns: bool = True
+) -> dict[str, Any]:
+    """Return the columns of a frame by role, as arguments of `Interactions.from_arrays`.
+
+    A column that only its name suggests as times is skipped if it holds no times, with a warning if `warns`.
+    """
     if not is_frame(frame):
         kinds = "a pandas or polars frame, or a pyarrow Table"
         raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}; see from_arrays")
     frame = native_frame(frame)
     names = column_names(frame)
-    column_of = {role: name for role, name in roles.items() if name is not None}
-    for role, name in column_of.items():
-        if names.count(name) != 1:
+    for role, name in roles.items():
+        if name is not None and names.count(name) != 1:
             fault = "occurs more than once" if name in names else "is not a column"
             raise KeyError(f"{role}={name!r} {fault}; the frame has {show_names(names)}")
+    column_of = recognized_columns(names, roles)
+    if unknown := [role for role in ("user", "item") if role not in column_of]:
+        example = ", ".join(f"{role}='COLUMN'" for role in unknown)
+        raise KeyError(
+            f"{' and '.join(unknown)} must be given, because no column of the frame has a usual name, got "
+            f"{show_names(names)}; pass {example}"
+        )
     if is_lazy(frame):
-        # Only the named columns of a lazy frame are read.
+        # Only the columns of the roles are read from a lazy frame.
         frame = native_frame(frame.select(list(dict.fromkeys(column_of.values()))).collect())
     rows = {}
     for role, name in column_of.items():
         column, called = frame[name], f"column {name!r} ({role})"
         # Timestamps may be missing; ids and values may not.
         if role == "timestamp":
-            rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
+            try:
+                rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
+            except TypeError as error:
+                if roles["timestamp"] is not None:
+                    raise
+                if warns:
+                    warn(f"column {name!r} has a usual name of times, but is skipped: {error}; or name the columns")
         else:
             if role != "value":
                 check_one_column(called, column)
@@ -138,14 +172,144 @@ def read_rows(frame: Any, roles: dict[str, str | None], timestamp_unit: str) -> 
     return rows
 
 
+def frame_maker(library: str | None) -> Callable[[Mapping[str, np.ndarray]], Any]:
+    """Return a function that makes a frame of arrays, of a library or of the first one that is installed."""
+    if library is not None:
+        check_choice("library", library, _NATIVE)
+    for name in _NATIVE if library is None else (library,):
+        try:
+            return functools.partial(_MAKERS[name], importlib.import_module(name))
+        except ImportError:
+            continue
+    if library is None:
+        raise ImportError("a frame needs pandas, polars or pyarrow: pip install pandas")
+    raise ImportError(f"a frame of {library} needs {library}: pip install {library}")
+
+
+def as_frame_maker(as_frame: bool | str) -> Callable[[Mapping[str, np.ndarray]], Any] | None:
+    """Return a function that makes the frame of an answer, or None for an answer of arrays."""
+    if isinstance(as_frame, str) and as_frame in _NATIVE:
+        return frame_maker(as_frame)
+    if not isinstance(as_frame, bool | np.bool_):
+        raise TypeError(
+            f"as_frame must be True or False, or one of {', '.join(map(repr, _NATIVE))}, got {as_frame!r}; True takes "
+            "the first library that is installed"
+        )
+    return frame_maker(None) if as_frame else None
+
+
+def _pandas_frame(pandas: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    return pandas.DataFrame(
+        {
+            name: pandas.arrays.IntegerArray(column.data.copy(), column.mask.copy())
+            if isinstance(column, np.ma.MaskedArray)
+            else column
+            for name, column in columns.items()
+        }
+    )
+
+
+def _polars_frame(polars: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    """Return a polars frame; ids of several types or tuples go into columns of objects."""
+    series = {}
+    for name, column in columns.items():
+        if isinstance(column, np.ma.MaskedArray):
+            series[name] = polars.Series(column.tolist(), dtype=polars.Int64)
+        elif column.dtype.kind == "O":
+            is_text = all(isinstance(entry, str) for entry in column)
+            series[name] = polars.Series(column.tolist(), dtype=polars.String if is_text else polars.Object)
+        else:
+            series[name] = column
+    return polars.DataFrame(series)
+
+
+def _pyarrow_table(pyarrow: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    arrays = {}
+    for name, column in columns.items():
+        is_masked = isinstance(column, np.ma.MaskedArray)
+        try:
+            arrays[name] = pyarrow.array(np.asarray(column), mask=column.mask if is_masked else None)
+            if pyarrow.types.is_nested(arrays[name].type):
+                raise TypeError("tuples are not one id in each row")
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError, TypeError) as error:
+            raise TypeError(
+                f"column {name!r} must hold numbers, dates or text of one type for pyarrow ({error}); use a frame of "
+                "pandas or polars"
+            ) from error
+    return pyarrow.table(arrays)
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {"pandas": _pandas_frame, "polars": _polars_frame, "pyarrow": _pyarrow_table}
+
+
+def to_frame(self: Any, library: str = "pandas") -> Any:
+    """Return a frame with one row per interaction, for `from_dataframe` or for other packages.
+
+    Parameters
+    ----------
+    library : {"pandas", "polars", "pyarrow"}
+        Library of the frame.
+
+    Returns
+    -------
+    pandas.DataFrame, polars.DataFrame or pyarrow.Table
+        Columns "user" and "item" with the ids, "value" if there are values, and "timestamp" if there are any, by users
+        and items in order.  A missing timestamp is null.  Users and items without interactions are not in it.
+
+    Raises
+    ------
+    ImportError
+        The library is not installed.
+    TypeError
+        pyarrow has no type for the ids, such as tuples.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> data = Interactions.from_arrays(["ann", "bob"], [7, 8], [5.0, 3.0])
+    >>> data.to_frame("polars").rows()
+    [('ann', 7, 5.0), ('bob', 8, 3.0)]
+    """
+    return frame_maker(check_choice("library", library, _NATIVE))(_columns_of(self, self.n_interactions))
+
+
+def head(self: Any, n: int = 5, library: str | None = None) -> Any:
+    """Return the first interactions as a frame.
+
+    Parameters
+    ----------
+    n : int
+        Maximum number of interactions, at least 0.
+    library : {"pandas", "polars", "pyarrow"} or None
+        Library of the frame; None takes the first one that is installed.
+
+    Returns
+    -------
+    pandas.DataFrame, polars.DataFrame or pyarrow.Table
+        The first rows of `to_frame`.
+
+    Raises
+    ------
+    ImportError
+        The library is not installed.
+
+    Examples
+    --------
+    >>> from fastfedrec import Interactions
+    >>> data = Interactions.from_arrays(["ann", "bob"], [7, 8], [5.0, 3.0])
+    >>> data.head(1, "polars").rows()
+    [('ann', 7, 5.0)]
+    """
+    return frame_maker(library)(_columns_of(self, min(check_integer("n", n, low=0), self.n_interactions)))
+
+
 def to_dataframe(self: Any) -> Any:
-    """Return a pandas table with one row per interaction, for `from_dataframe` or for other packages.
+    """Return a pandas table with one row per interaction, as `to_frame` does.
 
     Returns
     -------
     pandas.DataFrame
-        Columns "user" and "item" with the ids, "value" if there are values, and "timestamp" if there are any, by users
-        and items in order.  Users and items without interactions are not in it.
+        See `to_frame`.
 
     Raises
     ------
@@ -158,14 +322,19 @@ def to_dataframe(self: Any) -> Any:
     >>> Interactions.from_arrays(["ann", "bob"], [7, 8], [5.0, 3.0]).to_dataframe().values.tolist()
     [['ann', 7, 5.0], ['bob', 8, 3.0]]
     """
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ImportError("to_dataframe needs pandas: pip install pandas") from None
-    users = np.repeat(self.user_ids, np.diff(self.indptr))
-    optional = {"value": self.values, "timestamp": self.timestamps}
-    columns = {"user": users, "item": self.item_ids[self.indices]}
-    return pd.DataFrame(columns | {name: column.copy() for name, column in optional.items() if column is not None})
+    return to_frame(self, "pandas")
+
+
+def _columns_of(data: Any, n: int) -> dict[str, np.ndarray]:
+    """Return the columns of the first `n` interactions by name, as copies."""
+    rows = np.searchsorted(data.indptr, np.arange(n), side="right") - 1
+    columns = {"user": data.user_ids[rows], "item": data.item_ids[data.indices[:n]]}
+    if data.values is not None:
+        columns["value"] = data.values[:n].copy()
+    if data.timestamps is not None:
+        times, missing = data.timestamps[:n].copy(), data.timestamps[:n] == MISSING_TIMESTAMP
+        columns["timestamp"] = np.ma.MaskedArray(times, missing) if missing.any() else times
+    return columns
 
 
 def _present(called: str, column: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Base class of `Interactions` with its sizes and selections."""
+"""Base class of `Interactions` with its sizes, its description and selections."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import FloatArray, check_mask, distinct, exceed
 from fastfedrec.core.check import check_integer, check_real, plain_array
+from fastfedrec.core.html import html_card
 from fastfedrec.data.csr import check_fields
 from fastfedrec.data.repeats import Repeats
 
@@ -39,6 +40,12 @@ class Selections:
     @classmethod
     def _trusted(cls, fields: Mapping[str, Any]) -> Self:
         raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self.n_interactions
+
+    def __bool__(self) -> bool:
+        return True  # also without interactions
 
     @property
     def n_users(self) -> int:
@@ -84,6 +91,19 @@ class Selections:
             Counts in the order of `item_ids`.
         """
         return np.bincount(self.indices, minlength=self.n_items).astype(np.int64)
+
+    def _repr_html_(self) -> str:
+        cells = max(self.n_users * self.n_items, 1)
+        facts = {
+            "users": f"{self.n_users:,}",
+            "items": f"{self.n_items:,} (catalogue: {self.catalogue})",
+            "interactions": f"{self.n_interactions:,}, {self.n_interactions / cells:.2%} of all",
+            "values": "none: each counts 1" if self.values is None else self.values.dtype,
+            "timestamps": "none" if self.timestamps is None else "with each interaction",
+            "user features": ", ".join(map(str, self.user_features)) or "none",
+            "item features": ", ".join(map(str, self.item_features)) or "none",
+        }
+        return html_card("Interactions", facts)
 
     # ---- selections -------------------------------------------------------------------------------------------------
 

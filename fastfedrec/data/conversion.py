@@ -11,13 +11,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
-from fastfedrec.data._frames import column_names, is_frame, native_frame
+from fastfedrec.data._feature_ids import split_ids
+from fastfedrec.data._frames import as_frame_maker, column_names, is_frame, native_frame, read_rows, recognized_columns
 from fastfedrec.data.csr import MAX_ITEMS, are_in_order, check_csr, check_integers, check_item_count, is_faultless
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
 from fastfedrec.data.sparse import check_arrays, checked_csr, remedy_for
 
-__all__ = ["InteractionsLike", "RowsLike", "as_interactions", "borrow_rows", "native_frame", "widened"]
+__all__ = [
+    "InteractionsLike",
+    "RowsLike",
+    "as_frame_maker",
+    "as_interactions",
+    "borrow_rows",
+    "native_frame",
+    "split_ids",
+    "widened",
+]
 
 
 class _SparseMatrix(Protocol):
@@ -47,7 +57,7 @@ InteractionsLike: TypeAlias = Interactions | _SparseMatrix | _Frame
 #: Argument of `borrow_rows`, which also takes dense arrays.
 RowsLike: TypeAlias = InteractionsLike | ArrayLike | _SupportsDLPack
 
-_VALUE_NAMES = ("value", "rating")  # accepted names of the optional column of values in a frame
+_ROLES = "user", "item", "value", "timestamp"  # of columns of a frame
 # Types of a CSR matrix that need at most a conversion of the integers.
 _INDEX_TYPES = np.dtype(np.int32), np.dtype(np.int64)
 _VALUE_TYPES = np.dtype(np.float32), np.dtype(np.float64)
@@ -80,17 +90,14 @@ def value_column(names: list[Any]) -> str | None:
     Returns
     -------
     str or None
-        "value" or "rating", or None if the frame has neither.
+        The column with a usual name for values, or None.
 
     Raises
     ------
     KeyError
-        The frame has both columns.
+        The frame has several such columns.
     """
-    value_names = [name for name in _VALUE_NAMES if name in names]
-    if len(value_names) > 1:
-        raise KeyError(f"the frame must have only one of 'value' and 'rating', got {show_names(names)}; drop one")
-    return value_names[0] if value_names else None
+    return recognized_columns(names, dict.fromkeys(_ROLES)).get("value")
 
 
 def as_interactions(
@@ -105,8 +112,8 @@ def as_interactions(
     given : Interactions, SciPy sparse matrix or array, or frame
         `Interactions` are returned unchanged.  A matrix of users x items is read as by `Interactions.from_scipy`, which
         numbers rows and columns from 0.  A frame of pandas, polars (also lazy) or pyarrow is read as by
-        `Interactions.from_dataframe`.  It has the columns `user` and `item`, and optionally `value` (or `rating`) and
-        `timestamp`.  The list of items of a frame is taken from the data, which no guarantee covers.
+        `Interactions.from_dataframe`: columns with usual names hold users, items and optionally values and timestamps.
+        The list of items of a frame is taken from the data, which no guarantee covers.
     item_ids : ndarray or None
         Known catalogue.  It must contain the items of a frame.  A matrix with one column per item takes these ids.
     is_private : bool
@@ -131,18 +138,18 @@ def as_interactions(
     if is_frame(given):
         given = native_frame(given)
         names = column_names(given)
-        if not {"user", "item"} <= set(names):
+        columns = recognized_columns(names, dict.fromkeys(_ROLES))
+        if not {"user", "item"} <= columns.keys():
             remedy = "rename them, or use Interactions.from_dataframe, which takes other names"
             if not any(isinstance(column, str) for column in names):
                 remedy = "for a matrix of users x items, pass scipy.sparse.csr_array(frame.to_numpy())"
             raise KeyError(
-                f"{name} must have the columns 'user' and 'item', the frame has {show_names(names)}; {remedy}"
+                f"{name} must have the columns 'user' and 'item', or usual names such as 'userId' and 'movieId', the "
+                f"frame has {show_names(names)}; {remedy}"
             )
-        timestamp = "timestamp" if "timestamp" in names else None
-        return Interactions.from_dataframe(
-            given, value=value_column(names), timestamp=timestamp, item_ids=item_ids,
-            duplicates="sum" if is_private else None,  # both sum repeated pairs, but None warns about them
-        )  # fmt: skip
+        # Both rules sum repeated pairs, but None warns about them.
+        rows = read_rows(given, dict.fromkeys(_ROLES), "ns", warns=not is_private)
+        return Interactions.from_arrays(**rows, duplicates="sum" if is_private else None, item_ids=item_ids)
     raise TypeError(
         f"{name} must be Interactions, a SciPy sparse matrix or array, or a frame with the columns user and item, got "
         f"{type(given).__name__}; {remedy_for(given)}"

@@ -8,9 +8,8 @@ import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec.core.arrays import Column
-from fastfedrec.core.html import html_card
 from fastfedrec.core.immutable import Immutable
-from fastfedrec.data._frames import read_rows, to_dataframe
+from fastfedrec.data._frames import head, read_rows, to_dataframe, to_frame
 from fastfedrec.data._selections import FIELDS, Selections, unpickled
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array, own_columns, owned, picklable
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
@@ -141,9 +140,9 @@ class Interactions(Selections, Immutable):
             Finite ratings or counts; an explicit 0 is stored.  None gives each row a count of 1.  Ratings may be
             negative; models of counts reject negative values.
         timestamps : array_like of shape (n,) or None
-            Timestamp of each row.  Whole numbers of any unit are stored unchanged.  Dates and times, in UTC unless they
-            have a time zone, become numbers since 1970.  Entries may be missing (None, NaN, NaT, null); methods that
-            need an order in time reject missing ones.
+            Timestamp of each row.  Whole numbers of any unit are stored unchanged.  Dates, times and text of ISO 8601,
+            in UTC unless they have a time zone, become numbers since 1970.  Entries may be missing (None, NaN, NaT,
+            null); methods that need an order in time reject missing ones.
         timestamp_unit : {"s", "ms", "us", "ns"}
             Unit into which dates and times are converted.  A time that the unit would truncate raises an error.
         duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
@@ -264,8 +263,8 @@ class Interactions(Selections, Immutable):
         cls,
         frame: Any,
         *,
-        user: str = "user",
-        item: str = "item",
+        user: str | None = None,
+        item: str | None = None,
         value: str | None = None,
         timestamp: str | None = None,
         timestamp_unit: str = "ns",
@@ -280,11 +279,13 @@ class Interactions(Selections, Immutable):
         ----------
         frame : pandas.DataFrame, polars.DataFrame, polars.LazyFrame or pyarrow.Table
             Table, or any other object with `__arrow_c_stream__` (DuckDB, Ibis, narwhals, cuDF), which pyarrow or polars
-            reads.  Only the named columns of a lazy frame are read.
-        user, item : str
-            Names of the id columns.
+            reads.  Only these columns of a lazy frame are read.
+        user, item : str or None
+            Names of the id columns.  If one is None, the column is recognized by its usual name, such as ``userId`` or
+            ``movie_id``, as in `fastfedrec.datasets.load_table`.
         value, timestamp : str or None
-            Names of the value and timestamp columns, or None.  Every row needs a value; timestamps may be missing.
+            Names of the value and timestamp columns.  None reads no such column, unless both `user` and `item` are None
+            and a column has a usual name.  Every row needs a value; timestamps may be missing.
         timestamp_unit : {"s", "ms", "us", "ns"}
             Unit into which dates and times are converted, see `from_arrays`.
         duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
@@ -302,7 +303,15 @@ class Interactions(Selections, Immutable):
         Raises
         ------
         KeyError
-            A missing column.  The message lists the columns of the frame.
+            A missing column, or several columns with usual names of a role.  The message lists the columns.
+
+        Examples
+        --------
+        >>> import polars
+        >>> from fastfedrec import Interactions
+        >>> frame = polars.DataFrame({"userId": [1, 1], "movieId": [7, 9], "when": ["2024-09-12", "2024-09-13"]})
+        >>> Interactions.from_dataframe(frame, timestamp="when", timestamp_unit="s").timestamps.tolist()
+        [1726099200, 1726185600]
         """
         columns = {"user": user, "item": item, "value": value, "timestamp": timestamp}
         listed: dict[str, Any] = {"user_ids": user_ids, "item_ids": item_ids, "unlisted": unlisted}
@@ -424,6 +433,8 @@ class Interactions(Selections, Immutable):
         matrix.has_sorted_indices = True
         return matrix
 
+    to_frame = to_frame
+    head = head
     to_dataframe = to_dataframe
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -434,16 +445,3 @@ class Interactions(Selections, Immutable):
         kind = "" if self.values is None else " with values"
         sizes = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} interactions"
         return f"<Interactions: {sizes}{kind}>"
-
-    def _repr_html_(self) -> str:
-        cells = max(self.n_users * self.n_items, 1)
-        facts = {
-            "users": f"{self.n_users:,}",
-            "items": f"{self.n_items:,} (catalogue: {self.catalogue})",
-            "interactions": f"{self.n_interactions:,}, {self.n_interactions / cells:.2%} of all",
-            "values": "none: each counts 1" if self.values is None else self.values.dtype,
-            "timestamps": "none" if self.timestamps is None else "with each interaction",
-            "user features": ", ".join(map(str, self.user_features)) or "none",
-            "item features": ", ".join(map(str, self.item_features)) or "none",
-        }
-        return html_card("Interactions", facts)

@@ -1,6 +1,7 @@
-"""Checks of timestamps: 64-bit integers; dates and times become UTC in a given unit without truncation."""
+"""Checks of timestamps: 64-bit integers; dates, times and ISO 8601 become UTC in a given unit without truncation."""
 
 import datetime
+import re
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,12 @@ MISSING_TIMESTAMP = np.iinfo(np.int64).min
 DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 UNITS = tuple(DIGITS)
 
-_LARGEST = np.iinfo(np.int64).max
+_CLOCK = re.compile(
+    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.(?P<part>[0-9]+))?)?"
+    r"(?P<zone>Z|(?P<sign>[-+])(?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?)?)?"
+)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LARGEST = int(np.iinfo(np.int64).max)
 
 
 def check_timestamps(timestamps: Any, length: int, *, unit: str = "ns", name: str = "timestamps") -> NDArray[np.int64]:
@@ -27,8 +33,9 @@ def check_timestamps(timestamps: Any, length: int, *, unit: str = "ns", name: st
     Parameters
     ----------
     timestamps : array_like of shape (length,)
-        Whole numbers of any unit, which are returned unchanged; or dates and times of NumPy, Python, pandas, polars or
-        pyarrow, in UTC unless they have a time zone.  Entries may be missing: None, NaN, NaT, null, or masked.
+        Whole numbers of any unit, which are returned unchanged; dates and times of NumPy, Python, pandas, polars or
+        pyarrow; or text of ISO 8601, such as 2009-02-13T23:31:30Z.  Times are in UTC unless they have a time zone.
+        Entries may be missing: None, NaN, NaT, null, or masked.
     length : int
         Required number of timestamps.
     unit : {"s", "ms", "us", "ns"}
@@ -112,6 +119,8 @@ def _integers(name: str, array: np.ndarray, unit: str, positions: np.ndarray | N
     """Return entries as integers; `positions` are their positions in the caller's column, for error messages."""
     if array.dtype.kind == "O":
         return _integers_of_objects(name, array, unit, positions)
+    if array.dtype.kind in "UT":
+        return _integers_of_text(name, array.ravel().tolist(), unit, positions).reshape(array.shape)
     if array.dtype.kind == "M":
         return _integers_of_dates(name, array, unit, positions)
     if array.dtype.kind == "f":
@@ -175,6 +184,11 @@ def _integers_of_objects(name: str, objects: np.ndarray, unit: str, positions: n
     known = [entry for entry, is_missing in zip(flat, missing, strict=True) if not is_missing]
     if all(isinstance(entry, datetime.date) for entry in known):
         return _integers_of_python_dates(name, known, ~missing, unit, positions).reshape(objects.shape)
+    if all(isinstance(entry, str) for entry in known):
+        rows = np.flatnonzero(~missing)
+        times = np.full(flat.shape, MISSING_TIMESTAMP, dtype=np.int64)
+        times[rows] = _integers_of_text(name, known, unit, rows if positions is None else positions[rows])
+        return times.reshape(objects.shape)
     for position, entry in zip(np.flatnonzero(~missing), known, strict=True):
         if not isinstance(entry, int | np.integer) or isinstance(entry, bool):
             kind = type(entry).__name__
@@ -204,6 +218,57 @@ def _integers_of_python_dates(
         of_dtype = np.array([date for date in dates if date.dtype == dtype])
         out[selected] = _integers_of_dates(name, of_dtype, unit, original_positions[selected])
     return out
+
+
+def _integers_of_text(name: str, texts: list[str], unit: str, positions: np.ndarray | None) -> np.ndarray:
+    """Convert text of ISO 8601; each distinct text is read once."""
+    number_of = {text: iso_moment(text, unit) for text in set(texts)}
+    if (position := next((at for at, text in enumerate(texts) if number_of[text] is None), None)) is not None:
+        text, called = texts[position], _entry_name(name, position, positions)
+        if any(iso_moment(text, finer) is not None for finer in UNITS):
+            raise ValueError(
+                f"{called} must be exact in timestamp_unit={unit!r} and in its range of 64 bits, got {text!r}; use "
+                "another unit"
+            )
+        raise TypeError(
+            f"{called} must be a whole number, a date, or text of ISO 8601 such as 2009-02-13T23:31:30Z, got the text "
+            f"{text!r}; convert the column with pandas.to_datetime, or read the file with load_table and time_format"
+        )
+    return np.array([number_of[text] for text in texts], dtype=np.int64)
+
+
+def iso_moment(text: str, unit: str) -> int | None:
+    """Return a date or time of ISO 8601 as units since 1970 in UTC, or None for other text or a truncated part."""
+    day, clock = iso_day(text[:10], unit), iso_clock(text[10:], unit)
+    return None if day is None or clock is None or not -_LARGEST <= day + clock <= _LARGEST else day + clock
+
+
+def iso_day(text: str, unit: str) -> int | None:
+    """Return a day such as 2009-02-13 as units since 1970, or None for other text."""
+    if not _DAY.fullmatch(text):
+        return None
+    try:
+        return 86400 * (datetime.date.fromisoformat(text) - datetime.date(1970, 1, 1)).days * 10 ** DIGITS[unit]
+    except ValueError:
+        return None
+
+
+def iso_clock(text: str, unit: str) -> int | None:
+    """Return the text after a date as units since midnight in UTC, or None for other text or a truncated part."""
+    # Valid texts are "T23:31", " 23:31:30.25+01:00" and the empty text.
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    hour, minute, second, hours, minutes = (
+        int(match[part] or 0) for part in ("hour", "minute", "second", "hours", "minutes")
+    )
+    part, digits = (match["part"] or "").rstrip("0"), DIGITS[unit]
+    if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59 or len(part) > digits:
+        return None
+    # A time east of UTC is later on the clock, so its offset is subtracted.
+    offset = 3600 * hours + 60 * minutes
+    seconds = 3600 * hour + 60 * minute + second - (-offset if match["sign"] == "-" else offset)
+    return seconds * 10**digits + int(part.ljust(digits, "0") or 0)
 
 
 def _is_nan(entry: Any) -> bool:

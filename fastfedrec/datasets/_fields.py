@@ -3,21 +3,16 @@
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP
+from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP, iso_moment
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # canonical form, because 7 and 007 are different ids
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_CLOCK = re.compile(
-    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.(?P<part>[0-9]+))?)?"
-    r"(?P<zone>Z|(?P<sign>[-+])(?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?)?)?"
-)
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MAX_INT64 = 2**63 - 1
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 #: Formats that error messages suggest if they fit a text; of several that fit, the user must choose one.
@@ -87,7 +82,7 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
     if field.kind is Kind.TEXT:
         return None if text.startswith(BYTE_ORDER_MARK) else text
     if field.kind is Kind.ISO:
-        return _parse_iso(text, field.unit)
+        return iso_moment(text, field.unit)
     if field.kind is Kind.STATED:
         return stated_moment(text, field.time_format, field.unit)
     if field.kind is Kind.ID:
@@ -98,11 +93,6 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
         number = float(text) + 0.0 if _DECIMAL.fullmatch(text) else math.nan  # + 0.0 removes negative zeros
         return number if math.isfinite(number) and field.allows(number) else None
     return number if -_MAX_INT64 <= number <= _MAX_INT64 and field.allows(number) else None
-
-
-def _parse_iso(text: str, unit: str) -> int | None:
-    day, clock = iso_day(text[:10], unit), iso_clock(text[10:], unit)
-    return None if day is None or clock is None or not -_MAX_INT64 <= day + clock <= _MAX_INT64 else day + clock
 
 
 def check_time_format(time_format: Any) -> str:
@@ -143,31 +133,3 @@ def stated_moment(text: str, time_format: str, unit: str) -> int | None:
 def fitting_formats(text: str) -> list[str]:
     """Return the common formats that fit a text."""
     return [common for common in _COMMON_FORMATS if stated_moment(text, common, "us") is not None]
-
-
-def iso_day(text: str, unit: str) -> int | None:
-    """Return a day such as 2009-02-13 as units since 1970, or None for other text."""
-    if not _DAY.fullmatch(text):
-        return None
-    try:
-        return 86400 * (date.fromisoformat(text) - date(1970, 1, 1)).days * 10 ** DIGITS[unit]
-    except ValueError:
-        return None
-
-
-def iso_clock(text: str, unit: str) -> int | None:
-    """Return the text after a date as units since midnight in UTC, or None for other text or a truncated part."""
-    # Valid texts are "T23:31", " 23:31:30.25+01:00" and the empty text.
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        return None
-    hour, minute, second, hours, minutes = (
-        int(match[part] or 0) for part in ("hour", "minute", "second", "hours", "minutes")
-    )
-    part, digits = (match["part"] or "").rstrip("0"), DIGITS[unit]
-    if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59 or len(part) > digits:
-        return None
-    # A time east of UTC is later on the clock, so its offset is subtracted.
-    offset = 3600 * hours + 60 * minutes
-    seconds = 3600 * hour + 60 * minute + second - (-offset if match["sign"] == "-" else offset)
-    return seconds * 10**digits + int(part.ljust(digits, "0") or 0)

@@ -93,7 +93,9 @@ def _parquet_times(layout: Layout, column: Any, called: str) -> np.ndarray | Non
     if layout.time_format is None:
         try:
             return check_timestamps(column, len(column), unit=layout.timestamp_unit, name=called)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ValueError) and not is_text:
+                raise
             has_fractions = column.dtype.is_float() and bool((column % 1 > 0).any())
             first = column.drop_nulls().head(1).to_list()[0] if is_text else "0.5" if has_fractions else None
             problem = str(error) if first is None else f"{error}{remedy('timestamp', first)}"

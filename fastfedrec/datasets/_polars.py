@@ -11,7 +11,8 @@ import numpy as np
 from fastfedrec._kernels.datasets import _text as _kernel
 from fastfedrec.core.threads import is_forked
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
-from fastfedrec.datasets._fields import BYTE_ORDER_MARK, NULL, Field, Kind, iso_clock, iso_day, parse_field
+from fastfedrec.data.times import iso_clock, iso_day
+from fastfedrec.datasets._fields import BYTE_ORDER_MARK, NULL, Field, Kind, parse_field
 
 _imported_in: int | None = None  # id of the process in which this module imported polars
 _POWERS = [10**k for k in range(1, 19)]

@@ -14,17 +14,12 @@ from numpy.typing import NDArray
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_flag, check_integer
-from fastfedrec.data.conversion import InteractionsLike
+from fastfedrec.data.conversion import InteractionsLike, as_frame_maker
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._candidates import choose_candidates, item_table
+from fastfedrec.systems._new_users import read_new_users
 from fastfedrec.systems._served import Served
-from fastfedrec.systems._tables import (
-    as_column,
-    choose_columns,
-    find_rows,
-    frame_maker,
-    list_of_best,
-    read_new_users,
-)
+from fastfedrec.systems._tables import as_column, find_rows, list_of_best
 
 Best: TypeAlias = tuple[NDArray[Any], NDArray[np.float64]]  # ids of any type, and scores
 
@@ -100,16 +95,16 @@ class Answers(ABC):
 
     @overload
     def recommend(
-        self, user_ids: Column | None = None, n: int = 10, *, items: Column | None = None,
-        exclude: Column | None = None, filter_seen: bool = True, unknown: str = "error",
+        self, user_ids: Column | None = None, n: int = 10, *, items: Any = None,
+        exclude: Any = None, filter_seen: bool = True, unknown: str = "error",
         as_frame: Literal[False] = False,
     ) -> Best: ...  # fmt: skip
 
     @overload
     def recommend(
-        self, user_ids: Column | None = None, n: int = 10, *, items: Column | None = None,
-        exclude: Column | None = None, filter_seen: bool = True, unknown: str = "error",
-        as_frame: bool,
+        self, user_ids: Column | None = None, n: int = 10, *, items: Any = None,
+        exclude: Any = None, filter_seen: bool = True, unknown: str = "error",
+        as_frame: bool | str,
     ) -> Any: ...  # fmt: skip
 
     @explains_calls
@@ -118,11 +113,11 @@ class Answers(ABC):
         user_ids: Column | None = None,
         n: int = 10,
         *,
-        items: Column | None = None,
-        exclude: Column | None = None,
+        items: Any = None,
+        exclude: Any = None,
         filter_seen: bool = True,
         unknown: str = "error",
-        as_frame: bool = False,
+        as_frame: bool | str = False,
     ) -> Any:
         """Recommend the best items for each user.
 
@@ -132,29 +127,31 @@ class Answers(ABC):
             External ids; None for all users.
         n : int
             Number of items, at least 1; a smaller number of candidates limits it.
-        items : array_like or None
-            External ids of the candidates; None for all items.
-        exclude : array_like or None
-            External ids that are never recommended; unknown ids are ignored, with a warning if all are unknown.
+        items : array_like, frame, mapping, list of lists or None
+            External ids of the candidates; None for all items.  A frame has a column of ids (``item`` or a usual name
+            such as ``movieId``), in which unknown ids are ignored, and its other columns are joined into the answer's
+            frame.  ``{user: ids}``, or a list for each requested user, gives candidates of single users.
+        exclude : array_like, mapping, list of lists or None
+            External ids that are never recommended, for all users or for single ones as in `items`; unknown ids are
+            ignored, with a warning if all are unknown.
         filter_seen : bool
             Whether to leave out the items of the user's row.
         unknown : {"error", "popular", "skip"}
             Result for a user who is not in the model: a `KeyError`, the most popular items, or an empty row.
-        as_frame : bool
-            Whether to return a pandas frame, or a polars frame if pandas is missing.
-            Return a frame of pandas, or of polars where pandas is missing.
+        as_frame : bool or {"pandas", "polars", "pyarrow"}
+            Whether to return a frame, and of which library; True takes the first one that is installed.
 
         Returns
         -------
         ids : ndarray of shape (n_users, n)
-            External item ids, best first; ties go to the earlier item.  Rows are in the order of the user ids.
-            External item ids, best first; ties go to the earlier item.  Rows are in the order of the user ids.
+            External item ids, best first; ties go to the earlier item.  Rows are in the order of the request.
+        scores : ndarray of shape (n_users, n), float64
             Falling scores; a model with float32 factors rounds them to float32, and `score` does not.  A score of -inf
             marks a rank without a recommendation, and its id has no meaning: the last ranks of a user with fewer than
             `n` unseen candidates, and all ranks of an unknown user with ``unknown="skip"``.
-        frame : DataFrame
-            With ``as_frame=True``, instead of both: the columns user, item, score and rank (from 1), with a row for
-            each recommendation.
+        frame : frame
+            With `as_frame`, instead of both: the columns user, item, score and rank (from 1), with a row for each
+            recommendation, and the columns of a frame `items`.
 
         Raises
         ------
@@ -171,25 +168,30 @@ class Answers(ABC):
         """
         model = self._fitted()
         data = model.interactions_
-        make_frame = frame_maker() if check_flag("as_frame", as_frame) else None
+        make_frame = as_frame_maker(as_frame)
         users, rows = model._users(user_ids, unknown)
         filter_seen = check_flag("filter_seen", filter_seen)
-        columns = choose_columns(data, items, exclude)
+        table = None if items is None else item_table(items)
+        candidates = choose_candidates(data, users, items if table is None else table, exclude)
+        columns = candidates.columns
         n = min(check_integer("n", n, low=1), data.n_items if columns is None else len(columns))
-        ranked, scores = model._served().rank(rows, n, columns, filter_seen, unknown)
+        ranked, scores = model._served().rank(rows, n, candidates, filter_seen, unknown)
         ids = data.item_ids[ranked if columns is None else columns[ranked]]
-        return (ids, scores) if make_frame is None else make_frame(list_of_best(users, ids, scores))
+        if make_frame is None:
+            return ids, scores
+        answer = list_of_best(users, ids, scores)
+        return make_frame(answer if table is None else table.join(answer))
 
     @overload
     def recommend_for(
-        self, item_ids: Any, n: int = 10, *, items: Column | None = None, exclude: Column | None = None,
+        self, item_ids: Any, n: int = 10, *, items: Any = None, exclude: Any = None,
         filter_seen: bool = True, unknown: str = "error", as_frame: Literal[False] = False,
     ) -> Best: ...  # fmt: skip
 
     @overload
     def recommend_for(
-        self, item_ids: Any, n: int = 10, *, items: Column | None = None, exclude: Column | None = None,
-        filter_seen: bool = True, unknown: str = "error", as_frame: bool,
+        self, item_ids: Any, n: int = 10, *, items: Any = None, exclude: Any = None,
+        filter_seen: bool = True, unknown: str = "error", as_frame: bool | str,
     ) -> Any: ...  # fmt: skip
 
     @explains_calls
@@ -198,36 +200,36 @@ class Answers(ABC):
         item_ids: Any,
         n: int = 10,
         *,
-        items: Column | None = None,
-        exclude: Column | None = None,
+        items: Any = None,
+        exclude: Any = None,
         filter_seen: bool = True,
         unknown: str = "error",
-        as_frame: bool = False,
+        as_frame: bool | str = False,
     ) -> Any:
         """Recommend the best items for new users, who were not in the fit, from their items.
 
         Parameters
         ----------
-        item_ids : array_like, mapping, frame, SciPy matrix or Interactions
-            External ids of the items of one user; {item: value} of one user; a frame with the columns user and item,
-            and optionally value; a matrix with a column for each of the model's items; or interactions, which may
-            have other items in another order.  Models of ratings need values.
+        item_ids : array_like, mapping, list of lists or mappings, frame, SciPy matrix or Interactions
+            External ids of the items of one user, or {item: value}.  For several users: a list of these, whose users
+            are numbered from 0; {user: ids} or {user: {item: value}}; a frame with the columns user and item, and
+            optionally value; a matrix with a column for each of the model's items; or interactions, which may have
+            other items in another order.  Models of ratings need values.
         n : int
-            Number of items, see `recommend`; also for `items`, `exclude`, `filter_seen` and `as_frame`.
-        items, exclude : array_like or None
-            Candidates, and items that are never recommended.
+            Number of items, see `recommend`; also for `filter_seen` and `as_frame`.
+        items, exclude : array_like, frame, mapping, list of lists or None
+            Candidates, and items that are never recommended, see `recommend`.
         filter_seen : bool
             Whether to leave out the given items.
         unknown : {"error", "skip"}
             Whether an item that is not in the model is a `ValueError` or is left out.
-        as_frame : bool
+        as_frame : bool or {"pandas", "polars", "pyarrow"}
             Whether to return a frame; a single user has the id 0.
-            Return a frame; one person is user 0.
 
         Returns
         -------
         ids, scores : ndarray of shape (n_users, n)
-            See `recommend`: a row for each user, in the order of their ids.
+            See `recommend`: a row for each user, in the order of a list or mapping, or of the ids in a table.
 
         Raises
         ------
@@ -258,9 +260,9 @@ class Answers(ABC):
     def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: Literal[False] = False) -> Best: ...
 
     @overload
-    def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: bool) -> Any: ...
+    def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: bool | str) -> Any: ...
 
-    def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: bool = False) -> Any:
+    def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: bool | str = False) -> Any:
         """Find the items that are most similar to each of some items, without the item itself.
 
         Parameters
@@ -269,8 +271,8 @@ class Answers(ABC):
             External ids.
         n : int
             Number of similar items, at least 1; the number of other items limits it.
-        as_frame : bool
-            Whether to return a pandas frame, or a polars frame if pandas is missing.
+        as_frame : bool or {"pandas", "polars", "pyarrow"}
+            Whether to return a frame, and of which library, see `recommend`.
 
         Returns
         -------
@@ -278,8 +280,8 @@ class Answers(ABC):
             External item ids, most similar first; ties go to the earlier item.
         similarities : ndarray of shape (n_items, n), float64
             Falling similarities: cosines of factors, or the model's weights from item to item; -inf without an item.
-        frame : DataFrame
-            With ``as_frame=True``, instead of both: the columns item, similar, score and rank (from 1).
+        frame : frame
+            With `as_frame`, instead of both: the columns item, similar, score and rank (from 1).
 
         Raises
         ------
@@ -294,7 +296,7 @@ class Answers(ABC):
         """
         model = self._fitted()
         data = model.interactions_
-        make_frame = frame_maker() if check_flag("as_frame", as_frame) else None
+        make_frame = as_frame_maker(as_frame)
         item_column = as_column("item_ids", item_ids)
         columns = data.item_index(item_column)
         n = min(check_integer("n", n, low=1), data.n_items - 1)

@@ -14,9 +14,9 @@ from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._candidates import Candidates
 from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems._tables import seen_among
 
 _BLOCK_CELLS = 2**24  # scores in memory at a time in `rank`
 _PAIR_CELLS = 2**22  # scores in memory at a time in `score_pairs`
@@ -95,9 +95,9 @@ class Served(ABC):
         raise TypeError(f"the scores of {self.name} are no sums over a user's items, so they cannot be explained")
 
     def rank(
-        self, rows: np.ndarray, n: int, columns: np.ndarray | None, filter_seen: bool, unknown: str
+        self, rows: np.ndarray, n: int, candidates: Candidates, filter_seen: bool, unknown: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions among the columns, and the scores, of each row; some rows get the most popular items."""
+        """Return the positions among the candidates, and the scores, of each row; some rows get popular items."""
         ranked = np.empty((len(rows), n), dtype=np.int64)
         scores = np.empty((len(rows), n), dtype=np.float64)
         missing = rows < 0
@@ -105,22 +105,31 @@ class Served(ABC):
         popular[~missing] = self.lack_scores(rows[~missing])
         ranked[missing], scores[missing] = np.arange(n), -np.inf
         if popular.any():
-            ranked[popular], scores[popular] = self._rank_popular(rows[popular], n, columns)
+            self._rank_popular(rows, np.flatnonzero(popular), n, candidates, ranked, scores)
         usual = ~(missing | popular)
-        output_rows = slice(None) if usual.all() else np.flatnonzero(usual)
-        scored_rows, step = rows[output_rows], max(1, _BLOCK_CELLS // self.interactions_.n_items)
-        for start in range(0, len(scored_rows), step):
-            block = scored_rows[start : start + step]
-            seen = seen_among(self.interactions_, block, columns) if filter_seen else None
-            into = slice(start, start + step) if isinstance(output_rows, slice) else output_rows[start : start + step]
-            ranked[into], scores[into] = self.best_items(block, n, seen, columns)
+        positions, step = np.flatnonzero(usual), max(1, _BLOCK_CELLS // self.interactions_.n_items)
+        is_whole = len(positions) == len(rows)
+        for start in range(0, len(positions), step):
+            users = positions[start : start + step]
+            block = rows[users]
+            hidden = candidates.hidden(self.interactions_, users, block if filter_seen else None)
+            into = slice(start, start + step) if is_whole else users
+            ranked[into], scores[into] = self.best_items(block, n, hidden, candidates.columns)
         return ranked, scores
 
-    def _rank_popular(self, rows: np.ndarray, n: int, columns: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions and scores of the most popular items, or raise if the model does not know popularity."""
+    def _rank_popular(
+        self,
+        rows: np.ndarray,
+        users: np.ndarray,
+        n: int,
+        candidates: Candidates,
+        ranked: np.ndarray,
+        scores: np.ndarray,
+    ) -> None:
+        """Rank the most popular items for the users at these positions, or raise if popularity is unknown."""
         popularity = self.popularity()
         if popularity is None:
-            known = rows[rows >= 0]
+            known = rows[users][rows[users] >= 0]
             reason = "unknown='popular' needs popularity"
             if len(known):
                 reason = f"user {id_at(self.interactions_.user_ids, known[0])!r} has no items"
@@ -128,8 +137,14 @@ class Served(ABC):
                 f"{reason}, and {self.name} did not release popularity; leave such users out, or take "
                 "popularity from a DPPopularity"
             )
-        ranked, scores = ranking.top_k(popularity[None] if columns is None else popularity[None, columns], n)
-        return ranked[0], scores[0]
+        among = popularity[None] if candidates.columns is None else popularity[None, candidates.columns]
+        if candidates.is_for_all:
+            ranked[users], scores[users] = ranking.top_k(among, n)
+            return
+        step = max(1, _BLOCK_CELLS // self.interactions_.n_items)
+        for block in np.split(users, range(step, len(users), step)):
+            hidden = candidates.hidden(self.interactions_, block, None)
+            ranked[block], scores[block] = ranking.top_k(np.repeat(among, len(block), axis=0), n, seen=hidden)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -252,7 +252,7 @@ class Recommender(Answers):
         A subclass sets the arrays that depend on users' rows, each on its own row and no other.
         """
         items = self.interactions_.item_ids
-        if not np.array_equal(data.item_ids, items):
+        if data.item_ids is not items and not np.array_equal(data.item_ids, items):
             raise ValueError(
                 f"interactions must have the {len(items)} items the model was fitted on, in their order, got "
                 f"{data.n_items} others; build them with the same item ids"

@@ -136,9 +136,13 @@ def test_a_stream_without_columns_is_refused_by_its_name():
 
 
 def test_columns_of_a_stream_are_named_when_one_is_not_there():
-    with pytest.raises(KeyError, match=r"user='user' is not a column; the frame has \['a'\]"):
+    with pytest.raises(
+        KeyError, match=r"user and item must be given, because no column .* got \['a'\]; pass user='COLUMN'"
+    ):
         Interactions.from_dataframe(Stream({"a": [1]}))
-    with pytest.raises(KeyError, match=r"interactions must have the columns 'user' and 'item', the frame has \['a'\]"):
+    with pytest.raises(
+        KeyError, match=r"interactions must have the columns 'user' and 'item', .* the frame has \['a'\]"
+    ):
         as_interactions("interactions", Stream({"a": [1]}))
 
 
@@ -148,7 +152,7 @@ def test_a_frame_that_is_a_matrix_is_refused_with_a_remedy(columns):
     frame = pd.DataFrame(dense, columns=columns)
     remedy = r"for a matrix of users x items, pass scipy.sparse.csr_array\(frame.to_numpy\(\)\)"
     for take in (Popularity().fit, lambda rows: clustering.kmeans(rows, 2, key=Key.from_seed(1))):
-        with pytest.raises(KeyError, match=rf"must have the columns 'user' and 'item', the frame has .*; {remedy}"):
+        with pytest.raises(KeyError, match=rf"must have the columns 'user' and 'item', .* the frame has .*; {remedy}"):
             take(frame)
     assert clustering.kmeans(frame.to_numpy(), 2, key=Key.from_seed(1)).centers.shape == (2, 30)  # the remedies work
     assert Popularity().fit(scipy.sparse.csr_array(frame.to_numpy())).interactions_.shape == (4, 30)
@@ -270,7 +274,7 @@ def test_a_table_of_interactions_gives_them_back(data, with_timestamps):
 
 def test_a_table_without_pandas_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_dataframe needs pandas: pip install pandas"):
+    with pytest.raises(ImportError, match="a frame of pandas needs pandas: pip install pandas"):
         Interactions.from_arrays([1], [2]).to_dataframe()
 
 

@@ -113,8 +113,10 @@ def test_from_dataframe_refuses(library):
         ValueError, match=r"column 'user' \(user\) has 1 missing entries, the first at position 1; drop"
     ):
         Interactions.from_dataframe(frame)
+    with pytest.raises(KeyError, match="item must be given, because no column of the frame"):
+        Interactions.from_dataframe(frame, user="item")
     with pytest.raises(ValueError, match=r"column 'value' \(value\) has 1 missing entries"):
-        Interactions.from_dataframe(frame, user="item", value="value")
+        Interactions.from_dataframe(frame, user="item", item="item", value="value")
     with pytest.raises(TypeError, match="frame must be a pandas or polars frame, or a pyarrow Table, got list"):
         Interactions.from_dataframe([1, 2])
 
@@ -131,7 +133,7 @@ def test_tables_that_are_no_frame_are_not_shown():
         (
             pd.DataFrame([["secret", 2, 3]], columns=["who", "item", "item"]),
             KeyError,
-            "item='item' occurs more than",
+            "column 'item' must occur once among",
         ),
     ):
         with pytest.raises(error, match=message) as caught:

@@ -96,6 +96,9 @@ def test_a_frames_times_may_be_missing_and_its_numbers_are_not_rounded(library):
         (np.ma.array([3, 4, 2**60 + 1], mask=[0, 1, 0]), [3, MISSING_TIMESTAMP, 2**60 + 1]),
         (np.array(["1970-01-01T00:00:01", "NaT"], dtype="M8[s]"), [10**9, MISSING_TIMESTAMP]),
         (np.array([MISSING_TIMESTAMP]).view("M8"), [MISSING_TIMESTAMP]),  # NaT without a unit
+        (["1970-01-01T00:00:01Z", "1970-01-02 01:00+01:00"], [10**9, 86_400 * 10**9]),
+        (pl.Series(["1970-01-01", None]), [0, MISSING_TIMESTAMP]),
+        (pd.Series([None, "1970-01-01 00:00:00.000000005"], dtype="string"), [MISSING_TIMESTAMP, 5]),
         ([pd.NaT, pd.Timestamp(5), None], [MISSING_TIMESTAMP, 5, MISSING_TIMESTAMP]),
         ([pd.Timestamp(5), None, dt.datetime(1970, 1, 2)], [5, MISSING_TIMESTAMP, 86_400 * 10**9]),
         (np.array([np.iinfo(np.int64).max, -(2**63) + 1]).view("M8[ns]"), [2**63 - 1, -(2**63) + 1]),
@@ -175,8 +178,11 @@ def test_an_order_requires_all_its_times():
         ([float("inf")], {}, TypeError, "timestamps must be whole numbers or dates, got inf"),
         ([2**64 - 1], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 18446744073709551615"),
         ([2**70], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 1180591620717411303424"),
-        (["2020-01-01"], {}, TypeError, "timestamps must be whole numbers or dates, got dtype <U10; convert"),
-        (pl.Series(["x", None]), {}, TypeError, r"timestamps\[0\] must be a whole number or a date, .*same kind"),
+        (["2020-01-01", "1/2/20"], {}, TypeError, r"timestamps\[1\] must be .* ISO 8601 .* got the text '1/2/20'"),
+        ([None, "2020-01-01T00:00:00.5"], {"unit": "s"}, ValueError, r"timestamps\[1\] must be exact in .*'s'"),
+        (["3000-01-01"], {}, ValueError, r"timestamps\[0\] must be exact in .* range of 64 bits, got '3000-01-01'"),
+        (pl.Series(["x", None]), {}, TypeError, r"timestamps\[0\] must be a whole number, a date, or text of ISO"),
+        (["2020-01-01", 5], {}, TypeError, r"timestamps\[1\] must be .* got the text '5'"),
         ([dt.date(2020, 1, 1), 5], {}, TypeError, r"timestamps\[0\] must be a whole number or a date, .*, got"),
         ([dt.timedelta(1)], {}, TypeError, "timestamps.* must be .*whole number"),
         (np.array([1], dtype="m8[s]"), {}, TypeError, "got dtype timedelta64"),
@@ -195,7 +201,9 @@ def test_a_refusal_states_the_position_and_the_remedy(times, options, error, mes
 
 def test_a_frames_column_is_named():
     frame = pd.DataFrame({"user": [1], "item": [1], "when": ["yesterday"]})
-    with pytest.raises(TypeError, match=r"column 'when' \(timestamp\)\[0\] must be a whole number or a date"):
+    with pytest.raises(
+        TypeError, match=r"column 'when' \(timestamp\)\[0\] must be .* got the text 'yesterday'; convert the"
+    ):
         Interactions.from_dataframe(frame, timestamp="when")
 
 

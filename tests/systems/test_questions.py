@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +57,9 @@ def test_a_frame_holds_the_recommendations(data, monkeypatch):
     assert [tuple(item) for item in other["item"]] == frame["item"].tolist()
     assert other["score"].to_list() == frame["score"].tolist()
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match="as_frame=True needs pandas or polars"):
+    assert isinstance(model_of_factors(data._replace(item_ids=np.arange(50))).recommend(as_frame=True), pa.Table)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="a frame needs pandas, polars or pyarrow: pip install pandas"):
         model.recommend(users, as_frame=True)
 
 
@@ -189,11 +192,10 @@ def test_bad_questions_are_named(data):
             "must have at least one user",
         ),
         (
-            lambda: model.recommend(exclude={"user 3": [(3, "film")]}),
+            lambda: model.recommend(items={(3, "film"): 1}),
             TypeError,
-            "exclude must be ids alone, got a dict",
+            r"items must be ids, or a list of ids for each user, got a dict with the value 1; pass a list of its keys",
         ),
-        (lambda: model.recommend(items={(3, "film"): 1}), TypeError, "items must be ids alone, got a dict"),
         (lambda: model_of_factors(data).similar_items([(99, "x")]), KeyError, r"item id \(99, 'x'\) is unknown"),
         (lambda: model_of_factors(data).similar_items([(3, "film")], 0), ValueError, "n must be at least 1"),
     ]:
