@@ -30,6 +30,6 @@ def test_each_line_of_the_shell_runs(tmp_path, monkeypatch, capsys):
         names.append(arguments[0])
     assert names == ["split", "compare", "fit", "recommend"]
     assert load("model.npz").ledger_.epsilon("public") <= 1
-    assert "| DPGram(epsilon=2.0) |" in Path("table.md").read_text()
+    assert "| PrivateRecommender(epsilon=2.0) |" in Path("table.md").read_text()
     answer = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in answer[-15:]] == ["0"] * 5 + ["1"] * 5 + ["2"] * 5

@@ -34,16 +34,8 @@ results = {
 }
 comparison = compare(results, key=Key.from_seed(4))
 
-figure, axes = plt.subplots(figsize=(5.4, 3.4), layout="constrained")
-for position, (name, intervals) in enumerate(comparison.intervals.items()):
-    low, high = intervals["recall@20"]
-    epsilon = fitted[name].ledger_.epsilon("public")
-    colour = "C0" if epsilon < float("inf") else "0.5"
-    axes.plot([low, high], [position, position], color=colour, linewidth=2)
-    axes.plot(results[name]["recall@20"], position, "o", color=colour, markersize=4)
-axes.set_yticks(range(len(results)), list(results))
-axes.set(xlabel="recall@20, with 95% intervals", ylabel="system")
-axes.margins(y=0.15)
+figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+_ = comparison.plot("recall@20", ax=axes)
 
 # %%
 # The conclusion follows from paired permutation tests, which are corrected for multiple

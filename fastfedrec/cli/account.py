@@ -15,7 +15,7 @@ from fastfedrec.accounting import (
     composed_epsilon,
 )
 from fastfedrec.accounting.views import SHORT_NAMES, VIEWS
-from fastfedrec.cli.outputs import make_axes
+from fastfedrec.cli.outputs import add_details, footer, make_axes
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.mechanisms import BinaryResponse
@@ -82,6 +82,7 @@ def _add_run(command: argparse.ArgumentParser, rounds: int) -> None:
     command.add_argument("--rounds", type=int, default=rounds, metavar="N", help="number of rounds")
     command.add_argument("--delta", type=float, default=1e-6, help="delta of approximate guarantees")
     command.add_argument("--plot", type=Path, metavar="FILE", help="plot the cost over rounds (needs matplotlib)")
+    add_details(command)
 
 
 def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
@@ -98,7 +99,23 @@ def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
     curves = {
         name: [composed_epsilon({event: n}, view, ledger.delta) for n in rounds] for view, name in SHORT_NAMES.items()
     }
-    return _report(arguments, rounds, curves, ledger.summary(), {"ledger": ledger.to_dict()})
+    text = (
+        f"Binary responses at epsilon {arguments.epsilon:g} each, {arguments.reports:,} of a user in each round, from "
+        f"{arguments.users:,} users"
+    )
+    sentences = [
+        f"epsilon: the cost of all rounds to one user, in nats, if all of that user's data are replaced, at delta "
+        f"{arguments.delta:g}.",
+        "server: it knows who sent each report. shuffled: it does not. public: it sees sums over all users. 'none': no "
+        "guarantee.",
+    ]
+    if not arguments.details:
+        sentences.append(
+            "They hold under conditions, such as a shuffler that breaks every link; --details prints them."
+        )
+    else:
+        text = f"{ledger.summary().rstrip()}\n\n{text}"
+    return _report(arguments, rounds, curves, text, sentences, {"ledger": ledger.to_dict()})
 
 
 def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
@@ -132,11 +149,13 @@ def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
             refusals.append(str(error))
     if not curves:
         raise UnsupportedEventError("; ".join(refusals))
-    text = (
-        f"{event}\nepsilon in nats at delta {arguments.delta:g}, against {VIEWS['public']}; all are upper bounds, and "
-        "the lowest\nholds if the sampling is secret and the server adds the noise"
-    )
-    return _report(arguments, rounds, curves, text, {"event": str(event)})
+    sentences = [
+        f"epsilon: an upper bound on the cost of all rounds to one user, in nats, at delta {arguments.delta:g}, "
+        f"against {VIEWS['public']}.",
+        "Each column is an accountant, and the lowest figure holds, if the sampling is secret and the server adds the "
+        "noise.",
+    ]
+    return _report(arguments, rounds, curves, str(event), sentences, {"event": str(event)})
 
 
 def _milestones(rounds: int) -> list[int]:
@@ -153,6 +172,7 @@ def _report(
     rounds: Sequence[int],
     curves: dict[str, list[float]],
     text: str,
+    sentences: Sequence[str],
     details: dict[str, Any],
 ) -> dict[str, Any] | str:
     if arguments.plot is not None:
@@ -164,7 +184,8 @@ def _report(
         return document | {"plot": arguments.plot and str(arguments.plot)}
     rows = [(n, *(format_epsilon(values[i]) for values in curves.values())) for i, n in enumerate(rounds)]
     plot = f"\n\nPlot: {arguments.plot}" if arguments.plot is not None else ""
-    return text + "\n\nover rounds:\n" + format_table(("rounds", *curves), rows) + plot
+    table = format_table(("rounds", *curves), rows)
+    return "\n".join([text, "", table, "", *footer(arguments, *sentences)]) + plot
 
 
 def _plot(path: Path, rounds: Sequence[int], curves: dict[str, list[float]]) -> None:

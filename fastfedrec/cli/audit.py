@@ -17,6 +17,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.core.version import __version__
 from fastfedrec.mechanisms.channels.channel import TOTAL
+from fastfedrec.systems.registry import SYSTEMS
 from fastfedrec.testing import ALPHA
 
 __all__ = ["add_audit"]
@@ -66,6 +67,11 @@ def run_audit(arguments: argparse.Namespace) -> dict[str, Any] | str | None:
         return None
     if arguments.mechanism not in CASES:
         meant = did_you_mean(arguments.mechanism, [*CASES, _ALL])
+        if arguments.mechanism in SYSTEMS or arguments.mechanism.endswith(".npz"):
+            raise ValueError(
+                f"{arguments.mechanism!r} is a whole model, and audit tests single mechanisms; attack models with "
+                "fastfedrec.attacks in Python, and see their cost with fastfedrec ledger FILE"
+            )
         raise ValueError(
             f"unknown mechanism {arguments.mechanism!r}{meant}; there are {', '.join(CASES)}, and {_ALL}; audit your "
             "own mechanism in Python, by fastfedrec.audit.audit(mechanism, x0, x1, claim)"

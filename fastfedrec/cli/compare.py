@@ -2,28 +2,28 @@
 
 import argparse
 import json
-import math
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
+from fastfedrec.cli.comparison_table import ENDINGS, ComparedRun, ComparisonTable
 from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics, check_threshold
 from fastfedrec.cli.features import add_features, give_features, read_features
-from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, split_assignments
-from fastfedrec.cli.outputs import can_show_progress, describe
-from fastfedrec.cli.parts import describe_dropped, load_parts, recorded_split, sources
-from fastfedrec.cli.settings import Choice, SystemSettings, add_choice, add_systems
-from fastfedrec.core.files import check_destination, write_text
+from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, positive, split_assignments
+from fastfedrec.cli.outputs import add_details, can_show_progress, describe, show
+from fastfedrec.cli.parts import load_parts, recorded_split, sources
+from fastfedrec.cli.settings import SystemSettings, add_choice, add_systems
+from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_csv, format_epsilon, format_table, plain
+from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, plain
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import Evaluation, LeaveOneOut, RandomHoldout, Split, compare, evaluate
-from fastfedrec.evaluation.metrics import tables
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Split, Splitter, compare, evaluate
+from fastfedrec.evaluation.metrics.averages import average_fits
 from fastfedrec.evaluation.metrics.comparison import Comparison
 from fastfedrec.mechanisms.item_choice import choose_items
 
@@ -31,30 +31,8 @@ __all__ = ["add_compare"]
 
 # Maximum number of EASE's items in the default comparison: 300 MB, and some seconds.
 _MAX_EASE_ITEMS = 5000
-# Maximum number of DPGram's items in the default comparison.
-_MAX_GRAM_ITEMS = 1000
 # Delta of a private choice from items that were taken from the data; far below the delta of ledgers.
 _CHOICE_DELTA = 1e-8
-_ENDINGS = (".md", ".csv", ".json", ".tex", ".txt")
-_LEGEND = (
-    "epsilon: cost of a user in the whole run, in nats, against the strongest adversary with a guarantee: the server, "
-    "the server behind a shuffler, or the public; 'none' means no guarantee\n" + NOT_COVERED
-)
-
-
-@dataclass
-class _Run:
-    """A system under its label, before and after its fit."""
-
-    label: str
-    settings: SystemSettings
-    model: Any
-    parameters: dict[str, Any] = field(default_factory=dict)
-    result: Evaluation | None = None
-    epsilon: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    n_items: int = 0
-    seconds: float = 0.0
 
 
 def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -63,10 +41,11 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
         "compare",
         run_compare,
         "Fit and test several systems on the same data: a table with bootstrap intervals, and paired tests. Without "
-        "--system: popularity, item-knn, ease on the 5,000 most used items, implicit-als, and dp-gram at epsilon 2; if "
-        "there are more than 1,000 items, dp-gram uses 1,000 that are chosen privately at epsilon 1.",
+        "--system: popularity, item-knn, ease on the 5,000 most used items, implicit-als, and private-recommender with "
+        "a trusted server at epsilon 2.",
         [
-            "fastfedrec compare --train gowalla/train.txt --test gowalla/test.txt --out table.md",
+            "fastfedrec compare --train gowalla/train.txt --test gowalla/test.txt --out table.md plot.png",
+            "fastfedrec compare --data ratings.csv --catalogue items.txt --by time --seeds 3",
             "fastfedrec compare --train a/train.csv --test a/test.csv --system ease --set top_items=5000 "
             "--system dp-gram --set epsilon=2 --choose 1000 1",
             "fastfedrec compare --data generated:5000x300 --system popularity --system item-knn --metrics recall@20",
@@ -79,7 +58,15 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--metrics", default="recall@20,ndcg@20", help="metrics, as for evaluate")
     add_negatives(command)
     add_threshold(command)
+    command.add_argument(
+        "--by", choices=("random", "time"), default="random",
+        help="with --data: hold out a random interaction of each user (for ratings a fifth), or the latest",
+    )  # fmt: skip
     command.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of fits, splits and samples")
+    command.add_argument(
+        "--seeds", type=positive, default=1, metavar="N",
+        help="number of fits of each system, with seeds from --seed on; the table has their means on one split",
+    )  # fmt: skip
     command.add_argument(
         "--out",
         type=Path,
@@ -87,15 +74,16 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
         action="extend",
         default=[],
         metavar="FILE",
-        help=f"write the table to a file; its format is given by the ending: {', '.join(_ENDINGS)}",
+        help=f"write the table or its plot to a file; the ending names the format: {', '.join(ENDINGS)}",
     )
+    add_details(command)
 
 
 def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Check the arguments, fit and test each system, and return a table."""
     for out in arguments.out:
-        if out.suffix.lower() not in _ENDINGS:
-            raise UsageError(f"--out {out} must end in one of {', '.join(_ENDINGS)}")
+        if out.suffix.lower() not in ENDINGS:
+            raise UsageError(f"--out {out} must end in one of {', '.join(ENDINGS)}")
         check_destination(out)
     # Systems are made before any data are read, so that a wrong name or parameter is reported at once.
     runs = _make_runs(arguments.system or _default_systems(0))
@@ -104,10 +92,17 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     features = read_features(arguments, [run.model for run in runs])
     kinds = [type(run.model) for run in runs]
     key = Key.from_seed(arguments.seed)
+    if arguments.by == "time" and arguments.train is not None:
+        raise UsageError("--by is for --data, and --test is the held-out part of --train; leave one of them out")
     split, stated = load_parts(arguments, kinds, of_ratings=of_ratings), recorded_split(arguments)
     if split is None:
-        splitter = RandomHoldout(share=0.2) if of_ratings else LeaveOneOut()
-        split, stated = next(splitter.split(load_data(arguments, kinds), key=key)), repr(splitter)
+        data, splitter = load_data(arguments, kinds), _make_splitter(arguments, of_ratings)
+        if arguments.by == "time" and data.timestamps is None:
+            raise ValueError(
+                f"--by time needs timestamps, and {arguments.data} has none; name their column with --timestamp, or "
+                "leave --by out"
+            )
+        split, stated = next(splitter.split(data, key=key)), repr(splitter)
     if not arguments.system:
         runs = _make_runs(_default_systems(split.train.n_items))
     give_features(arguments, features, [run.model for run in runs], split.train)
@@ -116,21 +111,31 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     for run in runs:
         # Two systems at least must remain, or the last error is raised.
         try:
-            _measure(run, split, metrics, stated, arguments, key, show_progress)
+            _measure(run, split, metrics, stated, arguments, show_progress)
         except Exception as error:  # a failed system does not stop the comparison of the others
             failures.append((run.label, " ".join(str(error).split()) or type(error).__name__))
+            show(f"fastfedrec: {run.label} failed: {failures[-1][1]}", file=sys.stderr)
             if arguments.debug or len(runs) - len(failures) < 2:
                 raise
     done, excluded = _runs_on_same_users([run for run in runs if run.result is not None])
+    for label, reason in excluded:
+        show(f"fastfedrec: {label} is left out: {reason}", file=sys.stderr)
     failures += excluded
     comparison = compare({run.label: run.result for run in done if run.result is not None}, key=key)
     document = _document(arguments, split, done, comparison, failures)
-    head, remarks = _head(arguments, split, comparison), _remarks(split, done, comparison, failures)
-    answer = _write(arguments.out, head, remarks, done, comparison, document)
-    return document if arguments.json else answer
+    head = _head(arguments, split, comparison)
+    table = ComparisonTable(head, done, comparison, split.train, failures, document)
+    table.write(arguments.out)
+    return document if arguments.json else table.text(arguments)
 
 
-def _runs_on_same_users(done: list[_Run]) -> tuple[list[_Run], list[tuple[str, str]]]:
+def _make_splitter(arguments: argparse.Namespace, of_ratings: bool) -> Splitter:
+    """Return the split of --data: the latest or random interactions of each user."""
+    is_latest = arguments.by == "time"
+    return RandomHoldout(share=0.2, latest=is_latest) if of_ratings else LeaveOneOut(latest=is_latest)
+
+
+def _runs_on_same_users(done: list[ComparedRun]) -> tuple[list[ComparedRun], list[tuple[str, str]]]:
     """Return the runs that tested all users, and the labels of all other runs with the reason of their exclusion."""
     counts = {run.label: run.result.n_users for run in done if run.result is not None}
     max_users = max(counts.values())
@@ -148,19 +153,19 @@ def _runs_on_same_users(done: list[_Run]) -> tuple[list[_Run], list[tuple[str, s
 def _default_systems(n_items: int) -> list[SystemSettings]:
     """Return the systems of a comparison without --system, for a number of items."""
     ease = [f"top_items={_MAX_EASE_ITEMS}"] if n_items > _MAX_EASE_ITEMS else []
-    choice = Choice(_MAX_GRAM_ITEMS, 1.0) if n_items > _MAX_GRAM_ITEMS else None
     return [
         SystemSettings("popularity"),
         SystemSettings("item-knn"),
         SystemSettings("ease", ease),
         SystemSettings("implicit-als"),
-        SystemSettings("dp-gram", ["epsilon=2"], choice),
+        # It has a system for every number of items, so that no item has to be chosen.
+        SystemSettings("private-recommender", ["epsilon=2"]),
     ]
 
 
-def _make_runs(settings: Sequence[SystemSettings]) -> list[_Run]:
+def _make_runs(settings: Sequence[SystemSettings]) -> list[ComparedRun]:
     """Make each system with its parameters, under a label that is unique."""
-    runs: dict[str, _Run] = {}
+    runs: dict[str, ComparedRun] = {}
     for system in settings:
         model = make_system(system.name, system.assignments)
         given = ", ".join(f"{name}={model.get_params()[name]!r}" for name in split_assignments(system.assignments))
@@ -169,81 +174,51 @@ def _make_runs(settings: Sequence[SystemSettings]) -> list[_Run]:
             label += f" on {system.choice.n:,} chosen items"
         if label in runs:
             raise UsageError(f"--system {system.name} is given twice with the same parameters; leave one out")
-        runs[label] = _Run(label, system, model)
+        runs[label] = ComparedRun(label, system, model)
     if len(runs) < 2:
         raise UsageError("compare needs at least two systems; use evaluate for one")
     return list(runs.values())
 
 
 def _measure(
-    run: _Run,
+    run: ComparedRun,
     split: Split,
     metrics: list[str],
     stated: str | None,
     arguments: argparse.Namespace,
-    key: Key,
     shows: bool,
 ) -> None:
-    """Fit and test a system, and keep its figures but not the model, which may be large."""
+    """Fit and test a system with each seed, and keep its figures but not the model, which may be large."""
     started = time.perf_counter()
-    # The ledger of the choice is passed to the fit, so that it states the cost of both.
-    ledger, train = Ledger(), split.train
-    if (choice := run.settings.choice) is not None:
-        train = choose_items(train, choice.n, choice.epsilon, delta=_CHOICE_DELTA, key=key, ledger=ledger)
-        if not train.n_items:
-            raise ValueError(
-                f"--choose {choice.n} {choice.epsilon:g} keeps no item: no item has enough users for its presence to "
-                "be private; pass a public list (--catalogue FILE), or a larger EPSILON"
-            )
     run.parameters = run.model.get_params()
-    model = run.model.fit(train, key=key, n_threads=arguments.threads, show_progress=shows, ledger=ledger)
-    # The test is on all items of train, so that systems with fewer items are comparable.
-    result = evaluate(
-        model, split.train, split.test, given=split.given, metrics=metrics, candidates=arguments.negatives,
-        threshold=arguments.threshold, split=stated, key=key, n_threads=arguments.threads,
-    )  # fmt: skip
-    run.epsilon = {view: ledger.epsilon(view) for view in SHORT_NAMES}
+    results, costs = [], []
+    for seed in range(arguments.seed, arguments.seed + arguments.seeds):
+        key = Key.from_seed(seed)
+        # The ledger of the choice is passed to the fit, so that it states the cost of both.
+        ledger, train = Ledger(), split.train
+        if (choice := run.settings.choice) is not None:
+            train = choose_items(train, choice.n, choice.epsilon, delta=_CHOICE_DELTA, key=key, ledger=ledger)
+            if not train.n_items:
+                raise ValueError(
+                    f"--choose {choice.n} {choice.epsilon:g} keeps no item: no item has enough users for its presence "
+                    "to be private; pass a public list (--catalogue FILE), or a larger EPSILON"
+                )
+        model = run.model.fit(train, key=key, n_threads=arguments.threads, show_progress=shows, ledger=ledger)
+        # The test is on all items of train, so that systems with fewer items are comparable.  Its samples have one
+        # seed, so that all fits are tested alike.
+        results.append(evaluate(
+            model, split.train, split.test, given=split.given, metrics=metrics, candidates=arguments.negatives,
+            threshold=arguments.threshold, split=stated, key=Key.from_seed(arguments.seed), n_threads=arguments.threads,
+        ))  # fmt: skip
+        costs.append({view: ledger.epsilon(view) for view in SHORT_NAMES})
+    run.epsilon = {view: max(cost[view] for cost in costs) for view in SHORT_NAMES}
     run.notes, run.n_items = tuple(model.ledger_.notes), model.interactions_.n_items
-    run.result, run.model, run.seconds = result, None, time.perf_counter() - started
+    run.is_popularity = not getattr(model, "is_personal_", True)
+    run.seconds = (time.perf_counter() - started) / arguments.seeds
+    run.result, run.model = average_fits(results), None
 
 
 # ---- output ---------------------------------------------------------------------------------------------------------
-
-
-def _columns(done: list[_Run], comparison: Comparison, dash: str = "to") -> dict[str, list[str]]:
-    """Return the columns of the table: each system's metrics with intervals, and its privacy cost."""
-    results, intervals = comparison.results, comparison.intervals
-    metrics = list(next(iter(results.values())))
-    return (
-        {"system": [run.label for run in done]}
-        | {m: [tables.show_interval(results[r.label][m], intervals[r.label][m], dash) for r in done]
-           for m in metrics}
-        | {"epsilon": [_cost(run) for run in done]}
-    )  # fmt: skip
-
-
-def _cost(run: _Run) -> str:
-    """Return the finite epsilon against the strongest adversary, or "none"."""
-    # Views are in order of strength: the server, the server behind a shuffler, the public.
-    for view, name in SHORT_NAMES.items():
-        if math.isfinite(run.epsilon[view]):
-            return f"{format_epsilon(run.epsilon[view])} ({name})"
-    return "none"
-
-
-def _remarks(split: Split, done: list[_Run], comparison: Comparison, failures: list[tuple[str, str]]) -> list[str]:
-    """Return lines below the table: failures, best systems, dropped interactions and notes of guarantees."""
-    lines = [f"{label} failed: {error}" for label, error in failures] + comparison.verdicts()
-    results = next(iter(comparison.results.values()))
-    lines += describe_dropped(results.dropped)
-    for run in done:
-        if run.n_items < split.train.n_items:
-            lines.append(
-                f"{run.label} scores {run.n_items:,} of {split.train.n_items:,} items; all other items rank last"
-            )
-        if _cost(run) != "none":
-            lines += [f"{run.label}: {note}" for note in run.notes]
-    return lines
 
 
 def _head(arguments: argparse.Namespace, split: Split, comparison: Comparison) -> list[str]:
@@ -252,9 +227,16 @@ def _head(arguments: argparse.Namespace, split: Split, comparison: Comparison) -
     split_by = f", {first.split}" if first.split else ""
     return [
         *(f"{name} {source}: {part!r}" for name, source, part in _parts(arguments, split)),
-        f"{first.n_users:,} users tested{split_by}, against {first.protocol}; 95% bootstrap intervals over users; seed "
-        f"{arguments.seed} (a simulation)",
+        f"{first.n_users:,} users tested{split_by}, against {first.protocol}; 95% bootstrap intervals over users; "
+        + _describe_seeds(arguments),
     ]
+
+
+def _describe_seeds(arguments: argparse.Namespace) -> str:
+    if arguments.seeds == 1:
+        return f"seed {arguments.seed} (a simulation)"
+    last = arguments.seed + arguments.seeds - 1
+    return f"means of fits with seeds {arguments.seed} to {last} (simulations), epsilon of one fit"
 
 
 def _parts(arguments: argparse.Namespace, split: Split) -> list[tuple[str, str, Interactions]]:
@@ -267,7 +249,7 @@ def _parts(arguments: argparse.Namespace, split: Split) -> list[tuple[str, str, 
 def _document(
     arguments: argparse.Namespace,
     split: Split,
-    done: list[_Run],
+    done: list[ComparedRun],
     comparison: Comparison,
     failures: list[tuple[str, str]],
 ) -> dict[str, Any]:
@@ -279,6 +261,7 @@ def _document(
         "split": first.split,
         "protocol": first.protocol,
         "seed": arguments.seed,
+        "seeds": arguments.seeds,
         "n_users": first.n_users,
         "dropped": {run.label: comparison.results[run.label].dropped for run in done},
         "systems": [
@@ -288,6 +271,7 @@ def _document(
                 "parameters": plain(run.parameters),
                 "choice": None if run.settings.choice is None else vars(run.settings.choice),
                 "n_items": run.n_items,
+                "is_popularity": run.is_popularity,
                 "metrics": compared["results"][run.label]["metrics"],
                 "epsilon": {view: epsilon_to_json(epsilon) for view, epsilon in run.epsilon.items()},
                 "notes": list(run.notes),
@@ -299,45 +283,3 @@ def _document(
         "failures": [{"name": label, "error": error} for label, error in failures],
         "not_covered": NOT_COVERED,
     }
-
-
-def _write(
-    files: list[Path],
-    head: list[str],
-    remarks: list[str],
-    done: list[_Run],
-    comparison: Comparison,
-    document: dict[str, Any],
-) -> str:
-    """Write the table to each file in the format that its ending names, and return it as text."""
-    columns = _columns(done, comparison)
-    table = format_table(list(columns), zip(*columns.values(), strict=True))
-    answer = "\n".join([*head, "", table, "", *remarks, "", _LEGEND])
-    # Functions of the text in each format, called only for requested formats.
-    makers: dict[str, Callable[[], str]] = {
-        ".txt": lambda: answer,
-        ".md": lambda: _to_markdown(head, columns, [*remarks, _LEGEND]),
-        ".tex": lambda: tables.to_latex(_columns(done, comparison, "--")),
-        ".csv": lambda: _to_csv(document),
-        ".json": lambda: json.dumps(document, indent=2, allow_nan=False),
-    }
-    for path in files:
-        write_text(path, makers[path.suffix.lower()]().rstrip("\n") + "\n")
-    return answer
-
-
-def _to_markdown(head: list[str], columns: dict[str, list[str]], remarks: list[str]) -> str:
-    lines = [f"- {text}".replace("\n", " ") for text in remarks]
-    return "\n".join(["  \n".join(head), "", tables.to_markdown(columns), "", *lines])
-
-
-def _to_csv(document: dict[str, Any]) -> str:
-    """Return CSV text with a line for each system and metric."""
-    epsilons = [f"epsilon_{name}" for name in SHORT_NAMES.values()]
-    shared = document["n_users"], document["protocol"]
-    rows = [
-        [system["name"], metric, *interval.values(), *system["epsilon"].values(), *shared]
-        for system in document["systems"]
-        for metric, interval in system["metrics"].items()
-    ]
-    return format_csv(["system", "metric", "value", "low", "high", *epsilons, "n_users", "protocol"], rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec.cli.inputs import natural
-from fastfedrec.cli.outputs import can_show_progress, describe, missing_extra, show
+from fastfedrec.cli.outputs import add_details, can_show_progress, describe, footer, missing_extra, show
 from fastfedrec.core.files import check_folder, write_text
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_table
@@ -38,6 +38,7 @@ def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--seed", type=natural, metavar="N", help="seed of the noise, for a simulation; default: entropy"
     )
+    add_details(command)
 
 
 def run_demo(arguments: argparse.Namespace) -> dict[str, Any] | None:
@@ -65,16 +66,15 @@ def run_demo(arguments: argparse.Namespace) -> dict[str, Any] | None:
     noise_key = None if arguments.seed is None else key
     results = measure(data, key=key, noise_key=noise_key, show_progress=can_show_progress(arguments.quiet))
     conclusions = verdicts(results, data.n_users)
-    print_text(
-        f"{format_table(*table(results))}\ntrue epsilon: of the whole run, in nats, for replacing all data of one user"
-    )
-    print_text("\n".join([*conclusions, NOT_COVERED]))
+    legend = "true epsilon: the cost of the whole run, in nats, for replacing all data of one user."
+    below = footer(arguments, legend, conclusions[0], NOT_COVERED, details=conclusions[1:])
+    print_text("\n".join([format_table(*table(results)), "", *below]))
     seconds = time.perf_counter() - started
     arguments.out.mkdir(parents=True, exist_ok=True)
     page = arguments.out / PAGE
     picture = draw(results, arguments.out / PICTURE)
-    footer = f"fastfedrec {__version__}; noise from {noise}; {seconds:.0f} s"
-    write_text(page, make_page(about, conclusions, results, footer, picture))
+    made_by = f"fastfedrec {__version__}; noise from {noise}; {seconds:.0f} s"
+    write_text(page, make_page(about, conclusions, results, made_by, picture))
     if (problem := missing_extra("matplotlib", "no picture")) is not None:
         print_text(problem)
     print_text(f"{seconds:.0f} s; open the page in a browser: {page}")

@@ -9,7 +9,15 @@ from typing import Any
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
-from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe
+from fastfedrec.cli.outputs import (
+    EPSILON_LEGEND,
+    add_details,
+    can_show_progress,
+    describe,
+    footer,
+    list_source,
+    same_list,
+)
 from fastfedrec.cli.parts import describe_dropped, load_parts, recorded_split, sources
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table, plain
@@ -37,8 +45,8 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add(
         "evaluate",
         run_evaluate,
-        "Fit a system and measure it on held-out data, from leave-one-out or from --test: mean and standard deviation "
-        "over seeds.",
+        "Fit a system several times and report its metrics: mean, and standard deviation (+-) over seeds. One "
+        "interaction of each user is held out unless you pass --train and --test.",
         [
             "fastfedrec evaluate dp-gram --data generated:5000x300 --metrics recall@20,ndcg@20",
             "fastfedrec evaluate laplace-rr-svd --data ml-100k.zip --metrics rmse,mae",
@@ -51,6 +59,7 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_negatives(command)
     add_threshold(command)
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
+    add_details(command)
 
 
 def add_negatives(command: argparse.ArgumentParser) -> None:
@@ -200,10 +209,15 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         [
             f"{model!r}\n{data!r}, {tested}{against}, {seeds}\n",
             format_table(header, rows),
-            *describe_dropped(first.dropped),
-            EPSILON_LEGEND,
-            *([note] if note else []),
-            *(f"{type(model).__name__}: {text}" for text in model.ledger_.notes if text != note),
+            "",
+            *footer(
+                arguments,
+                EPSILON_LEGEND,
+                " ".join([NOT_COVERED, *list_source(data)]),
+                *same_list(type(model).__name__, model),
+                *describe_dropped(first.dropped),
+                details=[f"{type(model).__name__}: {text}" for text in model.ledger_.notes if text != note],
+            ),
         ]
     )
 

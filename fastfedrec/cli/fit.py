@@ -6,14 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.cli.cost_table import cost_sentences, cost_table
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, natural
 from fastfedrec.cli.ledgers import open_ledger
-from fastfedrec.cli.outputs import can_show_progress, describe
+from fastfedrec.cli.outputs import add_details, can_show_progress, describe, footer, list_source, same_list
 from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import plain
 from fastfedrec.core.version import __version__
+from fastfedrec.data.interactions import Interactions
 
 __all__ = ["add_fit"]
 
@@ -56,6 +58,7 @@ def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--no-users", action="store_true", help="save the model without users' data, so that it can be shared"
     )
+    add_details(command)
 
 
 def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
@@ -102,5 +105,17 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
         saved = f"Saved: {out} (without users; pass users' data to with_users to serve them)"
     else:
         saved = f"Saved: {out} (with users' data, so only its owner may read it; --no-users leaves them out)"
-    parts = [f"{model!r}\nfitted in {seconds:.1f} s on {data!r}\n({_EXACT})", model.ledger_.summary().rstrip()]
-    return "\n\n".join([*parts, *([communication.summary()] if communication is not None else []), saved])
+    ledger = model.ledger_
+    sentences = [*same_list(type(model).__name__, model), *cost_sentences(ledger), _not_covered(data)]
+    if arguments.details:  # the ledger's summary has the notes
+        cost, below = ledger.summary().rstrip(), sentences
+    else:
+        cost, below = cost_table(ledger), footer(arguments, *sentences, details=[str(note) for note in ledger.notes])
+    traffic = [] if communication is None else [communication.summary()]
+    return "\n\n".join([f"{model!r}\nfitted in {seconds:.1f} s on {data!r}", cost, "\n".join(below), *traffic, saved])
+
+
+def _not_covered(data: Interactions) -> str:
+    """Return the sentence on figures and lists that no guarantee covers."""
+    sizes = "No guarantee covers the exact sizes of the data and the duration of the fit."
+    return " ".join([sizes, *list_source(data)])

@@ -1,5 +1,6 @@
 """Output of commands to a terminal or a pipe, and messages about missing optional packages."""
 
+import argparse
 import csv
 import importlib.util
 import io
@@ -7,31 +8,39 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from fastfedrec.core.text import NOT_COVERED, fold, printable, tables_within
+from fastfedrec.core.figures import new_figure
+from fastfedrec.core.text import fold, printable, tables_within
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems.claims import catalogue_note
 
 __all__ = [
     "EPSILON_LEGEND",
     "ClosedOutputError",
+    "add_details",
     "any_terminal",
     "can_show_progress",
     "close_output",
     "csv_lines",
     "describe",
+    "footer",
     "has_extra",
+    "list_source",
     "make_axes",
     "missing_extra",
+    "report_text",
+    "same_list",
     "show",
 ]
 
+#: Sentence below columns of epsilons.
 EPSILON_LEGEND = (
-    "epsilon: cost of a user in the whole run, in nats: against the server that sees each sender's reports, the server "
-    "behind\na shuffler, and the public; 'none' means no guarantee\n" + NOT_COVERED
+    "epsilon: what the whole run costs one user, in nats, against the observer in the heading. 'none': no guarantee."
 )
+_MAX_FOOTER_LINES = 3
 
 
 @contextmanager
@@ -107,13 +116,40 @@ def can_show_progress(quiet: bool) -> bool:
 
 def make_axes() -> tuple[Any, Any]:
     """Return a figure of one plot and its axes."""
-    # Without pyplot there is no global state, and no display is needed.
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("--plot needs matplotlib; pip install 'fastfedrec[plot]'") from None
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = new_figure("--plot", figsize=(7, 4.5))
     return figure, figure.subplots()
+
+
+def add_details(command: argparse.ArgumentParser) -> None:
+    """Add the argument that prints all remarks."""
+    command.add_argument("--details", action="store_true", help="print all remarks below the table")
+
+
+def footer(arguments: argparse.Namespace, *lines: str, details: Sequence[str] = ()) -> list[str]:
+    """Return the sentences below a table: the first three lines, or all lines and `details` with --details."""
+    everything = [*lines, *details]
+    if arguments.details:
+        return everything
+    *shown, last = lines[:_MAX_FOOTER_LINES]
+    n_hidden = len(everything) - len(shown) - 1
+    return [*shown, f"{last} (--details: {n_hidden} more)" if n_hidden else last]
+
+
+def list_source(data: Any) -> list[str]:
+    """Return the sentence on a list of items that was taken from the data; none for a public list."""
+    note = catalogue_note(data) if isinstance(data, Interactions) else None
+    return [f"{note[0].upper()}{note[1:].rstrip('.')}."] if note else []
+
+
+def same_list(name: str, model: Any) -> list[str]:
+    """Return a sentence if a system that decides by its releases gave all users the same list."""
+    is_personal = getattr(model, "is_personal_", True)
+    return [] if is_personal else [f"{name} gave all users the same list, by its own private measurement."]
+
+
+def report_text(arguments: argparse.Namespace, report: Any, *sentences: str) -> str:
+    """Return a study's table with its title and these sentences below it."""
+    return "\n".join([report.source, report.title, "", report.table_text(), "", *footer(arguments, *sentences)])
 
 
 def describe(data: Interactions) -> dict[str, int]:

@@ -129,7 +129,7 @@ def describe_dropped(dropped: Mapping[str, int]) -> list[str]:
     if not counts:
         return []
     users = f"; {dropped['users']:,} users have no other interactions" if dropped["users"] else ""
-    return [f"interactions dropped from the test: {', '.join(counts)}{users}"]
+    return [f"interactions dropped from the test: {', '.join(counts)}{users}."]
 
 
 def named_parts(split: Split) -> Iterator[tuple[str, Interactions]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.cli.outputs import can_show_progress, has_extra
+from fastfedrec.cli.outputs import add_details, can_show_progress, has_extra, report_text
 from fastfedrec.core import doctor
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.files import check_folder
@@ -81,6 +81,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="N",
         help="number of threads, 0 for all processors; hit ratios do not depend on it",
     )
+    add_details(command)
 
 
 def _with_only() -> str:
@@ -112,7 +113,8 @@ def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
     file = f"{kind}-{name}" if name.isdigit() else name
     write_report(report, arguments.out, file, format_records(document), plot=can_plot, machine=machine)
     written = f"Written to {arguments.out}: {file}.json, .csv, .md{', .png' if can_plot else ''}"
-    return document if arguments.json else f"{report.summary()}\n\n{written}"
+    sentences = [*report.verdict().splitlines(), " ".join(report.legend.split()), *report.remarks]
+    return document if arguments.json else f"{report_text(arguments, report, *sentences)}\n\n{written}"
 
 
 def _find(system: str, kind: str, name: str) -> Reproduction:

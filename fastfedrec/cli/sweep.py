@@ -1,6 +1,7 @@
 """The commands ``fastfedrec sweep`` and ``fastfedrec advise``."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from fastfedrec.cli.inputs import (
     positive,
     split_assignments,
 )
-from fastfedrec.cli.outputs import can_show_progress, has_extra
+from fastfedrec.cli.outputs import add_details, can_show_progress, has_extra, list_source, report_text, show
 from fastfedrec.cli.parts import load_parts, named_parts
 from fastfedrec.cli.settings import add_systems
 from fastfedrec.core.files import check_folder
@@ -113,6 +114,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="number of threads of all jobs combined, 0 for all processors",
     )
     command.add_argument("--out", type=Path, default=Path("sweep-output"), metavar="DIR", help="folder of all output")
+    add_details(command)
 
     command = add(
         "advise",
@@ -135,6 +137,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--with-features", action="store_true", help="public features of the items are available (fit --features FILE)"
     )
     command.add_argument("--measured", type=Path, metavar="FILE", help="file of sweeps to use (of sweep --advice)")
+    add_details(command)
 
 
 def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
@@ -197,7 +200,15 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     names = results.write(out)
     if arguments.json:
         return results.to_dict()
-    return f"{results.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
+    for problem in results.remarks:
+        show(f"fastfedrec: {problem}", file=sys.stderr)
+    meaning, *legend, not_covered = results.legend.splitlines()
+    source = list_source(data.train if isinstance(data, Split) else data)
+    verdict = results.verdict().splitlines()
+    chosen = [verdict.pop()] if results.tested else []  # the settings that were chosen on validation
+    sentences = [*chosen, meaning, " ".join([not_covered, *source]), *legend, *verdict]
+    text = report_text(arguments, results, *sentences)
+    return f"{text}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
 
 
 def _with_features(
@@ -285,4 +296,4 @@ def run_advise(arguments: argparse.Namespace) -> dict[str, Any] | str:
         item_features=arguments.with_features,
         measured=arguments.measured,
     )
-    return advice.to_dict() if arguments.json else advice.summary()
+    return advice.to_dict() if arguments.json else advice.summary(details=arguments.details)

@@ -5,7 +5,7 @@ Fraction, and are not JSON.
 """
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -101,12 +101,17 @@ def check_noise_epsilon(name: str, value: Any) -> float:
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """Return `value` as a Python str if it is one of `choices`, or raise a ValueError."""
+    """Return `value` as a Python str if it is one of `choices`, or raise a ValueError.
+
+    The values of a mapping are the meanings of its choices, for the error.
+    """
     if not isinstance(value, str) or value not in choices:
         from fastfedrec.core.text import did_you_mean  # imported only for an error
 
         meant = did_you_mean(value, choices) if isinstance(value, str) else ""
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {show(value)}{meant}")
+        meanings = choices if isinstance(choices, Mapping) else {}
+        shown = [f"{choice!r} ({meanings[choice]})" if choice in meanings else repr(choice) for choice in choices]
+        raise ValueError(f"{name} must be one of {', '.join(shown)}, got {show(value)}{meant}")
     return value if type(value) is str else next(choice for choice in choices if choice == value)
 
 

@@ -63,7 +63,7 @@ def check_memory(
 
 def format_bytes(n_bytes: int) -> str:
     """Format a number of bytes with a decimal unit and three digits."""
-    for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB")):
+    for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
         if n_bytes >= 10**power:
             return f"{n_bytes / 10**power:,.3g} {unit}"
     return f"{n_bytes} bytes"

@@ -96,7 +96,9 @@ def not_a_model(path: str | os.PathLike[str], reason: object) -> ValueError:
 
 def _opened(path: str | os.PathLike[str], read: Callable[[Archive, int], Result]) -> Result:
     path = check_path("path", path)
-    if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
+    if not path.exists():
+        raise FileNotFoundError(f"path {os.fsdecode(path)!r} does not exist; pass a file that a model's save wrote")
+    if not path.is_file():  # opening a pipe would wait for a writer
         raise not_a_model(path, "it is no ordinary file")
     with open(path, "rb") as file:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar, dataclass_transform
 
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import LARGEST_INTEGER, check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.docstrings import complete_docstring
 
@@ -160,7 +161,7 @@ def declared_parameters(kind: type) -> dict[str, Parameter]:
 def declares_parameters(kind: C) -> C:
     """Make a class a dataclass of its parameters, and complete its docstring with their declarations."""
     has_docstring = kind.__doc__ is not None  # `python -OO` removes docstrings, and `dataclass` writes one
-    dataclass(repr=False, eq=False)(kind)
+    explains_calls(dataclass(repr=False, eq=False)(kind))
     if has_docstring:
         entries = [
             f"{name} : {entry.kind}\n    " + entry.text.replace("\n", "\n    ")

@@ -31,7 +31,7 @@ __all__ = [
 
 #: Note below every table of scores and epsilons.
 NOT_COVERED = (
-    "Scores are computed from the data as they are: no epsilon here covers them, nor a setting that is chosen by them."
+    "These scores come from the raw data. Publishing them, or choosing settings by them, is not covered by any epsilon."
 )
 
 #: Maximum width of a table in columns; None for no limit.  The code that prints a table sets it.

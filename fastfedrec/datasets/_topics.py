@@ -119,7 +119,8 @@ def with_mean(preset: Preset, n_items: int, mean: float) -> Preset:
     if not excess(low) <= 0.0 <= excess(high):
         raise ValueError(
             f"mean_interactions must be between {excess(low) + mean:.1f} and {excess(high) + mean:.1f} with this "
-            f"preset and {n_items} items, got {mean:g}"
+            f"preset and {n_items} items, got {mean:g}; pass a mean in this range, or "
+            "another preset"
         )
     # The result is rounded, so that machines with other rounding errors give the same data.
     return replace(preset, activity_mean=round(scipy.optimize.brentq(excess, low, high, xtol=1e-10), 6))

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.ids import find_rows
@@ -20,6 +21,7 @@ __all__ = ["PublishedFolds"]
 _N_FOLDS = 5
 
 
+@explains_calls
 @dataclass(frozen=True, repr=False)
 class PublishedFolds(Splitter):
     """The five splits of MovieLens 100K into 80% train and 20% test: u1.base and u1.test to u5.base and u5.test.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.evaluation import splits as _kernel
 from fastfedrec.core.arrays import as_uniform
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
@@ -63,6 +64,7 @@ class Splitter(ABC):
         given = ", ".join(f"{name}={value!r}" for name, value in values.items() if value is not None)
         return f"{type(self).__name__}({given})"
 
+    @explains_calls
     def split(self, data: InteractionsLike, *, key: Key | None) -> Iterator[Split]:
         """Split the data into train and test.
 
@@ -93,6 +95,7 @@ class Splitter(ABC):
         """Return the splits of checked data; errors are raised at the call, not at the first iteration."""
 
 
+@explains_calls
 @dataclass(frozen=True, repr=False)
 class LeaveOneOut(Splitter):
     """Hold out one interaction of each user who has at least two; a user with one has it in train.
@@ -147,6 +150,7 @@ class LeaveOneOut(Splitter):
         return iter([Split(rows.keep(~held_out), rows.keep(held_out))])
 
 
+@explains_calls
 @dataclass(frozen=True, repr=False, kw_only=True)
 class RandomHoldout(Splitter):
     """Hold out a share of each user's interactions, or a number of them; at least one always stays in train.
@@ -230,6 +234,7 @@ class RandomHoldout(Splitter):
         return iter([_split_by_mask(data, choose_entries(indptr, users, counts, key.subkey(purpose)))])
 
 
+@explains_calls
 @dataclass(frozen=True, repr=False)
 class KFold(Splitter):
     """Partition each user's interactions into folds, and hold out each fold once.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.numbers import show
 from fastfedrec.core.randomness import Key
@@ -20,6 +21,7 @@ from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _check_
 __all__ = ["TemporalSplit"]
 
 
+@explains_calls
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TemporalSplit(Splitter):
     """Split at one moment for all users: earlier interactions are train, all others are test.

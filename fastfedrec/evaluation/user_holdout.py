@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.numbers import show, without_array
 from fastfedrec.core.randomness import Key
@@ -20,6 +21,7 @@ __all__ = ["UserHoldout"]
 _STREAM = "evaluation.user_holdout"
 
 
+@explains_calls
 @dataclass(frozen=True, repr=False)
 class UserHoldout(Splitter):
     """Hold out users (strong generalization): train excludes them, and `given` has the known part of their data.

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Never
 
 from fastfedrec.core.check import check_flag
+from fastfedrec.core.figures import new_figure
 from fastfedrec.core.text import format_csv, format_table
 from fastfedrec.core.threads import resolve_n_threads
 
@@ -152,6 +153,16 @@ class Report(_Figures):
         cells = [cell.format if isinstance(cell, str) else cell for _, cell in columns]
         return [header for header, _ in columns], [[cell(record) for cell in cells] for record in records]
 
+    def table_text(self) -> str:
+        """Return the table as plain text.
+
+        Returns
+        -------
+        str
+            A line for each record below the header.
+        """
+        return format_table(*self._rows())
+
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values.
 
@@ -171,8 +182,9 @@ class Report(_Figures):
         str
             The data in the first line; the title; the table; the legend; the remarks; the verdict.
         """
-        table = format_table(*self._rows())
-        return "\n".join([self.source, self.title, "", table, "", self.legend, *self.remarks, self.verdict()])
+        return "\n".join(
+            [self.source, self.title, "", self.table_text(), "", self.legend, *self.remarks, self.verdict()]
+        )
 
     def to_csv(self) -> str:
         """Return the table as comma-separated values.
@@ -220,12 +232,7 @@ class Report(_Figures):
         ImportError
             If matplotlib is not installed.
         """
-        try:
-            # Not pyplot: it has global state, and PNG needs no display.
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ImportError("a plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
-        figure = Figure(layout="constrained")
+        figure = new_figure()
         self.study.draw(self, figure)
         figure.savefig(path, dpi=150)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import Column
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.data.conversion import InteractionsLike, as_frame_maker
 from fastfedrec.data.interactions import Interactions
@@ -106,6 +107,7 @@ class Answers(ABC):
         as_frame: bool | str,
     ) -> Any: ...  # fmt: skip
 
+    @explains_calls
     def recommend(
         self,
         user_ids: Column | None = None,
@@ -192,6 +194,7 @@ class Answers(ABC):
         filter_seen: bool = True, unknown: str = "error", as_frame: bool | str,
     ) -> Any: ...  # fmt: skip
 
+    @explains_calls
     def recommend_for(
         self,
         item_ids: Any,

@@ -9,6 +9,14 @@ from fastfedrec.mechanisms.bounded_rows import check_value_range
 _MAX_EPSILON = 1e12  # a run's noise stays above the smallest standard deviation that LayeredGaussian draws
 
 
+#: Trust models, with the party that sees the data or their reports.
+TRUSTED_PARTIES = {
+    "central": "the server is trusted with the data",
+    "shuffle": "only a shuffler is trusted",
+    "local": "only the user's own device is trusted",
+}
+
+
 def run_epsilon() -> Any:
     """Declare the epsilon of a run with noisy sums."""
     text = "Epsilon of the whole run, in nats, above 0 and below 1e12."

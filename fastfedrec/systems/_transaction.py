@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastfedrec.accounting import Ledger, Note
 from fastfedrec.accounting.events import Event
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.docstrings import complete_docstring
 
 Model = TypeVar("Model")
@@ -158,6 +159,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
         The method.  If it raises, the model is unchanged except for the cost, which is in the caller's ledger, in the
         exception's `ledger`, and in every later ledger of the model.
     """
+    fit = explains_calls(fit)
 
     @functools.wraps(fit)
     def whole(self: Any, *arguments: P.args, **options: P.kwargs) -> Any:

@@ -140,6 +140,8 @@ def test_command_refuses(capsys, tmp_path, monkeypatch):
         (["all", "--epsilon", "2"], "'all' claims 1 for each"),
         (["grr", "--seed", "-1"], "--seed must be at least 0"),
         (["nothing"], "unknown mechanism 'nothing'; there are binary-response"),
+        (["dp-gram"], "'dp-gram' is a whole model, and audit tests single mechanisms; attack models with"),
+        (["model.npz"], "'model.npz' is a whole model"),
         (["binary-response", "--epsilon", "0"], "--epsilon must be greater than 0"),
         (["discrete-laplace", "--epsilon", "nan"], "--epsilon must be finite"),
         (["binary-response", "--plot", str(tmp_path / "none" / "x.png")], "must be a file in an existing folder"),

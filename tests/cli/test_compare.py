@@ -9,9 +9,20 @@ import time
 
 import numpy as np
 import pytest
+from support.comparison_files import data_of, lists, options, refusal, run, table, user_rows, visits
 from support.interaction_case import table_of
 
-from fastfedrec import EASE, DPGram, ImplicitALS, Interactions, ItemKNN, Key, Popularity, choose_items
+from fastfedrec import (
+    EASE,
+    DPGram,
+    ImplicitALS,
+    Interactions,
+    ItemKNN,
+    Key,
+    Popularity,
+    PrivateRecommender,
+    choose_items,
+)
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.main import build_parser, main
 from fastfedrec.cli.parts import load_parts
@@ -22,56 +33,12 @@ METRICS = ["recall@20", "ndcg@20"]
 TWO = ["--system", "popularity", "--system", "item-knn"]
 
 
-def user_rows():
-    """Return train and test rows of 200 users in four groups; some users and items are in one file only."""
-    rng = np.random.default_rng(1)
-    rows = {}
-    for user in range(200):
-        # A user prefers the items of one group: every fourth item.
-        likes = np.where(np.arange(60) % 4 == user % 4, 0.35, 0.05)
-        rows[user] = rng.permutation(np.flatnonzero(rng.random(60) < likes)).tolist() or [user % 60]
-    train = {user: row[: max(1, len(row) - 2)] for user, row in rows.items() if user < 190}
-    # Item 900 and users from 190 on are in the test file only; users below 20 only in the train file.
-    test = {user: [*row[-2:], 900] for user, row in rows.items() if user >= 20}
-    return train, test
-
-
-def lists(rows):
-    return "".join(f"{user} {' '.join(map(str, items))} \n" for user, items in rows.items())
-
-
-def table(rows, separator=","):
-    pairs = [("user", "item"), *((user, item) for user, items in rows.items() for item in items)]
-    return "".join(f"{user}{separator}{item}\n" for user, item in pairs)
-
-
-def data_of(rows):
-    pairs = [(user, item) for user, items in rows.items() for item in items]
-    return Interactions.from_arrays(*map(np.array, zip(*pairs, strict=True)))
-
-
 @pytest.fixture
 def files(tmp_path):
     train, test = user_rows()
     (tmp_path / "train.txt").write_text(lists(train))
     (tmp_path / "test.txt").write_text(lists(test))
     return tmp_path
-
-
-def options(folder, train="train.txt", test="test.txt"):
-    return ["--train", str(folder / train), "--test", str(folder / test), "--quiet"]
-
-
-def run(capsys, *words):
-    assert main(["compare", *map(str, words), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refusal(capsys, *words):
-    assert main(["compare", *map(str, words)]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    return captured.err
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------
@@ -81,7 +48,7 @@ def test_the_table_is_that_of_the_python_interface(files, capsys):
     document = run(capsys, *options(files))
     train, test = map(data_of, user_rows())
     key = Key.from_seed(0)
-    models = [Popularity(), ItemKNN(), EASE(), ImplicitALS(), DPGram(epsilon=2.0)]
+    models = [Popularity(), ItemKNN(), EASE(), ImplicitALS(), PrivateRecommender(epsilon=2.0)]
     results = {
         system["name"]: evaluate(model.fit(train, key=key), train, test, metrics=METRICS)
         for system, model in zip(document["systems"], models, strict=True)
@@ -91,7 +58,7 @@ def test_the_table_is_that_of_the_python_interface(files, capsys):
         assert system["metrics"] == expected["results"][system["name"]]["metrics"]
         assert (system["system"], system["parameters"]) == (type(model).__name__, model.get_params())
         assert system["epsilon"]["public"] == (
-            "infinite" if system["system"] != "DPGram" else model.ledger_.epsilon("public")
+            "infinite" if system["system"] != "PrivateRecommender" else model.ledger_.epsilon("public")
         )
     assert document["tests"] == expected["tests"]
     assert document["dropped"]["EASE"] == results["EASE"].dropped
@@ -152,16 +119,22 @@ def test_the_table_as_text_and_as_files(files, capsys):
     for words in (
         "against all unseen items; 95% bootstrap intervals",
         "seed 0 (a simulation)",
-        "is best, ",
-        "interactions dropped from the test: 30 of unknown users, 170 of items outside train",
+        " scores highest, ",
     ):
         assert words in text
-    [private] = [line for line in text.splitlines() if line.startswith("DPGram(epsilon=2.0)  ")]
+    assert len(text.rpartition("\n\n")[2].splitlines()) == 3
+    [private] = [line for line in text.splitlines() if line.startswith("PrivateRecommender(epsilon=2.0)  ")]
     assert private.endswith("(public)")
-    assert "DPGram(epsilon=2.0): The list of items was taken from the data." in text
+    assert "pass a public one with --catalogue" in text
     assert sum(line.endswith("  none") for line in text.splitlines()) == 4
     markdown, table_csv, document, latex, plain = (name.read_text() for name in names)
-    assert plain == text
+    assert plain.startswith(text.rpartition("\n\n")[0])
+    assert main(["compare", *options(files), "--details"]) == 0
+    assert plain == capsys.readouterr().out
+    for remarks in (plain, markdown):
+        assert "interactions dropped from the test: 30 of unknown users, 170 of items outside train" in remarks
+        # Each remark is a line with its own stop.
+        assert "'none': no guarantee.\n" in remarks
     value = json.loads(document)["systems"][1]["metrics"]["recall@20"]
     cell = f"{value['value']:.4f} ({value['low']:.4f} to {value['high']:.4f})"
     assert f"| ItemKNN | {cell} |" in markdown
@@ -189,10 +162,11 @@ def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
     assert failure["name"] == "EASE"
     assert "EASE of 60 items needs" in failure["error"]
     assert "top_items=5_000" in failure["error"]
-    assert main(["compare", *words]) == 0
-    text = capsys.readouterr().out
+    assert main(["compare", *words, "--details"]) == 0
+    text, printed = capsys.readouterr()
     assert "EASE failed: interactions must have fewer items" in text
-    assert "EASE(top_items=30) scores 30 of 60 items; all other items rank last" in text
+    assert "fastfedrec: EASE failed: interactions must have fewer items" in printed
+    assert "EASE(top_items=30) scores 30 of 60 items. All other items rank last." in text
 
 
 def test_a_system_that_serves_fewer_users_is_not_compared(files, capsys):
@@ -319,6 +293,8 @@ def test_ids_with_leading_zeros_are_separate_ids(tmp_path, capsys):
         ([*TWO, "--choose", "5", "1", "--choose", "5", "1"], "--choose is given twice"),
         ([*TWO, "--metrics", "recal@20"], "unknown metric 'recal@20'"),
         ([*TWO, "--metrics", "rmse"], "Popularity predicts no ratings"),
+        ([*TWO, "--by", "time"], "--by is for --data, and --test is the held-out part of --train"),
+        ([*TWO, "--seeds", "0"], "--seeds: must be a whole number of at least 1"),
         ([*TWO, "--out", "table.doc"], "--out table.doc must end in one of .md"),
         ([*TWO, "--adjacency", "--user", "0"], "--user is for tables"),
     ],
@@ -345,21 +321,6 @@ def test_threads_change_no_cell(files, capsys):
 # ---- the size of Gowalla ---------------------------------------------------------------------------------------------
 
 
-def visits(n_users, n_items, n_regions=400):
-    """Return pairs of users and sites: most are in one or two regions of a user, the others are popular sites."""
-    rng = np.random.default_rng(1)
-    users = np.repeat(np.arange(n_users), np.maximum(rng.lognormal(3.2, 0.8, n_users).astype(int), 10))
-    n = len(users)
-    # A quarter of the visits are in the user's second region.
-    region = rng.integers(0, n_regions, (n_users, 2))[users, (rng.random(n) < 0.25).astype(int)]
-    # The power makes the first items of a region the popular ones.
-    regional_items = region + n_regions * (n_items // n_regions * rng.random(n) ** 2.2).astype(int)
-    # A fifth of the visits are at sites that are popular in all regions.
-    items = np.where(rng.random(n) < 0.2, (n_items * rng.random(n) ** 3.3).astype(int), regional_items)
-    pairs = np.unique(users * n_items + items)
-    return pairs // n_items, rng.permutation(n_items)[pairs % n_items]
-
-
 @pytest.mark.nightly
 def test_files_of_the_size_of_gowalla(tmp_path, capsys):
     """40,981 items, 30,000 users, a million interactions, some users and items in one file alone: one process."""
@@ -384,9 +345,11 @@ def test_files_of_the_size_of_gowalla(tmp_path, capsys):
     document = json.loads((tmp_path / "table.json").read_text())
     assert document["failures"] == []
     found = {system["system"]: system for system in document["systems"]}
-    assert [found["EASE"]["n_items"], found["DPGram"]["n_items"], found["ItemKNN"]["n_items"]] == [5000, 1000, 40_981]
+    n_items = [found[system]["n_items"] for system in ("EASE", "PrivateRecommender", "ItemKNN")]
+    assert n_items == [5000, 40_981, 40_981]
     recall = {name: system["metrics"]["recall@20"] for name, system in found.items()}
     for name in ("ItemKNN", "EASE", "ImplicitALS"):
         assert recall[name]["low"] > recall["Popularity"]["high"]
-    assert found["DPGram"]["epsilon"]["public"] < 7
+    assert recall["PrivateRecommender"]["value"] >= recall["Popularity"]["low"]
+    assert found["PrivateRecommender"]["epsilon"]["public"] <= 2
     assert peak < 4e9  # all pairs of items would take 20

@@ -249,7 +249,7 @@ def test_text_of_fit(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(progress, "is_watched", lambda: True)
     assert main([*FIT, "--seed", "1"]) == 0
     captured = capsys.readouterr()
-    for part in ("150.0", "SIMULATION", "Communication ledger", "was not saved"):
+    for part in ("150.0", "this run is a simulation without protection", "Communication ledger", "was not saved"):
         assert part in captured.out
     assert "round" in captured.err  # the progress bar
 
@@ -262,8 +262,11 @@ def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     private = ["evaluate", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seeds", "1", "--quiet"]
     assert main([*private, "--negatives", "5"]) == 0
     out = capsys.readouterr().out
-    assert "DPGram spent all of epsilon on popularity, because its noise would be too large with a part." in out
+    assert "DPGram gave all users the same list, by its own private measurement." in out
     assert "SIMULATION" not in out
+    assert main([*private, "--negatives", "5", "--details"]) == 0
+    out = capsys.readouterr().out
+    assert "DPGram spent all of epsilon on popularity, because its noise would be too large with a part." in out
     assert main(["fit", "popularity", "--data", DATA, "--out", str(tmp_path / "m")]) == 0
     assert "Saved" in capsys.readouterr().out
     assert main(["recommend", str(tmp_path / "m"), "--users", "3", "-n", "2"]) == 0

@@ -96,7 +96,7 @@ def test_tables_and_text_are_as_wide_as_the_terminal(terminal, columns):
         assert main(argv) == 0
     lines = out.text().splitlines()
     assert max(len(line) for line in lines if " " in line.strip()) <= columns
-    assert out.text().count("protected") >= 2
+    assert out.text().count("guarantee") >= 2
 
 
 def test_a_pipe_gets_whole_lines(capsys):

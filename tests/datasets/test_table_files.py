@@ -271,8 +271,8 @@ def test_an_archive_of_another_table_has_a_way_on(tmp_path, capsys):
     ("time", "remedy", "options", "expected"),
     [
         ("1.7e18", "; pass the unit of these numbers as time_format", {"time_format": "ns"}, 1_700_000_000),
-        ("2009-05-11T10:00:00.120Z", "; pass timestamp_unit='ms' ", {"timestamp_unit": "ms"}, 1_242_036_000_120),
-        ("2009-05-11 10:00:00.000001", "; pass timestamp_unit='us' ", {"timestamp_unit": "us"}, 1_242_036_000_000_001),
+        ("2009-05-11T10:00:00.120Z", "; pass timestamp_unit='ms'", {"timestamp_unit": "ms"}, 1_242_036_000_120),
+        ("2009-05-11 10:00:00.000001", "; pass timestamp_unit='us'", {"timestamp_unit": "us"}, 1_242_036_000_000_001),
         ("2009-05-11 10:00:00 UTC", "time_format='%Y-%m-%d %H:%M:%S UTC'", {}, 1_242_036_000),
         ("2009-05-11 12:00:00 +0200", "time_format='%Y-%m-%d %H:%M:%S %z'", {}, 1_242_036_000),
         ("20090511T100000Z", "time_format='%Y%m%dT%H%M%SZ'", {}, 1_242_036_000),

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_instance, check_integer, check_real
+from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.text import format_table
 from fastfedrec.evaluation.metrics import tables
+from fastfedrec.evaluation.metrics.plots import draw_intervals
 from fastfedrec.evaluation.metrics.resampling import holm, sign_test
 from fastfedrec.evaluation.metrics.results import Evaluation
 
@@ -131,13 +132,18 @@ class Comparison:
             best = (min if less else max)(self.results, key=lambda name: self.results[name][metric])
             # Only tests that involve the best model can show a model that is as good.
             of_best = [test for test in self.tests if test.metric == metric and best in (test.first, test.second)]
+            extreme, more = ("lowest", "lower") if less else ("highest", "higher")
             equals = [
-                f"{test.second if test.first == best else test.first} (p {tables.show(test.p_holm)})"
+                f"{test.second if test.first == best else test.first} (p = {test.p_holm:.2g})"
                 for test in of_best
                 if test.p_holm >= level
             ]
-            verdict = f"not significantly ahead of {', '.join(equals)}" if equals else "by more than chance"
-            lines.append(f"{metric}: {best} is best, {verdict}")
+            verdict = (
+                f", but not significantly {more} than {_listed(equals)}"
+                if equals
+                else f", significantly {more} than all others"
+            )
+            lines.append(f"{metric}: {best} scores {extreme}{verdict}.")
         return lines
 
     def to_markdown(self) -> str:
@@ -182,6 +188,40 @@ class Comparison:
             for name, result in self.results.items()
         }
         return tables.to_json({"results": results, "tests": [vars(test) for test in self.tests]})
+
+    def plot(self, metric: str | None = None, *, ax: Any = None) -> Any:
+        """Draw the values of a metric with their intervals, a row for each model.
+
+        Parameters
+        ----------
+        metric : str or None
+            Name of the metric; None for the first one.
+        ax : matplotlib.axes.Axes or None
+            Axes to draw on; None for a new figure, ``plot().figure``, without pyplot.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Axes of the plot.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
+        ValueError
+            The comparison has no such metric.
+
+        Examples
+        --------
+        Write the plot of a comparison to a file::
+
+            compare(results).plot("ndcg@10").figure.savefig("comparison.png")
+        """
+        known = list(next(iter(self.results.values())))
+        name = known[0] if metric is None else check_choice("metric", metric, known)
+        values = [result[name] for result in self.results.values()]
+        intervals = [self.intervals[model][name] for model in self.results]
+        return draw_intervals(list(self.results), values, intervals, f"{name}, 95% bootstrap intervals", ax)
 
     # Tables are dicts of columns, as `tables` takes them.
     def _columns(self, dash: str) -> dict[str, list[str]]:
@@ -285,6 +325,12 @@ def compare(
         for (m, a, b), p, corrected in zip(pairs, p_values, holm(p_values), strict=True)
     )
     return Comparison(named, intervals, tests)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Join names as "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _named(results: Mapping[str, Evaluation] | Sequence[Evaluation]) -> dict[str, Evaluation]:

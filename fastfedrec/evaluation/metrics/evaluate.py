@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key, resolve_key
@@ -37,6 +38,7 @@ from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts
 __all__ = ["evaluate"]
 
 
+@explains_calls
 @shares_docstring(METRICS_PARAMETER)
 def evaluate(
     model: Any,

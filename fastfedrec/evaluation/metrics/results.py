@@ -7,13 +7,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.breakdown import rows_of_groups
 from fastfedrec.evaluation.metrics.names import Metric
+from fastfedrec.evaluation.metrics.plots import draw_intervals
 from fastfedrec.evaluation.metrics.resampling import bootstrap_sums
 
 __all__ = ["Evaluation", "UserValues"]
@@ -370,6 +371,35 @@ class Evaluation(Mapping[str, float]):
             JSON object; it has the values of each user if `evaluate` got ``per_user=True``.
         """
         return tables.to_json(self._document(key))
+
+    def plot(self, metric: str | None = None, *, ax: Any = None, key: Key | None = None) -> Any:
+        """Draw the metrics with their bootstrap intervals, a row for each.
+
+        Parameters
+        ----------
+        metric : str or None
+            Name of one metric; None for all.
+        ax : matplotlib.axes.Axes or None
+            Axes to draw on; None for a new figure, ``plot().figure``, without pyplot.
+        key : Key or None
+            Random key as for `intervals`.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Axes of the plot.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
+        ValueError
+            The result has no such metric.
+        """
+        names = list(self) if metric is None else [check_choice("metric", metric, list(self))]
+        intervals = self.intervals(key=key)
+        label = f"{self.model}, 95% bootstrap intervals"
+        return draw_intervals(names, [self[n] for n in names], [intervals[n] for n in names], label, ax)
 
     def _columns(self, key: Key | None) -> dict[str, list[Any]]:
         intervals = self.intervals(key=key)

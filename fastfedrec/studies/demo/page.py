@@ -50,6 +50,11 @@ def _epsilon(epsilon: float) -> str:
     return "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 - 1e-9) / 100:,.2f}"
 
 
+def _format_share(share: float) -> str:
+    """Return a share as a percentage, which is never rounded to certainty."""
+    return "over 99.9%" if 0.999 < share < 1.0 else f"{share:.1%}"
+
+
 def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], footer: str, picture: str | None) -> str:
     """Return the demo as one HTML 5 page without external resources."""
     figure = "<p>No picture: matplotlib is not installed (pip install 'fastfedrec[cli]').</p>"
@@ -61,7 +66,7 @@ def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], fo
         figure = f'<figure><div class="wide" tabindex="0">{picture}</div><figcaption>{caption}</figcaption></figure>'
     header, rows = table(results)
     paragraphs = "".join(f"<p>{escape(text)}</p>" for text in verdicts)
-    guesses = [(f"{epsilon:g}", f"{largest_guess_share(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
+    guesses = [(f"{epsilon:g}", _format_share(largest_guess_share(epsilon))) for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
     guess_table = html_table(("epsilon", "right guesses"), guesses)
     steps = "".join(
         f"<dt>{escape(title)}</dt><dd tabindex='0'><code>{escape(command)}</code></dd>"

@@ -264,11 +264,10 @@ def _draw(sweep: Sweep, figure: Any) -> None:
 STUDY = Study(
     title="Utility and true privacy cost, against {.protocol}".format,
     legend=(
-        "epsilon: true cost of the whole run from the ledger, in nats, for replacing all data of one user, against the "
-        "server\n(trust: local), the server behind a shuffler (shuffle), and who sees what is released (central); "
-        "none: no guarantee.\n+-: two standard errors, over seeds and over tested users, whichever is more.  *: added "
-        "for comparison.  Noise came from\nseeds, so that these are simulations: the guarantee is that of the same run "
-        "with a key from entropy.\n" + NOT_COVERED
+        "epsilon: what the whole run costs one user, in nats, for replacing all data of one user. It holds against the "
+        "server (local), the server behind a shuffler (shuffle), or everyone who sees the release (central). none: no "
+        "guarantee.\n+-: two standard errors, over seeds or over tested users, whichever is larger. *: added for "
+        "comparison. Noise came from seeds: these runs are simulations of runs with a key from entropy.\n" + NOT_COVERED
     ),
     columns=_columns,
     verdict=_describe_fronts,

@@ -22,6 +22,7 @@ from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import PopularityScores, Served
 from fastfedrec.systems._transaction import transactional
@@ -232,7 +233,7 @@ class DPPopularity(Baseline):
     _is_private: ClassVar[bool] = True
 
     epsilon: float = real(1.0, low=1e-100, high=1e100).doc("Epsilon of the whole release, in nats, above 0.")
-    trust: str = choice("central", ("central", "local")).doc("""
+    trust: str = choice("central", {name: TRUSTED_PARTIES[name] for name in ("central", "local")}).doc("""
         Trust model: the server sees the interactions, or only randomized reports.""")
     max_items_per_user: int = integer(10, low=1, high=2**31 - 1).doc("""
         Central only: the number of items, drawn uniformly, that a user contributes at most; the noise is

@@ -42,23 +42,15 @@ def around(rows: Sequence[Row], name: str, value: float | None) -> list[Any]:
     return sorted({max(v for v in known if v <= value), min(v for v in known if v >= value)})
 
 
-def above(rows: Sequence[Row], name: str, value: float) -> float:
-    """Return the smallest measured value that is at least this one, or the largest."""
-    known = {row[name] for row in rows}
-    return min((v for v in known if v >= value), default=max(known))
+def rows_below(rows: Sequence[Row], n_users: float, epsilon: float) -> list[Row]:
+    """Return the rows with at most this number of users and this epsilon, which are no easier."""
+    return [row for row in rows if row["n_users"] <= n_users and row["target"] <= epsilon * (1 + 1e-9)]
 
 
-def best_below(rows: Sequence[Row], system: str | None, n_users: float, epsilon: float) -> Any:
-    """Return the best row of a system (None for popularity) with at most this number of users and this epsilon."""
-    # Fewer users and a smaller epsilon are no easier, so the figure is a lower estimate.
-    below = [
-        row
-        for row in rows
-        if (row["is_popularity"] if system is None else row["system"] == system)
-        and row["n_users"] <= n_users
-        and row["target"] <= epsilon * (1 + 1e-9)
-    ]
-    return max(below, key=mean, default=None)
+def popularity_beside(rows: Sequence[Row], row: Row) -> Row | None:
+    """Return the best private popularity of the same data set at the epsilon of a row, or at a smaller one."""
+    here = [other for other in rows if other["is_popularity"] and other["n_users"] == row["n_users"]]
+    return max(rows_below(here, row["n_users"], row["target"]), key=mean, default=None)
 
 
 def mean(row: Row) -> float:

@@ -1,14 +1,22 @@
 """The result of `advise`: the systems that fit a budget, the cost and the figures of each, and the choice."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
+from fastfedrec.core.interface import choose_words
+from fastfedrec.core.memory import format_bytes
 from fastfedrec.core.text import format_epsilon, format_table, plain
 from fastfedrec.systems.private_recommender._measured import METRIC, RANDOM
 
 __all__ = ["Advice", "Offer", "is_tie"]
+
+_SETTINGS = (
+    "The accountants chose each setting so that the whole run costs the true epsilon above. A setting's own epsilon "
+    "differs: it is the cost without the shuffler, or for one user's data against none."
+)
 
 
 @dataclass(frozen=True)
@@ -27,22 +35,24 @@ class Offer:
     epsilon_alone : float
         Cost if only the user's device is trusted; infinite if there is no guarantee then.
     expected : float or None
-        Smallest measured HR@10 of the nearest settings that are no easier.  None, like `gain`, `margin` and `seconds`,
-        without measurements near the requested setting.
+        HR@10 in the reference cell of the sweeps.  None, like `gain`, `margin` and `seconds`, without a cell near the
+        requested setting.
+    popularity : float or None
+        HR@10 of private popularity in the same cell, or of a random list if that is better.
     gain : float or None
-        Smallest gain over private popularity at the same epsilon, or over a random list.
+        Difference of the two.
     margin : float or None
         Part of the gain that chance alone explains: two standard errors.
-    measured_at : tuple of str
-        Settings of the measurements.
+    measured_at : str or None
+        Reference cell.
     n_measured : int or None
-        Smallest number of users of the measurements.
+        Number of users of the reference cell.
     is_popularity : bool
         Whether its plan releases sums over single items only, so that all users get the same list.
     download, upload : int or None
         Bytes of a client in the whole run, for the requested numbers of users and items; None if they are not counted.
     seconds : float or None
-        Longest measured time of a fit with all clients simulated.
+        Time of a fit in the reference cell, with all clients simulated.
     """
 
     system: str
@@ -50,9 +60,10 @@ class Offer:
     epsilon: float
     epsilon_alone: float
     expected: float | None
+    popularity: float | None
     gain: float | None
     margin: float | None
-    measured_at: tuple[str, ...]
+    measured_at: str | None
     n_measured: int | None
     is_popularity: bool
     download: int | None
@@ -67,7 +78,12 @@ class Offer:
     @property
     def is_better_than_popularity(self) -> bool:
         """True if figures show a larger gain than chance explains."""
-        return self.gain is not None and self.margin is not None and self.gain > self.margin
+        return self.sure_gain > 0
+
+    @property
+    def sure_gain(self) -> float:
+        """Gain that chance does not explain; minus infinity without figures."""
+        return -math.inf if self.gain is None or self.margin is None else self.gain - self.margin
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,7 @@ class Advice:
     trust : {"local", "shuffle", "central"}
         Trust model.
     offers : tuple of Offer
-        Systems with personal lists: the choice of the rule, then the others by falling gain.
+        Systems with personal lists: the choice of the rule, then the others by falling `sure_gain`.
     popularities : tuple of Offer
         Systems with the same list for all users, the best first.
     remarks : tuple of str
@@ -107,24 +123,16 @@ class Advice:
 
     @property
     def popularity_is_as_good(self) -> bool:
-        """True if the rule chooses one list for all or, by figures, no system gains more than chance explains."""
-        if self.ruled is not None:
-            return self.ruled in self.popularities
-        return not any(offer.is_better_than_popularity for offer in self.offers)
+        """True if the choice is one list for all users."""
+        return self.best in self.popularities
 
     @property
     def best(self) -> Offer:
         """Return the choice by the rule or by figures."""
         if self.ruled is not None:
             return self.ruled
-        # If no system is clearly better than popularity measured with more users, the best one with the same number of
-        # users is chosen.
-        better = [offer for offer in self.offers if offer.is_better_than_popularity]
-        if better:
-            return better[0]
-        sure = self.popularities[0]
-        leading = (offer for offer in self.offers if _leads(offer, sure))
-        return max((sure, *leading), key=lambda offer: offer.expected or 0.0)
+        better = (offer for offer in self.offers if offer.is_better_than_popularity)
+        return next(better, self.popularities[0])
 
     @property
     def is_measured(self) -> bool:
@@ -133,18 +141,16 @@ class Advice:
 
     @property
     def reason(self) -> str:
-        """Reason of the choice, in one sentence."""
+        """Reason of the choice, in plain sentences."""
         best = self.best
-        if self.ruled is not None or best.expected is None:
+        if self.ruled is not None:
             return self.remarks[0]
-        figure = f"HR@10 {best.expected:.3f} on generated data where it is no easier"
-        if best.system == "Random":
-            return "nothing that was measured is better than items at random"
-        if best.is_popularity:
-            return f"nothing that was measured gains more over popularity than chance explains ({figure})"
-        if not best.is_better_than_popularity:
-            return f"{figure}, where private popularity has {self.popularities[0].expected:.3f} with as few users"
-        return f"{figure}, {best.gain:+.3f} over private popularity (chance: {best.margin:.3f})"
+        if best.gain is None or best.popularity is None:
+            return "In the sweeps no private system is clearly better than popularity. All users get the same list."
+        return (
+            f"In sweeps of generated data, {best.system} reached HR@10 {best.expected:.3f} where private popularity "
+            f"reached {best.popularity:.3f} (difference {best.gain:+.3f} +- {best.margin:.3f})."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as plain numbers and strings.
@@ -166,91 +172,102 @@ class Advice:
             }
         )
 
-    def summary(self) -> str:
+    def summary(self, *, details: bool = False) -> str:
         """Return the advice as text.
+
+        Parameters
+        ----------
+        details : bool
+            Whether to add the parameters of all offers, and all remarks.
 
         Returns
         -------
         str
-            The setting, its guarantee and its figures, and all offers that were compared.
+            The choice, its guarantee, and a table of all offers, each with the figures of one reference cell.
         """
-        best = self.best
+        best, offers = self.best, (*self.offers, *self.popularities)
         lines = [
             f"{self.n_users:,} users, {self.n_items:,} items, epsilon {self.epsilon:g} at delta {self.delta:g}; "
             f"trust: {self.trust} ({TRUST_WORDS[self.trust]})",
             "",
-        ]
-        if self.ruled is None and self.popularity_is_as_good and best in self.popularities:
-            lines.append("Popularity is as good: nothing that was measured gains more over it than chance explains.")
-        elif self.ruled is None and self.popularity_is_as_good:
-            lines.append("Not clearly better than popularity with more users, but than popularity with as few.")
-        lines += [
-            f"Use {best.setting}",
-            f"  true epsilon {format_epsilon(best.epsilon)} of the whole run, in nats, for replacing all data of one "
-            "user (unit: user), by the accountants for these users and items",
+            f"Use {best.system}{self._way_to_fit(best)}",
+            f"  The whole run costs a true epsilon of {format_epsilon(best.epsilon)}, in nats, for replacing all data "
+            "of one user.",
             *self._caveats(best),
-            *_figures(best, is_gain=best in self.offers),
             "",
-            format_table(
-                ("", "epsilon", "HR@10", "gain", "chance", "bytes down", "bytes up"),
-                [
-                    (
-                        offer.setting, format_epsilon(offer.epsilon), _share(offer.expected), _share(offer.gain, "+"),
-                        _share(offer.margin), _count(offer.download), _count(offer.upload),
-                    )
-                    for offer in (*self.offers, *self.popularities)
-                ],
-            ),
+            self._table(offers),
             "",
-            *(["measured at: " + "; ".join(best.measured_at)] if best.measured_at else []),
-            *self.remarks,
-            *([f"{self.source}."] if self.is_measured else []),
-            "Your data differ; sweep them before you decide: fastfedrec sweep --data PATH.",
-        ]  # fmt: skip
+            *self._sentences(details),
+        ]
+        if details:
+            settings = format_table(("system", "setting"), [(offer.system, offer.setting) for offer in offers])
+            remarks = self.remarks[self.ruled is not None :]  # the reason is above
+            lines += ["", _SETTINGS, "", settings, "", *remarks]
+            lines += [f"{self.source}."] if self.is_measured else []
         return "\n".join(lines)
 
+    def _way_to_fit(self, best: Offer) -> str:
+        """Return how to fit the choice, in the words of the interface in use."""
+        if self.ruled is None:
+            return f", with the setting {best.setting}"
+        values = {"epsilon": self.epsilon, "delta": self.delta, "trust": self.trust}
+        python = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        shell = " ".join(f"{name}={value}" for name, value in values.items())
+        call = choose_words(f"PrivateRecommender({python})", f"fastfedrec fit private-recommender --set {shell}")
+        return f"; this fits it: {call}"
+
     def _caveats(self, best: Offer) -> list[str]:
-        """Return remarks on the guarantee if the trust is misplaced, and on systems with equal figures."""
-        guarantee = "nothing" if math.isinf(best.epsilon_alone) else f"epsilon {format_epsilon(best.epsilon_alone)}"
-        lines = ["  all users get the same list"] if best.is_popularity else []
-        if best.expected is not None and best.expected <= RANDOM:
-            lines.append("  no better than items at random, which have .100")
-        lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {guarantee} is left of it"]
-        ties = [o.system for o in self.offers if o is not best and is_tie(best, o)]
+        """Return sentences on misplaced trust, one list for all, equal figures and traffic."""
+        lines = ["All users get the same list."] if best.is_popularity else []
+        if best.measured_at and best.expected is not None and best.expected <= RANDOM:
+            lines.append("In its reference cell it is no better than items at random, which have HR@10 0.100.")
+        if self.trust == "central":
+            lines.append("If the server is not trustworthy, users have no protection.")
+        if self.trust == "shuffle":
+            lines.append(
+                "If the shuffler links reports to their senders, the cost is epsilon "
+                f"{format_epsilon(best.epsilon_alone)}."
+            )
+        ties = [offer.system for offer in self.offers if offer is not best and is_tie(best, offer)]
         if best in self.offers and ties:
-            lines.append(f"  by these figures not clearly better than {' or '.join(ties)}")
-        return lines
+            lines.append(f"By these figures it is not clearly better than {' or '.join(ties)}.")
+        if best.upload is not None and best.download is not None:
+            lines.append(f"A client receives {format_bytes(best.download)} and sends {format_bytes(best.upload)}.")
+        return [f"  {line}" for line in lines]
+
+    def _table(self, offers: Sequence[Offer]) -> str:
+        """Return a row for each offer, with columns for which there are values."""
+        columns: dict[str, Callable[[Offer], str]] = {
+            "system": lambda offer: offer.system,
+            "true epsilon": lambda offer: format_epsilon(offer.epsilon),
+        }
+        if self.trust == "shuffle":
+            columns["without the shuffler"] = lambda offer: format_epsilon(offer.epsilon_alone)
+        if self.is_measured:
+            columns |= {
+                "HR@10 there": lambda offer: _share(offer.expected if offer.measured_at else None),
+                "popularity there": lambda offer: _share(offer.popularity),
+                "difference": lambda offer: (
+                    "-" if offer.popularity is None else f"{offer.gain:+.3f} +- {offer.margin:.3f}"
+                ),
+                "there: reference cell": lambda offer: offer.measured_at or "-",
+            }
+        columns["received, sent by a client"] = lambda offer: (
+            "-" if offer.upload is None or offer.download is None
+            else f"{format_bytes(offer.download)}, {format_bytes(offer.upload)}"
+        )  # fmt: skip
+        return format_table(list(columns), [[cell(offer) for cell in columns.values()] for offer in offers])
+
+    def _sentences(self, details: bool) -> list[str]:
+        """Return at most three lines below the table."""
+        cells = "Figures of a line are from one cell of sweeps of generated data, with two standard errors."
+        more = "" if details else f" {choose_words('summary(details=True)', '--details')} adds settings and remarks."
+        sweep = "Your data differ: sweep them before you decide, with fastfedrec sweep --data PATH."
+        return [self.reason, *[cells] * self.is_measured, sweep + more]
 
 
-def _count(n: int | None) -> str:
-    return "-" if n is None else f"{n:,}"
-
-
-def _bytes(offer: Offer) -> str:
-    if offer.upload is None:
-        return "bytes of a client are not counted by this system"
-    return f"a client receives {_count(offer.download)} bytes and sends {_count(offer.upload)}"
-
-
-def _figures(best: Offer, *, is_gain: bool) -> list[str]:
-    if best.expected is None or best.seconds is None:
-        return [f"  {_bytes(best)}"]
-    over = f", {best.gain:+.3f} over private popularity (chance: {best.margin:.3f})" if is_gain else ""
-    return [
-        f"  expected HR@10 {best.expected:.3f} among 99 unseen items{over}",
-        f"  {_bytes(best)}; {best.seconds:.1f} s to simulate all clients where it was measured",
-    ]
-
-
-def _share(value: float | None, sign: str = "") -> str:
-    return "-" if value is None else f"{value:{sign}.3f}"
-
-
-def _leads(offer: Offer, sure: Offer) -> bool:
-    """Return whether the figure is clearly above a popularity with at most the same number of users."""
-    if offer.expected is None or offer.margin is None or sure.expected is None:
-        return False
-    return offer.expected - sure.expected > offer.margin
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def is_tie(best: Offer, other: Offer) -> bool:

@@ -14,24 +14,25 @@ from typing import Any
 
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems.private_recommender._measured import (
     RANDOM,
     Row,
-    above,
     around,
-    best_below,
     error,
     mean,
+    popularity_beside,
     range_of,
+    rows_below,
     stored_sweeps,
     without_privacy,
 )
 from fastfedrec.systems.private_recommender._rule import (
-    RULES,
     SELF_DECIDING,
     at_random,
     by_rule,
     in_order,
+    reason_of,
     undominated,
     without_figures,
 )
@@ -78,12 +79,12 @@ def advise(
         Delta of the whole run, in (0, 1).
     row_length : float or None
         Mean number of items of a user, for the figures of sweeps; rows longer than the longest measured ones count as
-        these.  None takes the worst figure of all lengths.  The rule does not use it.
+        these.  None takes the worst cell of all lengths.  The rule does not use it.
     item_features : bool
         Whether there are public features of the items.  Sweeps had no features, so the rule chooses then.
     measured : str, Path or None
-        File of your sweeps, written by ``fastfedrec sweep --advice``, to choose by its figures.  None chooses by the
-        rule.
+        File of your sweeps, written by ``fastfedrec sweep --advice``.  A system that is clearly better than
+        popularity by its figures is chosen.  Without one, or with None, the rule chooses.
 
     Returns
     -------
@@ -94,13 +95,17 @@ def advise(
     -----
     The rule takes a system that chooses popularity or a personal model by its private releases.  With a trusted server
     this is DPGram, or DPSubspace if the matrix of item pairs or the number of users is too large for DPGram.  Behind a
-    shuffler it is ShuffledSketchGram.  Otherwise the rule takes popularity, or items at random if popularity is too
-    noisy.
+    shuffler it is ShuffledSketchGram.  Otherwise the rule takes popularity.
 
-    A figure is the smallest of those measured with the nearest numbers of items (and lengths of rows) below and above,
-    with at most the same number of users and the same epsilon, at delta 1e-6.  For a smaller `delta`, the accountants
-    compute the epsilon of the same noise at 1e-6.  The figure is compared with the best private popularity measured
-    near the requested setting.  The sweeps that come with the package have no figures of self-deciding systems.
+    The figures of an offer are from one reference cell of the sweeps: HR@10 of the system, of private popularity on
+    the same data at the same epsilon, and their difference with its error.  Cells have at most the requested number of
+    users and epsilon, at delta 1e-6, and the nearest numbers of items (and lengths of rows) below and above.  For each
+    of these numbers the cell with the largest difference less its error counts; the smallest of them is the reference.
+    For a smaller `delta`, the accountants compute the epsilon of the same noise at 1e-6.  The sweeps that come with the
+    package have no figures of self-deciding systems.
+
+    A larger epsilon never gets a worse answer: it has all cells of a smaller one, and the rule takes popularity only
+    where no self-deciding system fits.
 
     Examples
     --------
@@ -116,18 +121,22 @@ def advise(
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     if row_length is not None:
         row_length = check_real("row_length", row_length, low=0.0, exclusive=True)
-    check_choice("trust", trust, tuple(TRUST_VIEWS))
+    check_choice("trust", trust, TRUSTED_PARTIES)
     is_featured = check_flag("item_features", item_features)
     stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
     advice = _compared(stored, n_users, n_items, epsilon, trust, delta, row_length)
     choice = by_rule(advice.offers, advice.popularities)
     if is_featured:
         advice = replace(advice, remarks=(*advice.remarks, _remark_on_features(choice)))
-    # Figures choose only if the system of the rule has figures, too.
-    if measured is not None and not is_featured and advice.is_measured and choice.expected is not None:
+    # Figures choose only if the system of the rule has figures, too, and if they show a clear gain.
+    is_known = measured is not None and not is_featured and advice.is_measured and choice.expected is not None
+    if is_known and any(offer.is_better_than_popularity for offer in advice.offers):
         return advice
     offers = sorted(advice.offers, key=lambda offer: offer != choice)
-    return replace(advice, ruled=choice, offers=tuple(offers), remarks=(RULES[trust], *advice.remarks))
+    no_gain = " In the sweeps no private system is clearly better than popularity." if is_known else ""
+    return replace(
+        advice, ruled=choice, offers=tuple(offers), remarks=(reason_of(choice, trust) + no_gain, *advice.remarks)
+    )
 
 
 def _remark_on_features(choice: Offer) -> str:
@@ -172,8 +181,8 @@ def _compared(
         popularities = undominated(popularities, (*popularities, *offers))
     return Advice(
         n_users, n_items, epsilon, delta, trust,
-        tuple(sorted(offers, key=lambda offer: math.inf if offer.gain is None else -offer.gain)),
-        tuple(in_order(popularities, trust, n_users, n_items)), tuple(remarks),
+        tuple(sorted(offers, key=lambda offer: -offer.sure_gain)),
+        tuple(in_order(popularities)), tuple(remarks),
         f"Measured on {stored['source']}, {stored['code']}, {stored['machine']}, {stored['n_threads']} thread(s)",
     )  # fmt: skip
 
@@ -260,39 +269,46 @@ def _with_figures(
     converted = planned.epsilon(TRUST_VIEWS[recipe.trust], stored["delta"])
     is_larger = planned.ledger.delta >= stored["delta"]
     equal = epsilon if is_larger else epsilon * min(1.0, converted / offer.epsilon)
-    near: list[tuple[Row, float, float]] = []
+    cells: list[tuple[Row, Row | None]] = []  # the best cell of each nearest setting, with popularity there
     for items, length in itertools.product(around(rows, "n_items", n_items), around(rows, "row_length", row_length)):
         here = [row for row in rows if row["n_items"] == items and row["row_length"] == length]
-        # A run that released popularity does not predict a run with pairs, which may be worse.
-        known = here if offer.is_popularity else [row for row in here if not row["is_popularity"]]
-        row = best_below(known, recipe.system, n_users, equal)
-        if row is None:
-            return f"nothing was measured at {items:,} items with so few users and so small an epsilon"
+        known = [row for row in rows_below(here, n_users, equal) if row["system"] == recipe.system]
+        pairs: list[tuple[Row, Row | None]]
         if offer.is_popularity:
-            near.append((row, 0.0, 0.0))
-            continue
-        # Popularity may be measured with more users and a larger epsilon, so that its figure is not too small.
-        rival = best_below(here, None, above(rows, "n_users", n_users), above(rows, "target", epsilon))
-        if rival is None:
-            return f"no popularity was measured at {items:,} items"
-        near.append((row, mean(row) - max(mean(rival), RANDOM), 2 * math.hypot(error(row), error(rival))))
-    # The nearest setting with the smallest gain relative to chance decides.
-    _, gain, margin = min(near, key=lambda entry: entry[1] - entry[2])
-    measured = [row for row, _, _ in near]
-    n_measured = min(row["n_users"] for row in measured)
-    max_measured = max(row["n_users"] for row in rows if row["n_users"] <= n_users)
-    few = f"{recipe.system}: measured with no more than {n_measured:,} users; with yours it may do better"
+            pairs = [(row, None) for row in known]
+        else:
+            # A run that released popularity does not predict a run with pairs, which may be worse.
+            beside = ((row, popularity_beside(here, row)) for row in known if not row["is_popularity"])
+            pairs = [(row, rival) for row, rival in beside if rival is not None]
+        if not pairs:
+            return f"nothing was measured at {items:,} items with so few users and so small an epsilon"
+        cells.append(max(pairs, key=lambda pair: _sure_gain(*pair)))
+    row, rival = min(cells, key=lambda pair: _sure_gain(*pair))
+    max_measured = max(known["n_users"] for known in rows if known["n_users"] <= n_users)
+    few = f"{recipe.system}: measured with no more than {row['n_users']:,} users; with yours it may do better"
+    gain, margin = (0.0, 0.0) if rival is None else _gain(row, rival)
     figures = replace(
         offer,
-        expected=min(map(mean, measured)),
+        expected=mean(row),
+        popularity=None if rival is None else mean(row) - gain,
         gain=gain,
         margin=margin,
-        measured_at=tuple(
-            f"{row['n_users']:,} users x {row['n_items']:,} items, rows of {row['row_length']:g}, epsilon "
-            f"{row['target']:g}: {mean(row):.3f}"
-            for row in measured
-        ),
-        n_measured=n_measured,
-        seconds=max(row["seconds"] for row in measured),
+        measured_at=f"{row['n_users']:,} users x {row['n_items']:,} items, rows of {row['row_length']:g}, epsilon "
+        f"{row['target']:g}",
+        n_measured=row["n_users"],
+        seconds=row["seconds"],
     )
-    return figures, few if n_measured < max_measured else None
+    return figures, few if row["n_users"] < max_measured else None
+
+
+def _gain(row: Row, rival: Row) -> tuple[float, float]:
+    """Return the difference of a row from popularity, or from a random list if that is better, and its error."""
+    return mean(row) - max(mean(rival), RANDOM), 2 * math.hypot(error(row), error(rival))
+
+
+def _sure_gain(row: Row, rival: Row | None) -> float:
+    """Return the gain that chance does not explain; for popularity itself its figure."""
+    if rival is None:
+        return mean(row)
+    gain, margin = _gain(row, rival)
+    return gain - margin

@@ -21,7 +21,7 @@ from fastfedrec.rounds.system import DeploymentTerms
 from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._pair_matrix import Decision
-from fastfedrec.systems._parameters import public_features, public_users, run_delta
+from fastfedrec.systems._parameters import TRUSTED_PARTIES, public_features, public_users, run_delta
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
@@ -53,9 +53,9 @@ class PrivateRecommender(Recommender):
     Attributes
     ----------
     chosen_ : str
-        Python expression of the system and its setting.
+        Python expression of the system and its setting, after "popularity, by" if all users get the same list.
     reason_ : str
-        Reason of the choice.
+        Reason of the choice, in plain sentences.
     n_users_ : int
         Public number of users.
     is_personal_ : bool
@@ -102,7 +102,7 @@ class PrivateRecommender(Recommender):
     epsilon: float = real(1.0, above=0.0, high=MAX_EPSILON).doc("""
         Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.""")
     delta: float = run_delta()
-    trust: str = choice("central", ("central", "shuffle", "local")).doc("""
+    trust: str = choice("central", TRUSTED_PARTIES).doc("""
         Party that users trust: the server, a shuffler, or only their own device.""")
     n_users: int | None = public_users(
         _MAX_USERS, "The choice depends on it.  Without a trusted server, it must be the number of rows."
@@ -297,6 +297,8 @@ class PrivateRecommender(Recommender):
 
     def _hold(self, model: Any) -> None:
         self.model_, self.interactions_ = model, model.interactions_
+        is_one_list = type(model).__name__ != "Random" and not getattr(model, "is_personal_", False)
+        self.chosen_ = f"{'popularity, by ' * is_one_list}{_setting(model)}"
         if (communication := getattr(model, "communication_", None)) is not None:
             self.communication_: CommunicationLedger = communication
 
@@ -356,7 +358,7 @@ class PrivateRecommender(Recommender):
         if inner.class_name not in _CHOSEN:
             raise saved.error("chosen", f"class must be one of {sorted(_CHOSEN)}, got {inner.class_name[:60]!r}")
         chosen = system_class(inner.class_name)._from_saved(inner)
-        model.ledger_, model.chosen_ = chosen.ledger_, _setting(chosen)
+        model.ledger_ = chosen.ledger_
         model._hold(chosen)
         model._finish()
         return model

@@ -127,11 +127,13 @@ def test_a_summary_names_the_best_model_and_its_rivals():
         best = pick(named, key=lambda name: named[name][metric])
         [line] = [line for line in comparison.verdicts() if line.startswith(metric)]
         other = {"good": "nearly", "nearly": "good"}[best]
-        assert line.startswith(f"{metric}: {best} is best, not significantly ahead of {other} (p ")
+        extreme, more = ("lowest", "lower") if pick is min else ("highest", "higher")
+        assert line.startswith(f"{metric}: {best} scores {extreme}, but not significantly {more} than {other} (p = ")
+        assert line.endswith(").")
         assert "worse" not in line
     assert len(comparison.verdicts()) == 2  # coverage has no test
     assert compare({k: named[k] for k in ("worse", "good")}, key=KEY).verdicts()[0] == (
-        "ndcg@5: good is best, by more than chance"
+        "ndcg@5: good scores highest, significantly higher than all others."
     )
     with pytest.raises(ValueError, match="level must be"):
         comparison.verdicts(1.0)

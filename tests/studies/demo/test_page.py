@@ -38,6 +38,9 @@ def test_every_figure_and_sentence_is_on_the_page_and_nothing_is_fetched():
     assert "all &lt;b&gt;people&lt;/b&gt;" in text
     assert "<p>first &amp; best</p><p>second</p>" in text
     assert "73.1%" in text  # the best guess at epsilon 1
+    assert "98.2%" in text  # at epsilon 4
+    assert "over 99.9%" in text  # at epsilon 10, where the share is below 1
+    assert "100.0%" not in text
     assert not re.search(r"<script|<link|<img|\bon\w+=|@import", text)
     assert set(re.findall(r'(?:href|src)="([^#"][^"]*)"', text)) == set()
 

@@ -41,7 +41,7 @@ def test_the_verdict_says_what_is_trusted_and_what_has_no_guarantee(result):
     assert "replacing all data of one user" in result.summary()
     assert "SIMULATION" in result.legend.upper()
     for text in (result.summary(), result.to_markdown(), result.to_dict()["not_covered"]):
-        assert "no epsilon here covers them, nor a setting that is chosen by them" in text
+        assert "Publishing them, or choosing settings by them, is not covered by any epsilon" in text
 
 
 def test_files(result, tmp_path):

@@ -1,6 +1,7 @@
 """Advice: the events that a fit will record, settings within a budget, and figures of sweeps made by hand."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.cli.main import main
 from fastfedrec.studies.advise import grid as grid_module
 from fastfedrec.systems.private_recommender._measured import stored_sweeps
-from fastfedrec.systems.private_recommender._rule import RULES, SELF_DECIDING, at_random, undominated
+from fastfedrec.systems.private_recommender._rule import SELF_DECIDING, at_random, reason_of, undominated
 from fastfedrec.systems.private_recommender.advice import Offer
 from fastfedrec.systems.private_recommender.choice import advise
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, calibrated, plan_run
@@ -46,7 +47,7 @@ def corner(n_users, target, gram, popularity, n_items=300):
 # ---- oracle: answers by hand -----------------------------------------------------------------------------------------
 
 
-def test_the_figure_is_the_smallest_of_the_nearest_settings(write):
+def test_the_figures_of_an_offer_are_from_one_cell(write):
     rows = [
         *corner(1_000, 1.0, 0.60, 0.50), *corner(10_000, 1.0, 0.70, 0.51), *corner(100_000, 1.0, 0.80, 0.52),
         *corner(10_000, 2.0, 0.90, 0.53), *corner(10_000, 1.0, 0.65, 0.40, n_items=1_000),
@@ -55,27 +56,43 @@ def test_the_figure_is_the_smallest_of_the_nearest_settings(write):
     advice = advise(20_000, 500, 1.5, "central", measured=write(*rows))
     gram, *other_offers = advice.offers
     assert {offer.system: offer.expected for offer in other_offers} == dict.fromkeys(("DPSubspace", "DPFMF", "DPALS"))
-    # The figure is for at most the requested users and epsilon, and the nearest numbers of items on both sides.
-    assert gram.expected == 0.65
-    # It is compared with the best popularity nearby, also with more users and a larger epsilon.
-    assert gram.gain == pytest.approx(min(0.70 - 0.53, 0.65 - 0.45))
-    assert gram.margin == pytest.approx(2 * (0.7 * 0.3 / 10_000 + 0.53 * 0.47 / 10_000) ** 0.5)
+    # Of 300 and 1,000 items, 300 have the smaller difference; the cell is for at most the requested users and epsilon.
+    assert gram.measured_at == "10,000 users x 300 items, rows of 30, epsilon 1"
+    assert (gram.expected, gram.popularity, gram.n_measured) == (0.70, 0.51, 10_000)
+    assert gram.gain == pytest.approx(0.70 - 0.51)
+    assert gram.margin == pytest.approx(2 * (0.7 * 0.3 / 10_000 + 0.51 * 0.49 / 10_000) ** 0.5)
     assert advice.best is gram
     assert not advice.popularity_is_as_good
     assert advice.popularities[0].expected == 0.40
     text = advice.summary()
-    assert f"Use {gram.setting}" in text
-    assert "for replacing all data of one user (unit: user)" in text
+    assert f"Use DPGram, with the setting {gram.setting}" in text
+    assert "for replacing all data of one user" in text
     assert "trust: central (the server is trusted with the data" in text
     assert json.loads(json.dumps(advice.to_dict()))["best"]["system"] == "DPGram"
 
 
-@pytest.mark.parametrize(("gram", "is_as_good"), [(0.505, True), (0.53, False), (0.40, True)])
-def test_popularity_is_as_good_where_the_gain_is_chance(write, gram, is_as_good):
+def test_the_figures_of_a_line_agree_with_each_other(write):
+    """The difference is that of the two figures in its line, and the line names their cell."""
+    rows = [*corner(1_000, 1.0, 0.60, 0.50), *corner(10_000, 2.0, 0.70, 0.51, n_items=1_000)]
+    text = advise(20_000, 500, 2.0, "central", measured=write(*rows)).summary()
+    [line] = [line for line in text.splitlines() if line.startswith("DPGram ")]
+    figures = re.search(r"(0\.\d{3}) +(0\.\d{3}) +\+(0\.\d{3}) \+- (0\.\d{3})  (.*?)  ", line)
+    here, popularity, difference, _, cell = figures.groups()
+    assert float(here) - float(popularity) == pytest.approx(float(difference), abs=1e-9)
+    assert cell in (
+        "1,000 users x 300 items, rows of 30, epsilon 1",
+        "10,000 users x 1,000 items, rows of 30, epsilon 2",
+    )
+
+
+@pytest.mark.parametrize(("gram", "is_clear"), [(0.505, False), (0.53, True), (0.40, False)])
+def test_without_a_clear_gain_the_rule_chooses(write, gram, is_clear):
+    """A self-deciding system releases popularity itself, so that no figure has to choose it."""
     advice = advise(10_000, 300, 1.0, "central", measured=write(*corner(10_000, 1.0, gram, 0.50)))
-    assert advice.popularity_is_as_good is is_as_good
-    assert advice.best.system == (POPULARITY if is_as_good else "DPGram")
-    assert ("Popularity is as good" in advice.summary()) is is_as_good
+    assert (advice.ruled is None) is is_clear
+    assert advice.best.system == "DPGram"
+    assert ("no private system is clearly better than popularity" in advice.reason) is not is_clear
+    assert not advice.popularity_is_as_good
 
 
 def test_pairs_are_not_judged_by_figures_of_popularity(write):
@@ -93,7 +110,7 @@ def test_the_rule_answers_where_its_system_has_no_figures(write):
     other_rows = [row(10_000, 300, 1.0, system, hr) for system, hr in (("DPFMF", 0.9), (POPULARITY, 0.5))]
     here = {"row_length": 30}
     ruled = advise(10_000, 300, 1.0, "central", measured=write(*other_rows), **here)
-    assert (ruled.best.system, ruled.reason) == ("DPGram", RULES["central"])
+    assert (ruled.best.system, ruled.reason) == ("DPGram", reason_of(ruled.best, "central"))
     assert "DPGram: not measured for this version" in ruled.remarks
     assert [offer.system for offer in ruled.offers][:2] == ["DPGram", "DPFMF"]
     known = advise(
@@ -107,30 +124,25 @@ def test_sweeps_that_come_with_the_package_never_choose_and_have_no_stale_rows()
     for trust in TRUST_VIEWS:
         advice = advise(10_000, 1_000, 1.0, trust, row_length=30)
         assert advice.is_measured  # other systems have figures
-        assert advice.reason == RULES[trust]
+        assert advice.reason == reason_of(advice.best, trust)
         assert advice.best.system == {"central": "DPGram", "shuffle": "ShuffledSketchGram"}.get(trust, POPULARITY)
 
 
 @pytest.mark.parametrize(
-    ("name", "local_epsilon", "expected", "is_kept"),
+    ("name", "local_epsilon", "is_kept"),
     [
-        ("ShuffledSketchGram", 9.0, None, False),  # the sketch selects popularity if that is better
-        ("ShuffledSketchGram", 11.0, None, True),
-        ("FMFLDP", 9.0, None, True),
-        (POPULARITY, 9.0, 0.4, False),
-        (POPULARITY, 9.0, 0.3, True),
-        (POPULARITY, 11.0, 0.4, True),
+        ("ShuffledSketchGram", 9.0, False),  # the sketch selects popularity if that is better
+        ("ShuffledSketchGram", 11.0, True),
+        ("FMFLDP", 9.0, True),
     ],
 )
-def test_a_less_private_popularity_that_is_no_better_is_omitted_behind_a_shuffler(
-    name, local_epsilon, expected, is_kept
-):
+def test_popularity_is_omitted_where_the_sketch_costs_less_without_the_shuffler(name, local_epsilon, is_kept):
     """Offers are compared by the local epsilon that remains if the shuffler fails."""
-    popular = Offer(POPULARITY, {"epsilon": 10.0}, 1.0, 10.0, 0.35, 0.0, 0.0, (), None, True, None, None, None)
-    other = replace(popular, system=name, epsilon_alone=local_epsilon, expected=expected)
+    popular = Offer(
+        POPULARITY, {"epsilon": 10.0}, 1.0, 10.0, 0.35, None, 0.0, 0.0, None, None, True, None, None, None
+    )  # fmt: skip
+    other = replace(popular, system=name, epsilon_alone=local_epsilon, expected=None)
     remaining = undominated([popular, at_random()], [popular, at_random(), other])
-    if name == POPULARITY:
-        remaining = undominated([popular, other], [popular, other])
     assert (popular in remaining) is is_kept
 
 
@@ -148,8 +160,8 @@ def test_a_random_list_is_no_gain(write):
     measured = write(*corner(10_000, 1.0, 0.1, 0.04))
     advice = advise(10_000, 300, 1.0, "central", measured=measured)
     assert advice.offers[0].gain == 0.0
-    assert advice.popularity_is_as_good
-    assert "no better than items at random" in advice.summary()
+    assert advice.ruled is advice.best
+    assert "In its reference cell it is no better than items at random" in advice.summary()
 
 
 def test_a_smaller_delta_reads_a_smaller_epsilon(write):
@@ -165,13 +177,13 @@ def test_the_guarantee_for_misplaced_trust_and_ties_are_stated(write):
     rows = [*corner(10_000, 1.0, 0.60, 0.50), *other_rows]
     central = advise(10_000, 300, 1.0, "central", row_length=30, measured=write(*rows))
     assert [offer.system for offer in central.offers] == ["DPGram", "DPFMF", "DPALS", "DPSubspace"]  # without figures
-    assert "if that trust is misplaced, nothing is left of it" in central.summary()
-    assert "by these figures not clearly better than DPFMF\n" in central.summary()
+    assert "If the server is not trustworthy, users have no protection." in central.summary()
+    assert "By these figures it is not clearly better than DPFMF.\n" in central.summary()
     shuffle = advise(5_000, 5_000, 2.0, "shuffle")
     epsilon_alone = shuffle.best.epsilon_alone
     assert epsilon_alone == pytest.approx(shuffle.best.parameters["epsilon"])
     assert epsilon_alone > 2.0
-    assert f"if that trust is misplaced, epsilon {epsilon_alone:.1f}" in shuffle.summary()
+    assert f"links reports to their senders, the cost is epsilon {epsilon_alone:.1f}" in shuffle.summary()
 
 
 def test_measurements_with_fewer_users_are_stated(write):
@@ -234,13 +246,14 @@ def test_without_measurements_the_rule_chooses_and_states_no_figure(write, quest
     advice = advise(**(usual | question))
     assert advise(**usual).is_measured
     assert not advice.is_measured
-    assert advice.reason == advice.remarks[0] == RULES["central"]
+    assert advice.reason == advice.remarks[0] == reason_of(advice.best, "central")
     assert advice.remarks[1].startswith(remark)
     offers = [offer for offer in (*advice.offers, *advice.popularities) if offer.system != "Random"]
     assert offers
     assert all(offer.expected is offer.gain is offer.margin is offer.seconds is None for offer in offers)
-    assert "expected HR@10" not in advice.summary()
-    assert "Measured on" not in advice.summary()
+    assert "HR@10 there" not in advice.summary()
+    assert "Measured on" not in advice.summary(details=True)
+    assert "HR@10 there" in advise(**usual).summary()
 
 
 def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
@@ -249,7 +262,10 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
     assert near.best == far.best
     said = "row_length 60 lies beyond what was measured; the figures are those of 30, and no promise"
     assert set(far.remarks) - set(near.remarks) == {said}
-    assert short.remarks == (RULES["central"], "row_length 6 lies below 30, and shorter rows may have less")
+    assert short.remarks == (
+        reason_of(short.best, "central"),
+        "row_length 6 lies below 30, and shorter rows may have less",
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,16 +280,14 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
         (40_000, 290, "shuffle", "ShuffledSketchGram", False),
         (900, 4_096, "shuffle", "ShuffledSketchGram", False),
         (900, 4_097, "shuffle", POPULARITY, True),
-        # Each user sends one report, and noise alone gives 12% of the items a yes.
-        (900, 1_070, "local", POPULARITY, True),
-        (900, 1_075, "local", "Random", False),
+        (900, 1_075, "local", POPULARITY, True),
         (1, 1, "local", POPULARITY, True),
     ],
 )
 @pytest.mark.parametrize("row_length", [None, 3.0, 300.0])
 def test_the_rule_by_hand(n_users, n_items, row_length, trust, system, is_popularity):
     advice = advise(n_users, n_items, 2.0, trust, row_length=row_length)
-    assert advice.reason == RULES[trust]
+    assert advice.reason == reason_of(advice.best, trust)
     assert (advice.best.system, advice.best.is_popularity) == (system, is_popularity)
     assert advice.popularity_is_as_good is (is_popularity or system == "Random")
     assert advice.best.epsilon <= 2.0
@@ -384,4 +398,22 @@ def test_the_command(capsys):
     assert document["best"]["epsilon"] <= 2.0
     assert (document["privacy_unit"], document["neighboring"], document["trust"]) == ("user", "replace", "central")
     assert main([*argv[:4], "100000", *argv[5:]]) == 0
-    assert "by rule: DPGram" in capsys.readouterr().out
+    assert "A fixed rule on public sizes chose DPSubspace." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("trust", list(TRUST_VIEWS))
+def test_parameters_are_shown_with_details_only(trust, capsys):
+    argv = ["advise", "--users", "20000", "--items", "500", "--epsilon", "2", "--trust", trust]
+    assert main(argv) == 0
+    short = capsys.readouterr().out
+    assert not re.search(r"\w+\(.*epsilon=", short)
+    assert f"fastfedrec fit private-recommender --set epsilon=2.0 delta=1e-06 trust={trust}" in short
+    table, _, below = short.rstrip().rpartition("\n\n")
+    assert table
+    assert len(below.splitlines()) <= 3
+    assert main([*argv, "--details"]) == 0
+    detailed = capsys.readouterr().out
+    assert re.search(r"DPPopularity\(epsilon=", detailed)
+    assert "own epsilon differs" in detailed
+    advice = advise(20_000, 500, 2.0, trust)
+    assert f"PrivateRecommender(epsilon=2.0, delta=1e-06, trust='{trust}')" in advice.summary()

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names(trus
     assert (guarantee.kind, choice.kind) == ("guarantee", "choice")
     for words in (f"epsilon {epsilon:g}", "(replace)", f"against {VIEW_WORDS[VIEWS[trust]]}"):
         assert words in guarantee
-    for words in (model.chosen_, "900 users", "80 items"):
+    for words in (model.chosen_.removeprefix("popularity, by "), "900 users", "80 items"):
         assert words in choice
 
 
@@ -141,7 +142,8 @@ def outcome(kind, data, epsilon):
     # Rounds may differ, since the chosen system may decide by its release, at a cost that the plans cover.
     notes = [note for note in model.ledger_.notes if note.startswith("PrivateRecommender")]
     assert model.ledger_.epsilon("public") <= model.advice_.best.epsilon
-    return model.chosen_, model.reason_, notes, model.advice_.best
+    # A release may decide for popularity, which `chosen_` states.
+    return model.chosen_.removeprefix("popularity, by "), model.reason_, notes, model.advice_.best
 
 
 def same_choice(kind, first, second, epsilon):
@@ -316,7 +318,7 @@ def test_it_states_the_chosen_system(model):
     assert repr(model) == f"<{PrivateRecommender(30.0)!r}: {model.chosen_}>"
     page = model._repr_html_()
     assert model.chosen_ in page
-    assert "by rule" in page
+    assert "A fixed rule on public sizes chose DPGram." in page
     assert "why" not in PrivateRecommender()._repr_html_()
 
 
@@ -326,7 +328,21 @@ def test_parameters_set_later_apply_to_the_next_fit(model, data):
     fitted.set_params(epsilon=1.0, trust="local")
     np.testing.assert_array_equal(fitted.recommend(n=3)[0], before)
     assert fitted.advice_ == model.advice_
-    assert fitted.fit(data, key=KEY).chosen_ == "DPPopularity(trust='local')"
+    assert fitted.fit(data, key=KEY).chosen_ == "popularity, by DPPopularity(trust='local')"
+
+
+@pytest.mark.parametrize(("epsilon", "trust"), [(30.0, "central"), (0.02, "central"), (1.0, "local")])
+def test_the_choice_and_its_reason_state_whether_all_users_get_the_same_list(epsilon, trust, data, tmp_path):
+    fitted = PrivateRecommender(epsilon, trust=trust).fit(data, key=KEY)
+    lists = fitted.recommend(n=3, filter_seen=False)[0]
+    is_one_list = bool((lists == lists[0]).all())
+    assert fitted.is_personal_ is not is_one_list
+    assert is_one_list is (epsilon < 30.0)
+    assert fitted.chosen_.startswith("popularity, by ") is is_one_list
+    assert "get the same" in fitted.reason_
+    assert all(re.match(r"[A-Z].*\w$", sentence) for sentence in fitted.reason_.removesuffix(".").split(". "))
+    fitted.save(tmp_path / "m")
+    assert load(tmp_path / "m").chosen_ == fitted.chosen_
 
 
 def test_it_is_evaluated_like_any_other(data):

@@ -1,0 +1,161 @@
+"""The table of ``fastfedrec compare``: its text and its files."""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.accounting.views import SHORT_NAMES
+from fastfedrec.cli.outputs import footer, list_source
+from fastfedrec.cli.parts import describe_dropped
+from fastfedrec.cli.settings import SystemSettings
+from fastfedrec.core.figures import new_figure
+from fastfedrec.core.files import write_text
+from fastfedrec.core.text import NOT_COVERED, format_csv, format_epsilon, format_table
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.evaluation import Evaluation
+from fastfedrec.evaluation.metrics import tables
+from fastfedrec.evaluation.metrics.comparison import Comparison
+
+__all__ = ["ENDINGS", "ComparedRun", "ComparisonTable"]
+
+_PLOTS = (".png", ".svg", ".pdf")
+#: Endings of the files that a table can be written to.
+ENDINGS = (".md", ".csv", ".json", ".tex", ".txt", *_PLOTS)
+_LEGEND = (
+    "epsilon: what the whole run costs one user, in nats. In brackets: the strongest observer that the figure holds "
+    "against. 'none': no guarantee."
+)
+_TOO_FEW_USERS = (
+    "Without a public item list, only items with many users can be chosen privately; pass one with --catalogue."
+)
+_FROM_DATA = "The item list came from these data, which no epsilon covers either; pass a public one with --catalogue."
+
+
+@dataclass
+class ComparedRun:
+    """A system under its label, before and after its fits."""
+
+    label: str
+    settings: SystemSettings
+    model: Any
+    parameters: dict[str, Any] = field(default_factory=dict)
+    result: Evaluation | None = None
+    epsilon: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    n_items: int = 0
+    is_popularity: bool = False  # a system that decides itself gave all users the same list
+    seconds: float = 0.0
+
+    @property
+    def cost(self) -> str:
+        """The finite epsilon against the strongest observer, or "none"."""
+        # Views are in order of strength: the server, the server behind a shuffler, the public.
+        for view, name in SHORT_NAMES.items():
+            if math.isfinite(self.epsilon[view]):
+                return f"{format_epsilon(self.epsilon[view])} ({name})"
+        return "none"
+
+
+@dataclass
+class ComparisonTable:
+    """The compared runs with everything that is printed or written about them."""
+
+    head: Sequence[str]  # lines above the table
+    runs: Sequence[ComparedRun]
+    comparison: Comparison
+    train: Interactions
+    failures: Sequence[tuple[str, str]]
+    document: dict[str, Any]
+
+    def text(self, arguments: argparse.Namespace) -> str:
+        """Return the table with at most three lines below it, or all of them with --details."""
+        columns = self._columns()
+        table = format_table(list(columns), zip(*columns.values(), strict=True))
+        return "\n".join([*self.head, "", table, "", *footer(arguments, *self._main(), details=self._details())])
+
+    def write(self, files: Sequence[Path]) -> None:
+        """Write the table to each file in the format that its ending names."""
+        # Functions of the text in each format, called only for requested formats.
+        makers: dict[str, Callable[[], str]] = {
+            ".txt": lambda: self.text(argparse.Namespace(details=True)),
+            ".md": self._markdown,
+            ".tex": lambda: tables.to_latex(self._columns("--")),
+            ".csv": self._csv,
+            ".json": lambda: json.dumps(self.document, indent=2, allow_nan=False),
+        }
+        for path in files:
+            if (ending := path.suffix.lower()) in _PLOTS:
+                self._plot(path)
+            else:
+                write_text(path, makers[ending]().rstrip("\n") + "\n")
+
+    def _columns(self, dash: str = "to") -> dict[str, list[str]]:
+        """Return the columns of the table: each system's metrics with intervals, and its privacy cost."""
+        results, intervals = self.comparison.results, self.comparison.intervals
+        columns = {"system": [run.label for run in self.runs]}
+        for metric in next(iter(results.values())):
+            columns[metric] = [
+                tables.show_interval(results[run.label][metric], intervals[run.label][metric], dash)
+                for run in self.runs
+            ]
+        return columns | {"epsilon": [run.cost for run in self.runs]}
+
+    def _main(self) -> list[str]:
+        """Return three lines: the result, the meaning of epsilon, and the limits of the figures."""
+        verdict, *_ = self.comparison.verdicts() or ["No metric has a paired test."]
+        for run in self.runs:
+            if run.is_popularity:
+                verdict += f" {run.label} gave all users the same list, by its own private measurement."
+        # A private choice of items from such a list is in the cost of its row.
+        is_source_open = any(run.settings.choice is None for run in self.runs if run.cost != "none")
+        source = [_FROM_DATA] if self.train.catalogue == "data" else list_source(self.train)
+        return [verdict, _LEGEND, " ".join([NOT_COVERED, *(source if is_source_open else [])])]
+
+    def _details(self) -> list[str]:
+        """Return further sentences: results by other metrics, failures, dropped interactions and notes of ledgers."""
+        lines = self.comparison.verdicts()[1:]
+        lines += [f"{label} failed: {error}" for label, error in self.failures]
+        lines += describe_dropped(next(iter(self.comparison.results.values())).dropped)
+        for run in self.runs:
+            if run.n_items < self.train.n_items:
+                few = f"{run.label} scores {run.n_items:,} of {self.train.n_items:,} items. All other items rank last."
+                is_hidden = run.settings.choice is not None and self.train.catalogue == "data"
+                lines.append(few + (f" {_TOO_FEW_USERS}" if is_hidden else ""))
+            if run.cost != "none":
+                lines += [f"{run.label}: {note}" for note in run.notes]
+        return lines
+
+    def _markdown(self) -> str:
+        lines = [f"- {text}" for text in (*self._main(), *self._details())]
+        return "\n".join(["  \n".join(self.head), "", tables.to_markdown(self._columns()), "", *lines])
+
+    def _csv(self) -> str:
+        """Return CSV text with a line for each system and metric."""
+        epsilons = [f"epsilon_{name}" for name in SHORT_NAMES.values()]
+        shared = self.document["n_users"], self.document["protocol"]
+        rows = [
+            [system["name"], metric, *interval.values(), *system["epsilon"].values(), *shared]
+            for system in self.document["systems"]
+            for metric, interval in system["metrics"].items()
+        ]
+        return format_csv(["system", "metric", "value", "low", "high", *epsilons, "n_users", "protocol"], rows)
+
+    def _plot(self, path: Path) -> None:
+        """Draw a panel for each metric, with the cost of each system below its name."""
+        metrics = list(next(iter(self.comparison.results.values())))
+        figure = new_figure(f"--out {path}", figsize=(3 + 3.5 * len(metrics), 1.5 + 0.5 * len(self.runs)))
+        panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+        for panel, metric in zip(panels, metrics, strict=True):
+            self.comparison.plot(metric, ax=panel)
+        panels[0].set_yticks(
+            range(len(self.runs)), [f"{run.label}\n{_describe_cost(run)}" for run in self.runs], fontsize="small"
+        )
+        figure.savefig(path, dpi=150)
+
+
+def _describe_cost(run: ComparedRun) -> str:
+    return "no guarantee" if run.cost == "none" else f"epsilon {run.cost}"
