@@ -198,7 +198,8 @@ def test_one_setting_makes_all_links(monkeypatch):
     assert script["REPOSITORY"] == ""
     assert script["make_urls"]("") == {}
     assert (
-        script["make_description"](readme) == "a (Picture: b, `b.png` of the source archive.) [c](https://example.org) d"
+        script["make_description"](readme)
+        == "a (Picture: b, `b.png` of the source archive.) [c](https://example.org) d"
     )
     here = "https://example.org/a/b"
     assert script["make_urls"](here)["Issues"] == f"{here}/issues"
