@@ -200,10 +200,11 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     names = results.write(out)
     if arguments.json:
         return results.to_dict()
-    for problem in results.remarks:
-        show(f"fastfedrec: {problem}", file=sys.stderr)
     meaning, *legend, not_covered = results.legend.splitlines()
     source = list_source(data.train if isinstance(data, Split) else data)
+    for problem in results.remarks:
+        if not any(problem.endswith(note) for note in source):  # the source is stated below the table
+            show(f"fastfedrec: {problem}", file=sys.stderr)
     verdict = results.verdict().splitlines()
     chosen = [verdict.pop()] if results.tested else []  # the settings that were chosen on validation
     sentences = [*chosen, meaning, " ".join([not_covered, *source]), *legend, *verdict]
