@@ -54,14 +54,14 @@ def score_neighbors(
 
 
 def made_once(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Make a function of fitted arrays keep its result for the last array, until that array is dropped."""
+    """Make a function of a fit keep its result for the last argument, an array, until that array is dropped."""
 
     @functools.wraps(make)
-    def get(*arrays: np.ndarray) -> Made:
-        fitted = make.__name__, id(arrays[-1])
+    def get(*arguments: Any) -> Made:
+        fitted = make.__name__, id(arguments[-1])
         if fitted not in _results:
-            _results[fitted] = make(*arrays)
-            weakref.finalize(arrays[-1], _results.pop, fitted, None).atexit = False
+            _results[fitted] = make(*arguments)
+            weakref.finalize(arguments[-1], _results.pop, fitted, None).atexit = False
         return _results[fitted]
 
     return get

@@ -18,6 +18,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import explain_least_squares
+from fastfedrec.systems._neighbors import made_once
 from fastfedrec.systems._parameters import number_of_factors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import RankedFactors, Served
@@ -28,6 +29,16 @@ __all__ = ["ImplicitALS"]
 _START = "implicit_als.start"
 _START_SCALE = 0.1  # expected norm of an item's initial factors, approximately
 _BLOCK_NUMBERS = 2**22  # factors in memory at a time when the loss is summed
+
+
+@made_once
+def _half_step(
+    regularization: float, confidence_weight: float, use_values: bool, item_factors: np.ndarray
+) -> als.HalfStep:
+    """Return the solver of users' factors for fitted factors of items."""
+    return als.HalfStep(
+        item_factors, regularization=regularization, confidence_weight=confidence_weight, use_values=use_values
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -283,6 +294,13 @@ class ImplicitALS(EpochBaseline):
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
+        if self.regularization_scaling == 0:
+            # Requests for one user at a time share V'V.
+            step = _half_step(
+                self.regularization / self.unobserved_weight, self._weight, self.use_values, self.item_factors_
+            )
+            model.user_factors_ = step.solve(data)
+            return model
         shape = data.n_users, self.n_factors
         model.user_factors_ = self._solve(data, self.item_factors_, np.empty(shape, self.dtype), 0, "exact")
         return model
