@@ -37,6 +37,8 @@ class Rankings:
         Value of each test interaction, such as a rating.
     n_ranked : ndarray of shape (n_users,), int64
         Number of ranked items of each user.
+    lists : object or None
+        Source of `top`; None if test items were ranked against candidates.
 
     See Also
     --------
@@ -66,8 +68,7 @@ class Rankings:
     ranks: NDArray[np.float64]
     values: NDArray[np.float64]
     n_ranked: NDArray[np.int64]
-    # None if test items were ranked against candidates.
-    _lists: TopLists | None = field(default=None, repr=False)
+    lists: TopLists | None = field(default=None, repr=False)
 
     @property
     def n_users(self) -> int:
@@ -121,9 +122,9 @@ class Rankings:
             Test items were ranked against `candidates`, so there are no lists of all unseen items.
         """
         k = check_integer("k", k, low=1)
-        if self._lists is None:
+        if self.lists is None:
             raise ValueError("top needs lists of all unseen items, got candidates; use candidates=None")
-        return self._lists.top(k)
+        return self.lists.top(k)
 
     def mean_by_user(self, values: Any) -> NDArray[np.float64]:
         """Return the mean over each user's test interactions.

@@ -1,4 +1,4 @@
-"""Tests of candidates that the caller gives, against `Sampled` and the naive twin, and of NCF's files."""
+"""Tests of candidates that the caller gives, against `Sampled` and the naive twin."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from naive.evaluation.splits import as_sets
 from support.evaluation_case import KEY, dense_data, interactions, random_table
 
 from fastfedrec import EASE, Interactions
-from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, compare, evaluate, read_test_negatives
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, compare, evaluate
 
 METRICS = ("recall@2", "ndcg@3", "hr@1", "map@2", "mrr", "auc", "mpr")
 
@@ -148,21 +148,6 @@ def test_rows_of_scores_give_the_ranks_of_scores_of_pairs(batch_size):
         assert evaluate(Rows(), train, test, **options) == evaluate(pairs, train, test, **options)
 
 
-def test_the_files_of_ncf(tmp_path):
-    path = tmp_path / "ml.test.negative"
-    path.write_text("(0,25)\t3\t17\n(5,1)\t9\n", encoding="utf-8")
-    assert {user: items.tolist() for user, items in read_test_negatives(path).items()} == {0: [3, 17], 5: [9]}
-    train = Interactions.from_arrays([0, 5, 7, 7, 7, 7], [1, 3, 3, 9, 17, 25])
-    test = Interactions.from_arrays([0, 5], [25, 1])
-
-    class ByItem:
-        def score_items(self, user_ids):
-            return np.tile(train.item_ids, (len(user_ids), 1))
-
-    result = evaluate(ByItem(), train, test, metrics=["hr@1", "mrr"], candidates=read_test_negatives(path))
-    assert (dict(result), result.protocol) == ({"hr@1": 0.5, "mrr": 0.75}, "1 to 2 given candidates")
-
-
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
@@ -198,19 +183,3 @@ def test_metrics_of_lists_need_all_items():
     for name in ("coverage@5", "novelty@5", "diversity@5"):
         with pytest.raises(ValueError, match=rf"metrics \['{name}'\] need lists of all unseen items"):
             evaluate(random_table(data), train, test, metrics=[name], candidates=[[1]] * 40)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "must hold a line for each user, got none"),
-        ("0,25\t3", r"line 1, must be '\(user,item\)' and items, separated by tabs, got '0,25\\t3'"),
-        ("(0,25)\t3\n(1,2)\tx", "line 2, must be"),
-        ("(0,25)\t3\n(0,26)\t4", "line 2, must be of a new user, got user 0 twice"),
-    ],
-)
-def test_bad_files_are_named(tmp_path, text, message):
-    path = tmp_path / "test.negative"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_test_negatives(path)
