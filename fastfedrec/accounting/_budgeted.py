@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from fastfedrec.accounting.events import Event
 from fastfedrec.accounting.filters import Budget
+from fastfedrec.accounting.views import check_view
 
 
 class BudgetedEvents:
@@ -30,11 +32,14 @@ class BudgetedEvents:
             for plan in plans:
                 self.budget.check(self.events, plan)
 
-    def remaining(self, n_uses: int = 1, use: str = "gaussian") -> float:
+    def remaining(self, view: str | None = None, *, n_uses: int = 1, use: str = "gaussian") -> float:
         """Compute the epsilon that each of `n_uses` equal further releases may cost within the budget.
 
         Parameters
         ----------
+        view : {"public", "shuffled_server", "server"} or None
+            Adversary, also as "central", "shuffle" or "local"; None is the one of the budget.  Against another one the
+            figure is for the same epsilon and delta, a limit that the ledger does not enforce.
         n_uses : int
             Number of releases, such as the weeks that remain.
         use : {"gaussian", "pure"}
@@ -55,9 +60,12 @@ class BudgetedEvents:
         --------
         >>> from fastfedrec.accounting import Ledger
         >>> ledger = Ledger(delta=1e-6, budget=4.0)
-        >>> round(ledger.remaining(), 2), round(ledger.remaining(n_uses=4), 2), ledger.remaining(4, use="pure")
-        (3.99, 1.85, 1.0)
+        >>> round(ledger.remaining(), 2), round(ledger.remaining("central", n_uses=4), 2)
+        (3.99, 1.85)
+        >>> ledger.remaining(n_uses=4, use="pure")
+        1.0
         """
         if self.budget is None:
             raise ValueError("`budget` must be set for a remaining epsilon, got None; make the ledger with a budget")
-        return self.budget.remaining(self.events, n_uses, use)
+        budget = self.budget if view is None else replace(self.budget, view=check_view("view", view))
+        return budget.remaining(self.events, n_uses, use)

@@ -16,7 +16,7 @@ from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, Unsupp
 from fastfedrec.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from fastfedrec.accounting.rdp import ORDERS
 from fastfedrec.accounting.rounding import inverse_up, stretched_delta
-from fastfedrec.accounting.views import VIEWS, seen_event
+from fastfedrec.accounting.views import VIEWS, check_view, seen_event
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 
@@ -204,7 +204,8 @@ class Budget:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon("budget", self.epsilon))
         object.__setattr__(self, "delta", check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True))
-        check_choice("budget_view", self.view, BUDGET_VIEWS)
+        view = check_view("budget_view", self.view)  # takes words for the trusted party as well
+        object.__setattr__(self, "view", check_choice("budget_view", view, BUDGET_VIEWS))
         check_choice("budget_filter", self.filter, tuple(BUDGET_FILTERS))
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from fastfedrec import DPGram, DPPopularity, Interactions, Key, Popularity, PrivateRecommender
-from fastfedrec.accounting import Budget, BudgetError, Gaussian, Ledger, LocalReports
+from fastfedrec.accounting import Budget, BudgetError, CentralRelease, Gaussian, Ledger, LocalReports
 from fastfedrec.accounting.filters import BUDGET_FILTERS
 
 DELTA = 1e-6
@@ -86,9 +86,23 @@ def test_a_ledger_without_a_budget_has_no_remaining_epsilon():
     with pytest.raises(ValueError, match="make the ledger with a budget"):
         Ledger(DELTA).remaining()
     with pytest.raises(ValueError, match="n_uses"):
-        budgeted().remaining(0)
+        budgeted().remaining(n_uses=0)
     with pytest.raises(ValueError, match="use must be one of"):
         budgeted().remaining(use="sampled")
+
+
+def test_remaining_takes_views_and_words_for_the_trusted_party():
+    ledger = Ledger(DELTA, budget=4.0, budget_view="central")
+    assert ledger.budget.view == "public"
+    ledger.record(LocalReports("local reports", 1.5, n_reports=1, n_users=1000))
+    ledger.record(CentralRelease("counts", 0.5, neighboring="replace"))
+    assert ledger.remaining() == ledger.remaining("public") == ledger.remaining("central") > 0
+    # The release has no guarantee against the server, which sees the data.
+    assert ledger.remaining("local") == ledger.remaining("server") == 0
+    with pytest.raises(ValueError, match="budget_view must be one of"):
+        ledger.remaining("key_holder")
+    with pytest.raises(ValueError, match="view must be"):
+        ledger.remaining("stranger")
 
 
 # ---- fits ------------------------------------------------------------------------------------------------------------

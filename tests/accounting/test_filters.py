@@ -241,7 +241,7 @@ def test_the_remaining_uses_fit_and_slightly_larger_ones_do_not(name, use, n_use
         ledger = budgeted(3.0, budget_filter=name)
         for event in before:
             ledger.record(event)
-        epsilon = ledger.remaining(n_uses, use)
+        epsilon = ledger.remaining(n_uses=n_uses, use=use)
         assert 0 < epsilon <= 3.0
         for _ in range(n_uses):
             ledger.record(next_use(epsilon))
