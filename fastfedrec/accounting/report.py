@@ -271,7 +271,8 @@ def _assumed(ledger: Any) -> list[str]:
 
 def _privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
     """Return a paragraph for users about the strongest observer with a useful figure."""
-    useful = [view for view, share in _guess_shares(costs).items() if share < USELESS_SHARE]
+    shares = _guess_shares(costs)
+    useful = [view for view, share in shares.items() if share < USELESS_SHARE]
     # A promise to users must not depend on a seed that a party may guess.
     if ledger.is_simulation or not ledger.events or not useful:
         return "A privacy notice must not claim differential privacy for this run."
@@ -279,7 +280,7 @@ def _privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
     return (
         "We train our recommendations with differential privacy, which protects your whole history of interactions. "
         f"If {_OBSERVERS_IN_NOTICES[useful[0]]} and compares two possible histories of yours, it finds the true one in "
-        f"at most {_percent(largest_guess_share(epsilon, delta))} of cases. A random guess is correct in 50% of cases. "
+        f"at most {_percent(shares[useful[0]])} of cases. A random guess is correct in 50% of cases. "
         f"The guarantee is epsilon {format_epsilon(epsilon)} at delta {delta:g}. Your participation is not hidden."
     )
 
