@@ -136,10 +136,13 @@ def make_report(ledger: Any, about: str | None) -> Page:
     # A system's nominal figures have their relation in the note, so they follow the ledger's figures.
     guarantees = Points(tuple(map(_sentence, notes.get("guarantee", ()))))
     has_other = any(getattr(event, "neighboring", "replace") != "replace" for event in ledger.events)
+    claims: list[Section] = []
+    if guarantees.texts:
+        claims.append((_SECTIONS["guarantee"], (guarantees, *[_OTHER_RELATIONS] * has_other)))
     sections: list[Section] = [
         ("Protected data", _protected(costs) if ledger.events else ("The ledger states no protection.",)),
         ("Figures for each observer", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
-        *[(_SECTIONS["guarantee"], (guarantees, *[_OTHER_RELATIONS] * has_other))] * bool(guarantees.texts),
+        *claims,
         *((heading, (Points(tuple(map(_sentence, texts))),)) for heading, texts in points.items()),
         ("Checklist", (Checks((*_CHECKS, *shuffler)), Points(_DECISION))),
         ("Paragraph for a privacy notice", (_privacy_notice(ledger, costs),)),
@@ -320,7 +323,7 @@ def _facts(event: Event) -> list[str]:
     facts = [type(event).__name__]
     facts += [
         f"{field.name.replace('_', ' ')} {_fact(getattr(event, field.name))}"
-        for field in fields(event)  # type: ignore[arg-type]
+        for field in fields(event)
         if _is_stated(event, field)
     ]
     relation = getattr(event, "neighboring", None)
