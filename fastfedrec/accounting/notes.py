@@ -99,11 +99,33 @@ NOTE_SCHEMA: dict[str, Any] = {
 
 
 def note_to_json(note: str) -> Any:
-    """Return a note as values of JSON; a remark is a string, so that digests of earlier ledgers remain valid."""
+    """Return a note as values of JSON; a remark is a string, so that digests of earlier ledgers remain valid.
+
+    Parameters
+    ----------
+    note : str
+        Entry of a ledger's `notes`.
+
+    Returns
+    -------
+    str or dict
+        A value that follows `NOTE_SCHEMA`.
+    """
     kind = note_kind(note)
     return str(note) if kind == "remark" else {"kind": kind, "text": str(note)}
 
 
 def note_from_json(value: Any) -> Note:
-    """Return the note of a value that follows `NOTE_SCHEMA`."""
+    """Return the note of a value that follows `NOTE_SCHEMA`.
+
+    Parameters
+    ----------
+    value : str or dict
+        Text, or kind and text.
+
+    Returns
+    -------
+    Note
+        The note; a string alone is a "remark".
+    """
     return Note(value) if isinstance(value, str) else Note(value["text"], value["kind"])

@@ -137,10 +137,13 @@ def make_report(ledger: Any, about: str | None) -> Page:
     budget = [] if ledger.budget is None else [ledger.budget.statement(ledger.events)]
     guarantees = Points(tuple(map(_sentence, [*budget, *notes.get("guarantee", ())])))
     has_other = any(getattr(event, "neighboring", "replace") != "replace" for event in ledger.events)
+    claims: list[Section] = []
+    if guarantees.texts:
+        claims.append((_SECTIONS["guarantee"], (guarantees, *[_OTHER_RELATIONS] * has_other)))
     sections: list[Section] = [
         ("Protected data", _protected(costs) if ledger.events else ("The ledger states no protection.",)),
         ("Figures for each observer", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
-        *[(_SECTIONS["guarantee"], (guarantees, *[_OTHER_RELATIONS] * has_other))] * bool(guarantees.texts),
+        *claims,
         *((heading, (Points(tuple(map(_sentence, texts))),)) for heading, texts in points.items()),
         ("Checklist", (Checks((*_CHECKS, *shuffler)), Points(_DECISION))),
         ("Paragraph for a privacy notice", (_privacy_notice(ledger, costs),)),
@@ -272,7 +275,8 @@ def _assumed(ledger: Any) -> list[str]:
 
 def _privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
     """Return a paragraph for users about the strongest observer with a useful figure."""
-    useful = [view for view, share in _guess_shares(costs).items() if share < USELESS_SHARE]
+    shares = _guess_shares(costs)
+    useful = [view for view, share in shares.items() if share < USELESS_SHARE]
     # A promise to users must not depend on a seed that a party may guess.
     if ledger.is_simulation or not ledger.events or not useful:
         return "A privacy notice must not claim differential privacy for this run."
@@ -280,7 +284,7 @@ def _privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
     return (
         "We train our recommendations with differential privacy, which protects your whole history of interactions. "
         f"If {_OBSERVERS_IN_NOTICES[useful[0]]} and compares two possible histories of yours, it finds the true one in "
-        f"at most {_percent(largest_guess_share(epsilon, delta))} of cases. A random guess is correct in 50% of cases. "
+        f"at most {_percent(shares[useful[0]])} of cases. A random guess is correct in 50% of cases. "
         f"The guarantee is epsilon {format_epsilon(epsilon)} at delta {delta:g}. Your participation is not hidden."
     )
 
@@ -320,7 +324,7 @@ def _facts(event: Event) -> list[str]:
     facts = [type(event).__name__]
     facts += [
         f"{field.name.replace('_', ' ')} {_fact(getattr(event, field.name))}"
-        for field in fields(event)  # type: ignore[arg-type]
+        for field in fields(event)
         if _is_stated(event, field)
     ]
     relation = getattr(event, "neighboring", None)
