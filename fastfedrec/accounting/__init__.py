@@ -22,6 +22,8 @@ from fastfedrec.accounting.events import (
     Laplace,
     LocalReports,
     ShuffledReports,
+    SkellamRelease,
+    SkellamShares,
     Unprotected,
     UnsupportedEventError,
 )
@@ -53,6 +55,8 @@ __all__ = [
     "RDPAccountant",
     "RoundTraffic",
     "ShuffledReports",
+    "SkellamRelease",
+    "SkellamShares",
     "Unprotected",
     "UnsupportedEventError",
     "ZCDPAccountant",

@@ -3,6 +3,8 @@
 #: Omitted parameters: the class inherits them and accepts no value, or a sequence of pairs.
 OMITTED = {
     "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
+    "accounting.events.SkellamRelease": {"cohort_size", "n_users", "sampling_probability"},
+    "accounting.events.SkellamShares": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
     "studies.membership.attack.membership_loss": {"guarantee"},
     "studies.membership.attack.membership_shadow": {"guarantee"},
