@@ -2,7 +2,6 @@
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -171,7 +170,9 @@ def test_events_without_a_theorem_are_refused_by_name():
         SkellamRelease(2.0**21, 3.0, 1, **REPLACED),
         SkellamRelease(10.0, 600.0, 1, **REPLACED),
     ):
-        with pytest.raises(UnsupportedEventError, match="are known for one value, a variance up to 1.04858e\\+06, and"):
+        with pytest.raises(
+            UnsupportedEventError, match=r"are known for one value, variance up to 1\.04858e\+06, and"
+        ):
             cost(event, PLDAccountant)
         assert cost(event) > 0
         with pytest.raises(UnsupportedEventError, match="no pure epsilon"):

@@ -126,7 +126,7 @@ class SkellamRelease(CentralEvent):
         is_known = self.n_values == 1 and change and change**2 <= variance * LARGEST_SQUARE
         if not (is_known and variance <= LARGEST_VARIANCE):
             raise UnsupportedEventError(
-                f"privacy losses of Skellam noise are known for one value, a variance up to {LARGEST_VARIANCE:g}, and a "
+                f"privacy losses of Skellam noise are known for one value, variance up to {LARGEST_VARIANCE:g}, and a "
                 f"change of up to {math.sqrt(LARGEST_SQUARE):g} standard deviations, got {self.n_values} values, "
                 f"variance {variance:g} and change {change}; use RDPAccountant"
             )

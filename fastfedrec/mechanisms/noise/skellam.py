@@ -44,7 +44,7 @@ class Skellam(IntegerNoise):
 
     Notes
     -----
-    There is no finite pure epsilon.  A draw with a variance above 2^28 is the sum of up to 64 draws from one table.  See
+    There is no finite pure epsilon.  A draw with a variance above 2^28 is the sum of up to 64 draws of one table.  See
     docs/explanation/mechanisms/noise/skellam.md.
 
     References
@@ -109,8 +109,8 @@ class Skellam(IntegerNoise):
         n_shares = count_honest_shares(n_nodes, n_answers, honest_fraction)
         if not n_shares:
             raise ValueError(
-                f"n_answers must be above the number of nodes that may be dishonest, got {n_answers} of {n_nodes} nodes "
-                f"with honest_fraction {honest_fraction:g}; wait for more answers"
+                f"n_answers must be above the number of nodes that may be dishonest, got {n_answers} of {n_nodes} "
+                f"nodes with honest_fraction {honest_fraction:g}; wait for more answers"
             )
         return Skellam(self.variance / n_shares)
 

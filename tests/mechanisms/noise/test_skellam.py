@@ -1,5 +1,6 @@
 """Skellam noise against the difference of Poisson variables, its sums and shares, and the audit of its claim."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -60,7 +61,7 @@ def test_the_table_is_within_the_stated_distance_and_perturbed_ones_are_not(vari
         ideal = naive.probabilities(Fraction(variance) * factor, reach + 40)
         with mpmath.workdps(60):
             edges = [mpmath.mpf(edge) / 2**128 for edge in (0, *thresholds, 2**128)]
-            masses = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+            masses = [b - a for a, b in itertools.pairwise(edges)]
             inside = mpmath.fsum(abs(m - ideal[abs(x - reach)]) for x, m in enumerate(masses))
             return (inside + 2 * mpmath.fsum(ideal[reach + 1 :])) / 2
 

@@ -71,7 +71,8 @@ MUTANTS = [
         "np.fmin(first, square * chord + ratio) * UP", "square * orders",
     ),
     on("SkellamRelease._for_replacement", "test_a_replaced_user_changes_l2_by_root_2_and_l1_by_2")(
-        "l1-not-doubled", "a replaced user changes sums of absolute values once", "2 * self._l1_bound", "self._l1_bound",
+        "l1-not-doubled", "a replaced user changes sums of absolute values once", "2 * self._l1_bound",
+        "self._l1_bound",
     ),
     # ---- scales of tables and samplers -------------------------------------------------------------------------------
     on(
