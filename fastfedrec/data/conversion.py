@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
-from fastfedrec.data._feature_ids import split_ids
-from fastfedrec.data._frames import as_frame_maker, column_names, is_frame, native_frame, read_rows, recognized_columns
+from fastfedrec.data._feature_ids import split_ids as split_ids  # for other folders
+from fastfedrec.data._frames import as_frame_maker as as_frame_maker
+from fastfedrec.data._frames import column_names, is_frame, native_frame, read_rows, recognized_columns
 from fastfedrec.data.csr import MAX_ITEMS, are_in_order, check_csr, check_integers, check_item_count, is_faultless
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
@@ -21,11 +22,9 @@ from fastfedrec.data.sparse import check_arrays, checked_csr, remedy_for
 __all__ = [
     "InteractionsLike",
     "RowsLike",
-    "as_frame_maker",
     "as_interactions",
     "borrow_rows",
     "native_frame",
-    "split_ids",
     "widened",
 ]
 
