@@ -194,7 +194,7 @@ def without_times(result):
     return {name: value for name, value in result.items() if name != "seconds"}
 
 
-def photograph_ledger(path, width=1000, height=700):
+def photograph_ledger(path, width=1000, height=790):
     """Write a picture of the top of a ledger's page, of a private model of generated data."""
     from PIL import Image
 

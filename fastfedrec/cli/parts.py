@@ -30,7 +30,7 @@ _DROPPED = {
     "unknown_users": "of unknown users",
     "unknown_items": "of items outside train",
     "seen_again": "also in train or given",
-    "not_relevant": "with a value of 0 or below",
+    "not_relevant": "with a value that does not count as relevant",
 }
 
 
