@@ -22,8 +22,6 @@ from fastfedrec.accounting.events import (
     Laplace,
     LocalReports,
     ShuffledReports,
-    SkellamRelease,
-    SkellamShares,
     Unprotected,
     UnsupportedEventError,
 )
@@ -61,8 +59,6 @@ __all__ = [
     "RDPAccountant",
     "RoundTraffic",
     "ShuffledReports",
-    "SkellamRelease",
-    "SkellamShares",
     "Unprotected",
     "UnsupportedEventError",
     "ZCDPAccountant",

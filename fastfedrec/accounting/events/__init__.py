@@ -12,7 +12,6 @@ from fastfedrec.accounting.events._event import Event, UnsupportedEventError, Vi
 from fastfedrec.accounting.events._gaussian import Gaussian
 from fastfedrec.accounting.events._laplace import Laplace
 from fastfedrec.accounting.events._reports import LocalReports, Reports, ShuffledReports
-from fastfedrec.accounting.events._skellam import SkellamRelease, SkellamShares
 from fastfedrec.accounting.events._unprotected import Unprotected
 from fastfedrec.accounting.events._zcdp import ZCDP
 
@@ -30,8 +29,6 @@ __all__ = [
     "Reports",
     "Sampling",
     "ShuffledReports",
-    "SkellamRelease",
-    "SkellamShares",
     "Unprotected",
     "UnsupportedEventError",
     "View",

@@ -1,1 +1,0 @@
-"""Kernels of `fastfedrec.engines.aggregation`."""
