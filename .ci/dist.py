@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NOT_IN_SOURCES = {".gitignore"}
 PYTHONS = runpy.run_path(str(Path(__file__).with_name("pythons.py")))
-PAGES = runpy.run_path(str(ROOT / "fastfedrec" / "core" / "pages.py"))
+PAGES = runpy.run_path(str(ROOT / "fastfedrec" / "core" / "documentation.py"))
 FOR_DEVELOPERS = {"dev", "docs", "bench", "bench-lenskit"}  # extras that the checkout's own targets install
 
 

@@ -188,6 +188,7 @@ EXEMPT = {
         "systems.private_prototypes.model.PrivatePrototypes.serve",
         "systems.private_recommender.model.PrivateRecommender.with_users",
         "systems.privrec.model.PrivRec.personalize", "systems.recommender.Recommender.with_users",
+        "systems.recommender.Recommender.refit",
     ),
     "simulated counts": ("datasets.generate_counts.PoissonCounts",),
 }  # fmt: skip

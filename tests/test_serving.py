@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import uvicorn
 from support.maintainers import load_program
+from support.patience import HANG
 
 import fastfedrec
 from fastfedrec.cli.main import main
@@ -36,10 +37,10 @@ def client(path):
         assert thread.is_alive()
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=HANG) as client:
         yield client
     server.should_exit = True
-    thread.join(60)
+    thread.join(HANG)
     assert not thread.is_alive()
 
 

@@ -44,7 +44,7 @@ class Note(str):
     def __new__(cls, text: str, kind: str = "remark") -> "Note":
         """Make a note after checks of its text and kind."""
         note = super().__new__(cls, check_instance("text", text, str, "pass one or more sentences"))
-        note._kind = check_choice("kind", kind, NOTE_KINDS)
+        note._kind = check_choice("kind", kind, tuple(NOTE_KINDS))
         return note
 
     def __getnewargs__(self) -> tuple[str, str]:

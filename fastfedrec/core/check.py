@@ -103,14 +103,14 @@ def check_noise_epsilon(name: str, value: Any) -> float:
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return `value` as a Python str if it is one of `choices`, or raise a ValueError.
 
-    The values of a mapping are the meanings of its choices, for the error.
+    Values of a mapping that are texts are the meanings of its choices, for the error.
     """
     if not isinstance(value, str) or value not in choices:
         from fastfedrec.core.text import did_you_mean  # imported only for an error
 
         meant = did_you_mean(value, choices) if isinstance(value, str) else ""
         meanings = choices if isinstance(choices, Mapping) else {}
-        shown = [f"{choice!r} ({meanings[choice]})" if choice in meanings else repr(choice) for choice in choices]
+        shown = [repr(c) + (f" ({meanings[c]})" if isinstance(meanings.get(c), str) else "") for c in choices]
         raise ValueError(f"{name} must be one of {', '.join(shown)}, got {show(value)}{meant}")
     return value if type(value) is str else next(choice for choice in choices if choice == value)
 

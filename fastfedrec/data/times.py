@@ -238,13 +238,39 @@ def _integers_of_text(name: str, texts: list[str], unit: str, positions: np.ndar
 
 
 def iso_moment(text: str, unit: str) -> int | None:
-    """Return a date or time of ISO 8601 as units since 1970 in UTC, or None for other text or a truncated part."""
+    """Return a date or time of ISO 8601 as units since 1970 in UTC, or None for other text or a truncated part.
+
+    Parameters
+    ----------
+    text : str
+        Date or time.
+    unit : str
+        Unit of the result, one of `DIGITS`.
+
+    Returns
+    -------
+    int or None
+        Number of units since 1970, in UTC.
+    """
     day, clock = iso_day(text[:10], unit), iso_clock(text[10:], unit)
     return None if day is None or clock is None or not -_LARGEST <= day + clock <= _LARGEST else day + clock
 
 
 def iso_day(text: str, unit: str) -> int | None:
-    """Return a day such as 2009-02-13 as units since 1970, or None for other text."""
+    """Return a day such as 2009-02-13 as units since 1970, or None for other text.
+
+    Parameters
+    ----------
+    text : str
+        Day.
+    unit : str
+        Unit of the result, one of `DIGITS`.
+
+    Returns
+    -------
+    int or None
+        Number of units since 1970.
+    """
     if not _DAY.fullmatch(text):
         return None
     try:
@@ -254,7 +280,20 @@ def iso_day(text: str, unit: str) -> int | None:
 
 
 def iso_clock(text: str, unit: str) -> int | None:
-    """Return the text after a date as units since midnight in UTC, or None for other text or a truncated part."""
+    """Return the text after a date as units since midnight in UTC, or None for other text or a truncated part.
+
+    Parameters
+    ----------
+    text : str
+        Rest of a text that begins with a day; may be empty.
+    unit : str
+        Unit of the result, one of `DIGITS`.
+
+    Returns
+    -------
+    int or None
+        Number of units since midnight, in UTC.
+    """
     # Valid texts are "T23:31", " 23:31:30.25+01:00" and the empty text.
     match = _CLOCK.fullmatch(text)
     if match is None:

@@ -358,15 +358,6 @@ class Recommender(Answers):
             The model is not fitted.
         TypeError, ValueError
             The purpose is no text, a metric is no finite number, or the path has another ending or is no ordinary file.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> from fastfedrec import DPPopularity, Key, datasets
-        >>> data = datasets.generate_implicit(200, 50, key=Key.from_seed(1))
-        >>> model = DPPopularity(epsilon=1.0).fit(data, key=Key.from_seed(2))
-        >>> path = pathlib.Path(tempfile.mkdtemp(), "card.md")
-        >>> model.card(path, purpose="The model ranks films on a start page.")
         """
         self._fitted()
         write_page(path, make_card(self, purpose, evaluation))

@@ -101,7 +101,7 @@ def test_account_of_reports_equals_the_ledger(capsys, tmp_path):
     assert "the server, behind a shuffler" not in (short := capsys.readouterr().out)
     assert main([*arguments, "--details"]) == 0
     assert "the server, behind a shuffler" in (full := capsys.readouterr().out)
-    assert short.splitlines()[2:8] == full[-len(short) :].splitlines()[2:8]
+    assert set(short.splitlines()[:8]) <= set(full.splitlines())
 
 
 def test_account_of_gaussian_noise(capsys):

@@ -36,8 +36,8 @@ def test_a_ledger_without_a_budget_adds_costs_up(path):
 
 
 def test_the_summary_states_the_budget(path, capsys):
-    fit(path, "--budget", "2.5")
-    assert "budget: at most epsilon 2.5" in capsys.readouterr().out
+    fit(path, "--budget", "2.5", "--details")
+    assert "The budget is epsilon 2.5" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

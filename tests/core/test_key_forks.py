@@ -52,6 +52,7 @@ WITHOUT_DRAWS = {
     "fastfedrec.engines.flower.private.PrivateRounds",
     "fastfedrec.engines.flower.private.private",
     *(f"fastfedrec.evaluation.metrics.results.Evaluation.to_{kind}" for kind in ("frame", "json", "latex", "markdown")),
+    "fastfedrec.evaluation.metrics.results.Evaluation.plot",
     "fastfedrec.evaluation.published_folds.PublishedFolds.split",
     "fastfedrec.evaluation.temporal_split.TemporalSplit.split",
     "fastfedrec.rounds.system.FederatedSystem.local_round",

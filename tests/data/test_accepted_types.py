@@ -20,7 +20,15 @@ from fastfedrec.data.conversion import as_interactions
 from fastfedrec.data.features import Features
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.data.store import open_interactions, store_interactions
-from fastfedrec.evaluation import KFold, PublishedFolds, TemporalSplit, evaluate, evaluate_ratings, mean_percentile_rank
+from fastfedrec.evaluation import (
+    KFold,
+    PublishedFolds,
+    TemporalSplit,
+    evaluate,
+    evaluate_lists,
+    evaluate_ratings,
+    mean_percentile_rank,
+)
 from fastfedrec.evaluation.new_users import personalization_split
 from fastfedrec.mechanisms.bounded_rows import limit_contributions, project_rows
 from fastfedrec.studies.sweep.sweeps import sweep
@@ -146,6 +154,9 @@ CALLS = {
     "data.store.store_interactions": stored,
 
     "evaluation.metrics.evaluate.evaluate": lambda data: dict(evaluate(Popularity().fit(FEW), FEW, data)),
+    "evaluation.metrics.lists.evaluate_lists": lambda data: dict(
+        evaluate_lists(Popularity().fit(FEW).recommend(as_frame=True), FEW, data)
+    ),
     "evaluation.new_users.personalization_split": lambda data: personalization_split(data, key=KEY).known,
     "evaluation.percentiles.mean_percentile_rank": lambda data: [
         mean_percentile_rank(fitted(data), data), mean_percentile_rank(fitted(data), data, seen=data),
@@ -175,7 +186,7 @@ CALLS = {
 
 #: Functions of other tests: every `fit` in systems/test_fit_inputs.py, kernels in compute/test_kernel_inputs.py.
 ELSEWHERE = re.compile(
-    r"(.*\.(fit|with_users|serve)|compute\.(als|nmf|clustering|sgd|ranking|row_sums)\..*|data\.conversion\..*"
+    r"(.*\.(fit|refit|with_users|serve)|compute\.(als|nmf|clustering|sgd|ranking|row_sums)\..*|data\.conversion\..*"
     r"|compute\.networks\.client_examples\.(Events\.from_interactions|draw_examples)"
     r"|evaluation\.published_folds\.PublishedFolds\.split)"
 )

@@ -135,9 +135,9 @@ def test_one_rule_for_unlisted_ids_in_all_functions():
     for name in ("fit", "evaluate", "sweep"):
         options = {text for action in actions[name]._actions for text in action.option_strings}
         assert {"--data", "--catalogue", "--drop-unlisted"} <= options, name
-    for name, command in actions.items():  # no other command makes interactions of rows
+    for name, command in actions.items():  # no other command makes a catalogue of rows
         options = {text for action in command._actions for text in action.option_strings}
-        assert name == "reproduce" or ("--data" in options) == ("--catalogue" in options), name
+        assert name in ("reproduce", "recommend") or ("--data" in options) == ("--catalogue" in options), name
 
 
 def test_times_and_values_stay_with_their_rows():
@@ -221,7 +221,7 @@ def test_frames_logs_and_tables_take_a_list(tmp_path):
         with pytest.raises(ValueError, match=r"items\[1\] must be in item_ids, got 5 \(1 of 2 rows have an unlisted"):
             Interactions.from_dataframe(frame, item_ids=[3])
         dropped = Interactions.from_dataframe(frame, item_ids=[3], unlisted="drop")
-        assert table_of(dropped) == {"b": {3: 1.0}}
+        assert table_of(dropped) == {"b": {3: 4.0}}
     pd.DataFrame(columns).to_csv(tmp_path / "table.csv", index=False)
     pd.DataFrame(columns).to_parquet(tmp_path / "table.parquet")
     for name in ("table.csv", "table.parquet"):

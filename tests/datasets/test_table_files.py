@@ -313,7 +313,7 @@ def test_the_command_line_reads_everyday_files(tmp_path, capsys):
     assert main([*argv, "--by", "random", "--share", "0.5", "--out", str(tmp_path / "random")]) == 0
     said = capsys.readouterr().err
     assert "warning: " + f"{path}: 1 of 4 rows have no CustomerID" in said
-    assert "time_format='%m/%d/%Y %H:%M' or time_format='%d/%m/%Y %H:%M'" in said
+    assert "--time-format '%m/%d/%Y %H:%M' or --time-format '%d/%m/%Y %H:%M'" in said
     argv += ["--time-format", "%m/%d/%Y %H:%M", "--comment", "#", "--by", "temporal", "--time", "2010-12-02"]
     assert main([*argv, "--out", str(tmp_path / "temporal")]) == 0
     assert (tmp_path / "temporal" / "test.csv").read_text() == "user,item,value,timestamp\n13047,22633,2,1292229240\n"

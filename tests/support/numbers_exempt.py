@@ -20,6 +20,7 @@ SLOW = {
 #: Methods that public classes inherit from private ones, with numbers from engines and rounds.
 CALLED_BY_ENGINES = {
     "local_round", "round_event", "rules", "traffic", "zero_update", "values_event", "budget", "sums", "initial_state",
+    "check_budget",
 }  # fmt: skip
 
 #: Functions with numbers that are not called here, with the reason.

@@ -29,8 +29,8 @@ def test_a_refit_is_a_fit_that_keeps_parameters_items_and_ledger():
 def test_the_cost_of_each_refit_is_noted():
     model = DPPopularity(0.5).fit(ROWS)
     model.refit(ROWS).refit(ROWS)
-    notes = [note for note in model.ledger_.notes if note.startswith("refit")]
-    assert [note[:7] for note in notes] == ["refit 1", "refit 2"]
+    notes = [note for note in model.ledger_.notes if note.startswith("Refit")]
+    assert [note[:7] for note in notes] == ["Refit 1", "Refit 2"]
     assert all("costs epsilon 1.0" in note and "against the public" in note for note in notes)
 
 

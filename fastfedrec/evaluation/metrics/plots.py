@@ -34,5 +34,6 @@ def draw_intervals(
     ax.set_yticks(rows, names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel(label)
+    ax.set_ylabel("model")
     ax.grid(axis="x", alpha=0.3)
     return ax

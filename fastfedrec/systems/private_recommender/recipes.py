@@ -29,6 +29,7 @@ _COUNTS = {
 }  # fmt: skip
 _NO_KEY = Key.from_seed(0)  # a key for plans; only the sizes of a plan are used
 _MIN_USED = 0.985  # smallest share of the target epsilon at which the search stops
+_LARGE = 8.0  # nats, above which a budget that no setting can spend is halved
 _MAX_STEPS = 24  # largest number of steps of the search
 _REPORT_EPSILON = 2.5  # epsilon of one report of FMFLDP, in nats
 _MAX_COUNT_EPSILON = 2_000.0  # nats of local cost: each user reports about 900 items, and counts are nearly exact
@@ -231,7 +232,8 @@ def calibrated(
         if not low < strength < high:
             strength = math.sqrt(max(low, high / 4) * high) if high < math.inf else 2 * low
         strength = _round_down(min(strength, recipe.max_strength))
-    return result
+    # Some systems have a least noise, so that no setting costs as much as a large epsilon.
+    return calibrated(recipe, epsilon / 2, delta, n_users, n_items) if result is None and epsilon > _LARGE else result
 
 
 def _round_down(strength: float) -> float:

@@ -185,7 +185,7 @@ def test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more(n_heard, hone
     else:
         assert type(event) is LocalReports
         assert (event.separable, event.epsilon, event.n_reports) == (False, 2.5, 4)
-        assert ("counted as without a shuffler" in ledger.summary()) == (n_heard < CROWD)
+        assert ("The ledger counts this round without a shuffler" in ledger.summary()) == (n_heard < CROWD)
 
 
 @pytest.mark.parametrize(("n_clients", "is_heard"), [(CROWD - 1, False), (CROWD, True), (60, True), (61, False)])

@@ -99,7 +99,7 @@ def test_undefined_values_and_directions_reach_the_comparison():
     assert results[0]["below_half"] == pytest.approx(np.nanmean(values))
     compared = compare(results, key=KEY)
     best = min(results, key=lambda result: result["below_half"]).model
-    assert compared.verdicts()[0].startswith(f"below_half: {best} is best")
+    assert compared.verdicts()[0].startswith(f"below_half: {best} scores lowest")
     assert "below_half" in results[0].to_markdown(key=KEY)
 
 

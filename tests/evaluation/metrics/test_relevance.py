@@ -149,7 +149,7 @@ def test_the_command_line_refuses_and_drops_too(command, tmp_path, capsys):
     parts = ["--train", str(train), "--test", str(test)]
     for values, code in (([1, 1, -1], 2), ([0, 1, 2], 0)):
         TEST.assign(value=values).to_csv(test, index=False)
-        assert main([*command, *parts, "--metrics", "mpr"]) == code
+        assert main([*command, *parts, "--metrics", "mpr", "--details"]) == code
         said = capsys.readouterr()
         if code:
             assert "got -1; add --binarize 0 so that values" in said.err

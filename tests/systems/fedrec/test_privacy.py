@@ -82,7 +82,7 @@ def test_rounds_that_a_release_cancels_are_counted():
     whole = FedRec(0, n_rounds=5, **options | {"divisor": 7.0}).fit(data, key=key)
     assert stopped.ledger_.events == whole.ledger_.events
     assert stopped.ledger_.events.total() == 5
-    assert any("ended the run after 1 of 5 rounds" in note for note in stopped.ledger_.notes)
+    assert any("ended the run of FedRec after 1 of 5 rounds" in note for note in stopped.ledger_.notes)
 
 
 def test_noise_is_added_to_the_sums_and_the_private_count_is_not_used():

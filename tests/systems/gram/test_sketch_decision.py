@@ -138,7 +138,7 @@ def test_either_choice_costs_the_same(monkeypatch):
     for view in ("server", "shuffled_server", "public"):
         assert mine.ledger_.epsilon(view) == popular.ledger_.epsilon(view)
     for model, outcome in ((mine, "a personal model"), (popular, "popularity")):
-        assert f"ShuffledSketchGram: {outcome} was chosen" in model.ledger_.summary().replace("\n", " ")
+        assert f"ShuffledSketchGram chose {outcome}." in model.ledger_.summary().replace("\n", " ")
     ids, _ = popular.recommend(LONG.user_ids[:20], n=60, filter_seen=False)
     assert (ids == ids[0]).all()
 

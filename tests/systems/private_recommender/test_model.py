@@ -361,7 +361,7 @@ def test_the_commands(capsys, tmp_path):
     assert document["system"] == "PrivateRecommender"
     assert document["privacy"]["epsilon"]["public"] <= 2.0
     assert main(["ledger", str(out)]) == 0
-    assert "PrivateRecommender: epsilon 2" in capsys.readouterr().out.replace("\n", " ")
+    assert "PrivateRecommender guarantees epsilon 2" in capsys.readouterr().out.replace("\n", " ")
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_a_system_that_costs_more_than_epsilon_is_refused_before_a_cost(trust, d
 def test_a_system_that_has_cost_more_than_was_planned_is_not_returned(trust, data, monkeypatch):
     """The plan is cheaper than the recorded events; the ledgers still contain the spent cost."""
     monkeypatch.setattr(PrivateRecommender, "_make", lambda self, advice: DEARER[trust]())
-    monkeypatch.setattr(PrivateRecommender, "_check_cost", lambda self, model, data: Ledger(self.delta))
+    monkeypatch.setattr(PrivateRecommender, "_check_cost", lambda self, model, data, account: Ledger(self.delta))
     model, ledger = PrivateRecommender(1.0, trust=trust), Ledger()
     with pytest.raises(ValueError, match=r"epsilon must be larger than 1, for .* costs") as raised:
         model.fit(data, key=KEY, ledger=ledger)

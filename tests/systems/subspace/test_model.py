@@ -244,7 +244,7 @@ def test_popularity_takes_the_rest_of_the_budget_and_the_ledger_states_so(data, 
     assert not model.decision_.is_personal
     spent = sum(event.noise_multiplier**-2 for event in model.ledger_.events.elements())
     assert math.sqrt(spent) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-6)
-    assert "popularity was chosen" in model.ledger_.summary()
+    assert "DPSubspace chose popularity." in model.ledger_.summary()
     ids, scores = model.recommend(data.user_ids, n=80, filter_seen=False)
     assert (ids == ids[0]).all()
     np.testing.assert_array_equal(scores[0], np.sort(model.item_means_)[::-1])
