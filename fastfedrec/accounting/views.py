@@ -76,7 +76,7 @@ def check_view(name: str, view: Any) -> View:
     ('public', 'public')
     """
     known: dict[str, View] = {**{one: one for one in VIEWS}, **TRUST_VIEWS}
-    return known[check_choice(name, view, known)]
+    return known[check_choice(name, view, tuple(known))]
 
 
 def seen_event(event: Event, view: View) -> Event | None:

@@ -141,7 +141,7 @@ def _make_splitter(arguments: argparse.Namespace) -> Splitter:
     for name in sorted({parameter for _, taken in _SPLITTERS.values() for parameter in taken} - set(names)):
         if getattr(arguments, name) is not None:
             option = {"n_folds": "folds", "new_users": "known-users", "new_items": "known-items"}.get(name, name)
-            kinds = " and ".join(by for by, (_, taken) in _SPLITTERS.items() if name in taken)
+            kinds = ", ".join(by for by, (_, taken) in _SPLITTERS.items() if name in taken)
             raise UsageError(f"--{option.replace('_', '-')} is for --by {kinds}, not for {arguments.by}; leave it out")
     if arguments.by in ("random", "temporal") and not values.keys() & {"share", "n", "time"}:
         values["share"] = 0.2

@@ -110,7 +110,7 @@ def test_the_summary_is_printed(tmp_path, capsys):
     ("words", "message"),
     [
         ("--by k-fold --given 3", "--given is for --by users, not for k-fold"),
-        ("--by k-fold --latest", "--latest is for --by leave-one-out, random and users, not for k-fold"),
+        ("--by k-fold --latest", "--latest is for --by leave-one-out, random, users, not for k-fold"),
         ("--by users --known-users", "--known-users is for --by temporal, not for users"),
         ("--folds 3", "--folds is for --by k-fold, not for leave-one-out"),
         ("--by random --n 2 --share 0.2", "give one of share and n, got both"),

@@ -55,8 +55,15 @@ EXEMPT = {
     "of the choice of a system, with numbers that `advise` has checked": (
         "systems.private_recommender.recipes.calibrated", "systems.private_recommender.recipes.plan_run",
     ),
-    "takes the exact fraction that accountants hold": (
-        "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",
+    "takes the exact number that accountants hold": (
+        "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon", "accounting.gaussian.pure_mu",
+    ),
+    "takes the counts of events that a ledger holds, and names its numbers as `Ledger` does": (
+        "accounting.filters.Budget", "accounting.filters.BudgetError",
+    ),
+    "reads its numbers as `evaluate` and other metrics do": (
+        "evaluation.metrics.lists.evaluate_lists", "evaluation.metrics.rankings.Rankings.top",
+        "evaluation.metrics.feature_diversity.FeatureDiversity", "systems.recommender.Recommender.card",
     ),
     "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.flower.private", "engines.dask"),
     "whole runs, of which a number is the seed": ("studies.reproduce", "studies.report", "studies.sweep.sweeps.sweep",

@@ -14,6 +14,7 @@ from support.decision_case import prefer
 
 from fastfedrec import DPSubspace, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
+from fastfedrec.core.memory import format_bytes
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems._feature_prior import prior_factors
@@ -296,8 +297,8 @@ def test_costs_are_those_of_a_fit(data, caplog, monkeypatch):
     rounds = model.communication_.rounds
     down, up = sum(r.download for r in rounds), sum(r.upload for r in rounds)
     assert model.costs(80) in caplog.messages
-    assert f"receives {down} bytes and sends {up} bytes at most, in 7 rounds" in model.costs(80)
-    assert f"holds {_n_bytes(80, 4, 3)} bytes" in model.costs(80)
+    assert f"receives {format_bytes(down)} and sends {format_bytes(up)} at most, in 7 rounds" in model.costs(80)
+    assert f"holds {format_bytes(_n_bytes(80, 4, 3))} beside" in model.costs(80)
 
 
 def test_the_error_for_too_many_items_states_a_remedy(monkeypatch, data):
