@@ -12,8 +12,8 @@ _CONDITIONS = {
     "shuffled": "Behind a shuffler the figures hold only if no two reports can be linked, by sender or by time. All "
     "users must send their reports, and the shuffler must not collude with the server.",
     "public": "Against the public the figures hold only if the server releases results of the sums of reports alone.",
-    "fixed": "Figures with a delta hold only if no release had an effect on the events or on their number. Early "
-    "stopping and repeated fits are such effects. Figures at delta 0 hold in these cases too.",
+    "fixed": "Figures with a delta hold only if no release had an effect on the events or on their number. A fit that "
+    "was stopped or repeated because of a released model is such an effect. Figures at delta 0 hold then too.",
     "key": "The noise came from a secret key. A holder of this key can remove the noise, so no party may keep it.",
     "seed": "SIMULATION: the noise came from a seed. No guarantee holds against a party that can guess the seed.",
 }

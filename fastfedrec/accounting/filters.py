@@ -383,8 +383,8 @@ class Budget:
             )
         return (
             f"The budget is epsilon {self.epsilon:g} at delta {self.delta:g} against {VIEWS[self.view]}, of which "
-            f"{self.spent(events):.4g} is spent. It holds also if releases choose the events, by a filter on the sum "
-            f"of pure epsilons and one on {self._filter.theorem}."
+            f"{self.spent(events):.4g} is spent. It holds also if releases choose the events, so it may count more "
+            f"than the other figures. The filters are for the sum of pure epsilons and for {self._filter.theorem}."
         )
 
 

@@ -84,16 +84,18 @@ _CHECKS = (
     "No setting was chosen by scores on these users' data.",
     "The digest above the signature is the digest of the released model's ledger.",
 )
-_SHUFFLER_CHECK = "An independent party runs the shuffler."
+_SHUFFLER_CHECK = (
+    "An independent party runs the shuffler, so that the line of the server that sees each sender does not apply."
+)
 _DECISION = (
     "Approve the run if all checks hold and the share of correct guesses is acceptable for each observer that is not "
     "trusted.",
     "Query a share above 90%, a simulation, a delta of one over the number of users or more, and each unclear note.",
 )
 _HOW_TO_READ = (
-    "The observer knows the data of all other users, and decides which of two histories one user has. A random guess "
-    "is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability that this bound "
-    "fails."
+    "The observer knows the data of all other users, and decides which of two equally likely histories one user has. A "
+    "random guess is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability that "
+    "this bound fails."
 )
 _OTHER_RELATIONS = (
     'The figures above are for the relation "replace". A guarantee for another relation (zero_out, add_remove) states '
@@ -125,7 +127,7 @@ def make_report(ledger: Any, about: str | None) -> Page:
     for note in ledger.notes:
         notes.setdefault(note_kind(note), []).append(note)
     unprotected = [f'The event "{e.mechanism}" has no protection.' for e in ledger.events if isinstance(e, Unprotected)]
-    shuffler = [_SHUFFLER_CHECK] * (costs["shuffled_server"].epsilon < costs["server"].epsilon)
+    shuffler = [_SHUFFLER_CHECK] * any(getattr(event, "trust", "") == "shuffle" for event in ledger.events)
     points: dict[str, list[str]] = {
         "Trusted parties": _trusted(ledger, costs),
         "Assumptions": [*notes.pop("assumption", []), *_assumed(ledger), *_ALWAYS_ASSUMED],
@@ -256,7 +258,7 @@ def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
         for trust, names in mechanisms_by_trust.items()
     ]
     if "local" in mechanisms_by_trust and costs["shuffled_server"].epsilon < costs["server"].epsilon:
-        lines.append(f'The line "behind a shuffler" needs a shuffler. {_TRUSTED["shuffle"]}')
+        lines.append('The line "behind a shuffler" holds only if there is a shuffler, which is then trusted.')
     return lines or ["No party is trusted, because no data were sent or released."]
 
 
@@ -283,8 +285,8 @@ def _privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
     epsilon, delta, _ = costs[useful[0]]
     return (
         "We train our recommendations with differential privacy, which protects your whole history of interactions. "
-        f"If {_OBSERVERS_IN_NOTICES[useful[0]]} and compares two possible histories of yours, it finds the true one in "
-        f"at most {_percent(shares[useful[0]])} of cases. A random guess is correct in 50% of cases. "
+        f"If {_OBSERVERS_IN_NOTICES[useful[0]]} and compares two equally likely histories of yours, it finds the true "
+        f"one in at most {_percent(shares[useful[0]])} of cases. A random guess is correct in 50% of cases. "
         f"The guarantee is epsilon {format_epsilon(epsilon)} at delta {delta:g}. Your participation is not hidden."
     )
 

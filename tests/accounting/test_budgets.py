@@ -94,8 +94,8 @@ def test_a_ledger_without_a_budget_has_no_remaining_epsilon():
 def test_remaining_takes_views_and_words_for_the_trusted_party():
     ledger = Ledger(DELTA, budget=4.0, budget_view="central")
     assert ledger.budget.view == "public"
-    ledger.record(LocalReports("local reports", 1.5, n_reports=1, n_users=1000))
-    ledger.record(CentralRelease("counts", 0.5, neighboring="replace"))
+    ledger.record(LocalReports("local reports", 0.3, n_reports=1, n_users=1000))
+    ledger.record(CentralRelease("counts", 0.1, neighboring="replace"))
     assert ledger.remaining() == ledger.remaining("public") == ledger.remaining("central") > 0
     # The release has no guarantee against the server, which sees the data.
     assert ledger.remaining("local") == ledger.remaining("server") == 0

@@ -59,7 +59,7 @@ EXEMPT = {
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon", "accounting.gaussian.pure_mu",
     ),
     "takes the counts of events that a ledger holds, and names its numbers as `Ledger` does": (
-        "accounting.filters.Budget", "accounting.filters.BudgetError",
+        "accounting.filters.Budget", "accounting.filters.BudgetError", "accounting.ledger.Ledger.check_budget",
     ),
     "reads its numbers as `evaluate` and other metrics do": (
         "evaluation.metrics.lists.evaluate_lists", "evaluation.metrics.rankings.Rankings.top",

@@ -26,6 +26,7 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.claims import note_user_count
+from fastfedrec.systems.private_recommender._rule import SELF_DECIDING
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MAX_EPSILON, advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
@@ -179,6 +180,8 @@ class PrivateRecommender(Recommender):
         if spent.events != planned.events:  # a release chose an alternative plan, which must fit the budget, too
             self._check_epsilon(spent, model)
         self._hold(model)
+        if not advice.best.is_popularity and type(model).__name__ in SELF_DECIDING:
+            self.reason_ += f" Here they showed {'enough for personal lists' if self.is_personal_ else 'too little'}."
         return self
 
     # ---- the choice ---------------------------------------------------------------------------------------------

@@ -142,8 +142,9 @@ def outcome(kind, data, epsilon):
     # Rounds may differ, since the chosen system may decide by its release, at a cost that the plans cover.
     notes = [note for note in model.ledger_.notes if note.startswith("PrivateRecommender")]
     assert model.ledger_.epsilon("public") <= model.advice_.best.epsilon
-    # A release may decide for popularity, which `chosen_` states.
-    return model.chosen_.removeprefix("popularity, by "), model.reason_, notes, model.advice_.best
+    # A release may decide for popularity, which `chosen_` and the end of `reason_` state.
+    reason = model.reason_.partition(" Here they")[0]
+    return model.chosen_.removeprefix("popularity, by "), reason, notes, model.advice_.best
 
 
 def same_choice(kind, first, second, epsilon):
