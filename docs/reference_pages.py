@@ -58,8 +58,8 @@ def page(title, members, about=""):
     for full, member in members:
         lines += [f".. auto{_kind(member)}:: {full}"]
         if inspect.isclass(member):
-            # NumPy documents the members of its classes.
-            others = [base.__name__ for base in member.__mro__ if base.__module__.startswith("numpy.")]
+            # NumPy documents the members of its classes, and Python those of texts.
+            others = [base.__name__ for base in member.__mro__ if base.__module__.startswith("numpy.") or base is str]
             lines += ["   :members:", f"   :inherited-members: {', '.join(['object', *others])}"]
         lines += [""]
     return "\n".join(lines)

@@ -62,7 +62,7 @@ class BudgetedEvents:
         >>> ledger = Ledger(delta=1e-6, budget=4.0)
         >>> round(ledger.remaining(), 2), round(ledger.remaining("central", n_uses=4), 2)
         (3.99, 1.85)
-        >>> ledger.remaining(n_uses=4, use="pure")
+        >>> round(ledger.remaining(n_uses=4, use="pure"), 2)
         1.0
         """
         if self.budget is None:

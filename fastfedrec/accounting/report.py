@@ -94,8 +94,8 @@ _DECISION = (
 )
 _HOW_TO_READ = (
     "The observer knows the data of all other users, and decides which of two equally likely histories one user has. A "
-    "random guess is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability that "
-    "this bound fails."
+    "random guess is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability "
+    "that this bound fails."
 )
 _OTHER_RELATIONS = (
     'The figures above are for the relation "replace". A guarantee for another relation (zero_out, add_remove) states '
