@@ -66,8 +66,8 @@ def test_the_schema_has_each_kind_with_a_name_of_its_own():
 
 def test_other_kinds_and_texts_are_refused():
     with pytest.raises(
-        ValueError, match=r"kind must be one of 'guarantee', .*, got 'garantee' \(did you mean 'guarantee'"
+        ValueError, match=r"kind must be one of 'guarantee', .*, got 'guarantees' \(did you mean 'guarantee'"
     ):
-        Ledger().note("text", "garantee")
+        Ledger().note("text", "guarantees")
     with pytest.raises(TypeError, match="text must be str, got int; pass one or more sentences"):
         Ledger().note(3)
