@@ -47,7 +47,7 @@ class Note(str):
         note._kind = check_choice("kind", kind, tuple(NOTE_KINDS))
         return note
 
-    def __getnewargs__(self) -> tuple[str, str]:
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
         return str(self), self._kind
 
     def __repr__(self) -> str:

@@ -226,9 +226,9 @@ def _polars_frame(polars: Any, columns: Mapping[str, np.ndarray]) -> Any:
 def _pyarrow_table(pyarrow: Any, columns: Mapping[str, np.ndarray]) -> Any:
     arrays = {}
     for name, column in columns.items():
-        is_masked = isinstance(column, np.ma.MaskedArray)
+        mask = column.mask if isinstance(column, np.ma.MaskedArray) else None
         try:
-            arrays[name] = pyarrow.array(np.asarray(column), mask=column.mask if is_masked else None)
+            arrays[name] = pyarrow.array(np.asarray(column), mask=mask)
             if pyarrow.types.is_nested(arrays[name].type):
                 raise TypeError("tuples are not one id in each row")
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError, TypeError) as error:

@@ -25,10 +25,11 @@ def as_column(name: str, ids: Any) -> np.ndarray:
 def has_lists(name: str, given: Any, *, of: str = "ids") -> bool:
     """Return whether an argument holds a list for each user instead of ids; raise if it holds both."""
     # A tuple is an id unless it is the value of a mapping, so the lists of a sequence are lists, arrays or mappings.
+    list_types: tuple[type, ...] = (list, Mapping, np.ndarray)
     if isinstance(given, Mapping):
-        entries, list_types = given.values(), (list, tuple, Mapping, np.ndarray)
+        entries, list_types = list(given.values()), (*list_types, tuple)
     elif isinstance(given, list | tuple):
-        entries, list_types = given, (list, Mapping, np.ndarray)
+        entries = list(given)
     else:
         return False
     are_lists = {issubclass(kind, list_types) for kind in set(map(type, entries))}

@@ -86,7 +86,7 @@ def worst_loss(choose, depth):
 
 
 def filtered(rule, ledger_of):
-    """Return an adversary of `worst_loss` whose events a ledger must accept."""
+    """Return an adversary of `worst_loss` with events that a ledger must accept."""
 
     def choose(outcomes, spent):
         ledger = ledger_of()

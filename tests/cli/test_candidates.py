@@ -31,7 +31,7 @@ def run(capsys, *argv):
 
 
 def as_test_items(part):
-    """Return the interactions as the command reads them, whose items are those of its rows."""
+    """Return the interactions as the command reads them, with the items of its rows."""
     users = part.user_ids[np.repeat(np.arange(part.n_users), part.interactions_per_user())]
     return Interactions.from_arrays(users, part.item_ids[part.indices], part.values)
 

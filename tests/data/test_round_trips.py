@@ -60,7 +60,7 @@ def test_every_library_gives_interactions_back(library, user_kind, item_kind, ro
     frame = data.to_frame(library)
     assert isinstance(frame, {"pyarrow": pa.Table}.get(library, LIBRARIES[library]))
     back = Interactions.from_dataframe(frame)
-    if library == "pandas":  # whose dates have seconds at least
+    if library == "pandas":  # its dates have seconds at least
         data = data._replace(user_ids=in_seconds(data.user_ids), item_ids=in_seconds(data.item_ids))
     assert_same(back, data)
     if has_times and None in times:

@@ -18,7 +18,7 @@ BUDGETS = [
         "cost = math.inf", "cost = 0.0",
     ),
     on("Budget._sums", "test_shuffled_reports_count_as_local_ones_and_corrections_are_never_refused")(
-        "budget-ignores-amended", "events whose crowd was corrected are left out of the budget",
+        "budget-ignores-amended", "events with a corrected crowd are left out of the budget",
         "events.items()",
         "((event, times) for event, times in events.items() if getattr(event, 'n_users', 2) != 1)",
     ),
