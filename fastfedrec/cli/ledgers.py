@@ -7,6 +7,7 @@ from pathlib import Path
 from fastfedrec.accounting import Budget, Ledger
 from fastfedrec.cli.inputs import UsageError
 from fastfedrec.core.files import check_destination, write_text
+from fastfedrec.core.folder_lock import FolderInUseError, FolderLock
 
 __all__ = ["open_ledger", "read_json_ledger"]
 
@@ -33,7 +34,7 @@ def read_json_ledger(path: Path) -> Ledger:
 def open_ledger(path: Path | None, budget: float | None, delta: float | None) -> Iterator[Ledger | None]:
     """Yield the ledger of a file for a fit, and write it back even if the fit fails; None without a file.
 
-    A missing file is created with the budget and the delta of the system.
+    A missing file is created with the budget and the delta of the system, once an event is recorded.
     """
     if path is None:
         if budget is not None:
@@ -43,14 +44,27 @@ def open_ledger(path: Path | None, budget: float | None, delta: float | None) ->
     if path.suffix.lower() != ".json":
         raise UsageError(f"--ledger {path} must end in .json; name such a file")
     check_destination(path)
-    ledger = read_json_ledger(path) if path.exists() else Ledger(delta or _DELTA, budget)
-    if budget is not None and ledger.budget != Budget(budget, ledger.delta):
-        kept = "no budget" if ledger.budget is None else f"{ledger.budget}"
-        raise UsageError(
-            f"--budget {budget:g} must be the budget of {path}, which has {kept}; a budget is fixed before the first "
-            "fit, so omit --budget, or begin another file with other users"
-        )
+    ledger = Ledger(delta or _DELTA, budget)
+    # Of two simultaneous fits the second one would write a file without the cost of the first.
+    with _lock(path):
+        if path.exists():
+            ledger = read_json_ledger(path)
+        if budget is not None and ledger.budget != Budget(budget, ledger.delta):
+            kept = "no budget" if ledger.budget is None else f"{ledger.budget}"
+            raise UsageError(
+                f"--budget {budget:g} must be the budget of {path}, which has {kept}; a budget is fixed before the "
+                "first fit, so omit --budget, or begin another file with other users"
+            )
+        try:
+            yield ledger
+        finally:
+            if ledger.events:
+                write_text(path, ledger.to_json() + "\n")
+
+
+def _lock(path: Path) -> FolderLock:
+    """Return the lock of a ledger's file, which a folder next to it holds."""
     try:
-        yield ledger
-    finally:
-        write_text(path, ledger.to_json() + "\n")
+        return FolderLock(path.with_name(f"{path.name}.lock"))
+    except FolderInUseError:
+        raise UsageError(f"--ledger {path} is in use by another fit; wait until that fit ends") from None

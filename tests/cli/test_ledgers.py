@@ -6,6 +6,7 @@ import pytest
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.main import main
+from fastfedrec.core.folder_lock import FolderLock
 
 FIT = ["fit", "dp-popularity", "--data", "generated:300x40", "--set", "epsilon=0.5", "--quiet"]
 
@@ -27,6 +28,23 @@ def test_weekly_fits_stop_at_the_budget(path, capsys):
     assert fit(path) == 2
     assert "must fit in the budget" in capsys.readouterr().err
     assert Ledger.from_json(path.read_text()).events == ledger.events
+
+
+def test_a_simultaneous_fit_is_refused(path, capsys):
+    assert fit(path) == 0
+    before = path.read_text()
+    with FolderLock(path.with_name("users.json.lock")):
+        assert fit(path) == 2
+    assert "is in use by another fit" in capsys.readouterr().err
+    assert path.read_text() == before
+    assert fit(path) == 0
+    assert path.read_text() != before
+
+
+def test_a_refused_first_fit_makes_no_ledger(path):
+    assert fit(path, "--budget", "0.1") == 2
+    assert not path.exists()
+    assert fit(path, "--budget", "2.5") == 0
 
 
 def test_a_ledger_without_a_budget_adds_costs_up(path):
