@@ -56,7 +56,7 @@ class PrivateRecommender(Recommender):
     chosen_ : str
         Python expression of the system and its setting, after "popularity, by" if all users get the same list.
     reason_ : str
-        Reason of the choice, in plain sentences.
+        Reason of the choice and, for a system that decides by its releases, their outcome, in plain sentences.
     n_users_ : int
         Public number of users.
     is_personal_ : bool

@@ -155,6 +155,13 @@ def test_shuffled_popularity_is_never_chosen_where_the_sketch_fits(n_users, n_it
     assert (advice.best.system == "ShuffledSketchGram") is fits
 
 
+@pytest.mark.parametrize("epsilon", [60.0, 100.0, 1000.0])
+def test_a_budget_that_no_setting_can_spend_takes_a_setting_that_costs_less(epsilon):
+    large, small = (advise(943, 500, budget, "central").best for budget in (epsilon, 30.0))
+    assert large.system == small.system == "DPGram"
+    assert 0.5 * small.epsilon < large.epsilon <= epsilon
+
+
 def test_a_random_list_is_no_gain(write):
     # Popularity may be worse than a random list; a system that equals a random list has no gain.
     measured = write(*corner(10_000, 1.0, 0.1, 0.04))

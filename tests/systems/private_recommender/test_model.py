@@ -341,6 +341,9 @@ def test_the_choice_and_its_reason_state_whether_all_users_get_the_same_list(eps
     assert is_one_list is (epsilon < 30.0)
     assert fitted.chosen_.startswith("popularity, by ") is is_one_list
     assert "get the same" in fitted.reason_
+    if trust == "central":
+        outcome = "too little" if is_one_list else "enough for personal lists"
+        assert fitted.reason_.endswith(f" Here they showed {outcome}.")
     assert all(re.match(r"[A-Z].*\w$", sentence) for sentence in fitted.reason_.removesuffix(".").split(". "))
     fitted.save(tmp_path / "m")
     assert load(tmp_path / "m").chosen_ == fitted.chosen_
