@@ -132,8 +132,8 @@ class Answers(ABC):
             such as ``movieId``), in which unknown ids are ignored, and its other columns are joined into the answer's
             frame.  ``{user: ids}``, or a list for each requested user, gives candidates of single users.
         exclude : array_like, mapping, list of lists or None
-            External ids that are never recommended, for all users or for single ones as in `items`; unknown ids are
-            ignored, with a warning if all are unknown.
+            External ids that are never recommended, for all users or for single ones as in `items`.  Unknown ids are
+            ignored.  Ids for all users give a warning if all are unknown; lists of single users give none.
         filter_seen : bool
             Whether to leave out the items of the user's row.
         unknown : {"error", "popular", "skip"}

@@ -206,3 +206,4 @@ def test_bad_batches_are_named(model):
 def test_an_excluded_list_without_a_known_item_warns_for_all_users_only(model):
     with pytest.warns(UserWarning, match="exclude names none of the model's 50 items"):
         model.recommend([0], exclude=[999])
+    model.recommend([0], exclude=[[999]])  # no warning, which is an error here and would be in a server's log
