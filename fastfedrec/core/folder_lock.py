@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from fastfedrec.core.files import make_private_folder
 
-__all__ = ["FolderLock"]
+__all__ = ["FolderInUseError", "FolderLock"]
 
 _NAME = "lock"
 
