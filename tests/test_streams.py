@@ -1,9 +1,8 @@
 """Tests of streams in a real fit of every system: each stream has one purpose, and no word is drawn twice."""
 
 import inspect
-import itertools
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -71,25 +70,33 @@ def caller_outside(parts):
 def watched(monkeypatch, run):
     """Return the callers of each stream of a run, and the names of all words and noise drawn from the run's key."""
     streams, draws, run_key = defaultdict(set), [], Key.from_seed(7)
-    subkey, words, add = Key.subkey, Key.words_by_user, IntegerNoise._add
+    subkey, words, ragged, add = Key.subkey, Key._words, Key.ragged_words, IntegerNoise._add
 
     def named(self, purpose):
         streams[self._secret, purpose].add(caller_outside(STEPS))
         return subkey(self, purpose)
 
-    def drawn(self, purpose, users, *, round=0, **options):
+    def note(key, purpose, users, round_number):
         # `exact_sampling` draws the noise that `added` records, and reads its first words twice.
-        if self is run_key and not caller_outside("fastfedrec.core.randomness").startswith(EXACT_SAMPLING):
-            draws.append((purpose, round, np.asarray(users).tolist()))
-        return words(self, purpose, users, round=round, **options)
+        if key is run_key and not caller_outside((Key.__module__, __name__)).startswith(EXACT_SAMPLING):
+            draws.extend((purpose, round_number, user) for user in np.asarray(users).tolist())
+
+    def drawn(self, purpose, users, round_number, *remaining):
+        note(self, purpose, users, round_number)
+        return words(self, purpose, users, round_number, *remaining)
+
+    def drawn_by_sizes(self, purpose, users, sizes, *, round=0, **options):
+        note(self, purpose, users, round)
+        return ragged(self, purpose, users, sizes, round=round, **options)
 
     def added(self, values, key, purpose, round_number, *remaining):
-        draws.append((purpose, round_number, []))
+        draws.append((purpose, round_number, None))
         return add(self, values, key, purpose, round_number, *remaining)
 
     with monkeypatch.context() as patch:
         patch.setattr(Key, "subkey", named)
-        patch.setattr(Key, "words_by_user", drawn)
+        patch.setattr(Key, "_words", drawn)
+        patch.setattr(Key, "ragged_words", drawn_by_sizes)
         patch.setattr(IntegerNoise, "_add", added)
         run(run_key)
     return streams, draws
@@ -102,5 +109,4 @@ def test_a_stream_serves_one_purpose_and_no_word_is_drawn_twice(monkeypatch, nam
     assert streams or case_of(FITS[name]).trust == ("none",)  # of which some draw no number
     shared = {purpose: sorted(callers) for (_, purpose), callers in streams.items() if len(callers) > 1}
     assert shared == {}
-    repeated = [draw for draw, same in itertools.groupby(sorted(draws)) if len(list(same)) > 1]
-    assert repeated == []
+    assert {draw: times for draw, times in Counter(draws).items() if times > 1} == {}

@@ -97,7 +97,9 @@ def test_features_are_free_and_the_ledger_names_them(tmp_path):
     assert dict(plain.ledger_.events) == dict(model.ledger_.events)
     np.testing.assert_array_equal(plain.item_counts_, model.item_counts_)
     assert np.abs(plain.item_factors_ - model.item_factors_).max() > 1e-3
-    assumed, used = [note for note in model.ledger_.notes if "item features" in note]
+    notes = [note for note in model.ledger_.notes if "item features" in note]
+    assert len(notes) == 2
+    assumed, used = notes
     assert "They are group of 60 of 60 items" in assumed
     assert used.endswith("at the weight feature_weight and at no further cost.")
     model.save(tmp_path / "model")
