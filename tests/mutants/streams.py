@@ -26,7 +26,7 @@ STREAMS = [
         "laplace-rr-seed-shares-words", "LaplaceRRSVD's training seed shares random words with users' reports",
         "key.words(_SEED, size=1)", "key.words(_REPORTS, size=1)",
     ),
-    on("draw_examples", f"{PURPOSE}[small: PrivRec]")(
+    on("draw_examples", f"{PURPOSE}[private_for_users: PrivRec]")(
         "examples-of-all-rounds-share-words", "a client's negatives of all rounds are the same",
         "key.ragged_words(purpose, global_user_ids, n_negatives, round=round, n_threads=n_threads)",
         "key.ragged_words(purpose, global_user_ids, n_negatives, round=0, n_threads=n_threads)",
