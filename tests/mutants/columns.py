@@ -106,6 +106,10 @@ COLUMNS = [
         "item-weights-of-sums", "the noise of an item's square is added to the signal, not its square",
         "np.hypot(bounds, noise)", "(bounds + noise)",
     ),
+    on("non_negative", "test_the_sum_of_all_pairs_stays_and_negative_pairs_shrink")(
+        "negative-pairs-without-a-shift", "negative pairs become 0 without a correction of their sum",
+        "shift += float(excess / max(count, 1))", "shift += 0 * float(excess / max(count, 1))",
+    ),
     on("PooledPairs.leading", "test_weights_of_items_bring_a_noisy_estimate_nearer_and_leave_a_precise_one")(
         "measurements-without-item-weights", "devices compare models without the weights of items",
         "self._item_weights() * self._vectors", "self._vectors",

@@ -3,6 +3,8 @@
 The inputs are releases and public numbers only.  See docs/explanation/systems/gram/dp-gram.md.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,7 @@ from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.systems._feature_prior import combine, squares
 from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.gram._feature_shrinkage import add_negative_part, subtract_prior
+from fastfedrec.systems.gram._non_negative import non_negative
 from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
@@ -51,7 +54,11 @@ class PooledPairs:
         """Factors L of the estimate L L', of rank at most `RANK`, with the strongest column first."""
         weights = self._item_weights()
         values, vectors, _ = self._estimated(RANK)
-        return self._joined(values, weights * vectors, RANK)
+        if self._prior.shape[1]:
+            factors = self._joined(values, weights * vectors, RANK)
+        else:  # all values are above 0, and factors need not be orthogonal
+            factors = np.sqrt(self._pair_noise * values) * (weights * vectors)
+        return non_negative(factors, math.sqrt(self.form.weight) * self.form.mean)
 
     @property
     def leading(self) -> NDArray[np.float64]:
