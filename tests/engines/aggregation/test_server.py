@@ -1,0 +1,83 @@
+"""The server: answers of nodes are checked by name, and bad ones do not stop the round."""
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("Crypto")
+
+from engines.aggregation.test_node import VALUES, Round
+
+from fastfedrec.engines.aggregation import AggregationError, Identity
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_answers_twice_counts_once():
+    ongoing = Round().run_to("mask")
+    name, message = next(iter(ongoing.messages.items()))
+    vector = ongoing.answer(name, message)
+    ongoing.server.receive(name, vector)
+    ongoing.server.receive(name, vector)  # the transport may repeat a message
+    with pytest.raises(AggregationError, match="answered twice in stage 'mask'; the first one counts"):
+        ongoing.server.receive(name, vector[:-1] + b"x")
+    ongoing.run_to("end")
+    assert ongoing.server.total.tolist() == [9 * value for value in VALUES]
+    assert ongoing.server.n_answers == 9
+
+
+def test_the_memory_of_vectors_is_one_sum():
+    ongoing = Round().run_to("confirm")
+    assert sum(len(record) for record in ongoing.server._received["mask"].values()) == 9 * 32
+
+
+def ring_of(ongoing):
+    """Return the names of the nodes of a round in the order of its ring."""
+    key_list = ongoing.nodes[ongoing.roster[0]]._list
+    return [key_list.name(number) for number in key_list._order]
+
+
+@pytest.mark.parametrize(("gone", "is_split"), [((0, 1, 8, 9), True), ((0, 8), False)])
+def test_a_server_that_declares_nodes_absent_cannot_split_the_sum(gone, is_split):
+    # Without two arcs of half a degree the graph has two parts; nodes at their ends have too few neighbours left.
+    ongoing = Round(n=16).run_to("mask")
+    ring = ring_of(ongoing)
+    absent = [ring[position] for position in gone]
+    if is_split:
+        with pytest.raises(AggregationError, match=r"2 shares of node .* came, and 3 are needed"):
+            ongoing.run_to("end", absent)
+    else:
+        assert ongoing.run_to("end", absent).server.total.tolist() == [14 * value for value in VALUES]
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["keys", "share", "mask", "confirm", "reveal"])
+def test_bad_answers_are_refused_by_name_and_the_round_goes_on(stage):
+    ongoing = Round().run_to(stage)
+    name, message = next(iter(ongoing.messages.items()))
+    with pytest.raises(AggregationError):
+        ongoing.server.receive(name, b"garbage")
+    stranger = Identity(b"stranger" * 4).name
+    with pytest.raises(AggregationError, match=stranger.hex()[:8]):
+        ongoing.server.receive(stranger, ongoing.answer(name, message))
+    assert ongoing.run_to("end").server.total.tolist() == [9 * value for value in VALUES]
+
+
+def test_an_ended_round_takes_no_answer():
+    ongoing = Round().run_to("end")
+    with pytest.raises(AggregationError, match="the round has ended"):
+        ongoing.server.receive(ongoing.roster[0], b"")
+
+
+def test_wrong_shares_of_a_mask_key_are_found():
+    ongoing = Round().run_to("mask")
+    ongoing.messages.pop(ongoing.roster[0])  # its mask key must be recovered
+    ongoing.run_to("reveal")
+    for name, message in ongoing.messages.items():
+        answer = bytearray(ongoing.answer(name, message))
+        for at in range(4, len(answer), 20):
+            answer[at] ^= 1
+        ongoing.server.receive(name, bytes(answer))
+    with pytest.raises(AggregationError, match="are not those of its key"):
+        ongoing.server.advance()
