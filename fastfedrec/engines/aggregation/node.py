@@ -217,7 +217,7 @@ class AggregationNode:
             raise AggregationError("the lists of nodes differ from the shares and the vector of this node")
         if (self._answered & ~self._shared).any() or self._answered.sum() < self.plan.min_answers:
             raise AggregationError(
-                f"{int(self._answered.sum())} nodes answered, and min_answers is {self.plan.min_answers}: nothing is "
+                f"{int(self._answered.sum())} nodes answered, and min_answers is {self.plan.min_answers}: no share is "
                 "revealed"
             )
         self._signed = self._list.statement(answers)
@@ -233,7 +233,7 @@ class AggregationNode:
         if len(signed) < WITNESS_SHARE * len(witnesses):
             raise AggregationError(
                 f"{len(signed)} of {len(witnesses)} witnesses signed the list of answers of this node: the server may "
-                "have sent different lists, so nothing is revealed"
+                "have sent different lists, so no share is revealed"
             )
         # One of the two shares: both would reveal the vector of that node.
         return join_numbered(

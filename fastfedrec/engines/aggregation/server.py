@@ -1,6 +1,7 @@
 """The server of one secure sum: a state machine that learns the sum of the vectors, and no vector."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -59,8 +60,8 @@ class AggregationServer:
         self._received: dict[str, dict[bytes, bytes]] = {stage: {} for stage in _STAGES}
         self._sum = np.zeros(plan.n_values, dtype=plan.dtype)
         # Sealed shares for each node, and revealed shares of each node, after the number of the node that sent them.
-        self._sealed: list[bytearray] = []
-        self._revealed: list[bytearray] = []
+        self._sealed: defaultdict[int, bytearray] = defaultdict(bytearray)
+        self._revealed: defaultdict[int, bytearray] = defaultdict(bytearray)
 
     @property
     def n_answers(self) -> int:
@@ -162,19 +163,17 @@ class AggregationServer:
         entries = self._received["keys"]
         key_list = b"".join(entries[name] for name in sorted(entries))
         self._list = read_key_list(self.plan, key_list)
-        self._sealed = [bytearray() for _ in range(len(self._list))]
         return dict.fromkeys(self._list.names, key_list)
 
     def _end_share(self):
         self._shared = self._listed(self._received["share"])
-        sealed, self._sealed = self._sealed, []
+        sealed, self._sealed = self._sealed, defaultdict(bytearray)
         return {self._list.name(number): bytes(sealed[number]) for number in np.flatnonzero(self._shared).tolist()}
 
     def _end_mask(self):
         self._answered = self._listed(self._received["mask"])
         lists = pack_nodes(self._shared, self._answered)
         self._statement = self._list.statement(lists)
-        self._revealed = [bytearray() for _ in range(len(self._list))]
         return dict.fromkeys(self._received["mask"], lists)
 
     def _end_confirm(self):

@@ -26,7 +26,7 @@ STAGES = "keys", "share", "mask", "confirm", "reveal"
 
 
 class Round:
-    """A round of nine nodes, whose messages a test may change."""
+    """A round of nine nodes with messages that a test may change."""
 
     def __init__(self, n=9, plan=PLAN):
         self.plan = plan
@@ -195,7 +195,7 @@ def test_lists_that_differ_from_what_a_node_saw_are_refused():
 
 
 def test_a_server_that_sends_different_lists_gets_no_share():
-    # One node alone is declared to have answered with all of its neighbours gone: nothing must be revealed.
+    # One node alone is declared to have answered with all of its neighbours gone: no share must be revealed.
     ongoing = Round().run_to("confirm")
     lists = dict(ongoing.messages)
     victim, *others = sorted(lists)

@@ -1,7 +1,9 @@
 """The server: answers of nodes are checked by name, and bad ones do not stop the round."""
 
+import re
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from engines.aggregation.test_node import PLAN, VALUES, Round
 
 from fastfedrec.engines.aggregation import AggregationError, AggregationServer, Identity
 from fastfedrec.engines.aggregation._messages import ENTRY_BYTES
+
+ROOT = Path(__file__).resolve().parents[3]
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
@@ -52,6 +56,14 @@ def test_memory_does_not_depend_on_the_number_of_vectors(kind, is_small):
         tracemalloc.stop()
     # 32 more nodes add less than their keys and sealed shares; one vector would add 200,000 bytes.
     assert (peaks[1] - peaks[0] < 32 * (ENTRY_BYTES + PLAN.degree * 52)) == is_small
+
+
+def test_each_threat_on_the_page_has_a_test():
+    page = ROOT / "docs/explanation/aggregation.md"
+    rows = re.findall(r"^\|.*\| (\S+) \|$", page.read_text().partition("## Threats")[2], re.MULTILINE)[1:]
+    defined = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert len(rows) > 9
+    assert [row for row in rows if f"def {row.strip('`')}(" not in defined] == []
 
 
 def ring_of(ongoing):

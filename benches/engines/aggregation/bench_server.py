@@ -1,6 +1,6 @@
 """Seconds and bytes of one node and of the server in a secure sum of many nodes.
 
-    python benches engines.aggregation.bench_round --out docs/explanation/aggregation-costs.md
+    python benches engines.aggregation.bench_server --out docs/explanation/aggregation-costs.md
 
 One node and the server are measured; the other nodes only make the messages that these two need.  Seconds are those of
 a processor, so that other processes change them little.
@@ -260,7 +260,7 @@ def page(cells):
     table = ["| " + " | ".join(row) + " |" for row in (HEADER, ["---:"] * len(HEADER), *cells)]
     text = f"""# Costs of secure sums
 
-Written by `python benches engines.aggregation.bench_round`. Four of five nodes are honest, and a twentieth of them
+Written by `python benches engines.aggregation.bench_server`. Four of five nodes are honest, and a twentieth of them
 leaves before the third stage. One node is measured, and the server with vectors of one number. Its costs of vectors
 are those of one sum and one mask, times their number; the last column adds all nodes. Vectors have one number for each
 of 1,000 or 10,000 items, or also one for each pair of items. Seconds are those of one processor.
