@@ -93,8 +93,8 @@ cdef inline Element _product(Element a, Element b, int n_bits) noexcept nogil:
 cdef inline Element _inverse(Element a) noexcept nogil:
     """Raise an element to the power 2^128 - 2."""
     cdef Element power = a, inverse = _point(1)
-    cdef int i
-    for i in range(ALL_BITS - 1):
+    cdef int _
+    for _ in range(ALL_BITS - 1):
         power = _product(power, power, ALL_BITS)
         inverse = _product(inverse, power, ALL_BITS)
     return inverse
