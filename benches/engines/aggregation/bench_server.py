@@ -72,7 +72,8 @@ class Nodes:
         )
         identities = (Identity(number.to_bytes(32, "big")) for number in range(1, n_nodes + 1))
         self.identities = sorted(identities, key=lambda identity: identity.name)
-        self.roster = [identity.name for identity in self.identities]
+        self.names = [identity.name for identity in self.identities]
+        self.roster = frozenset(self.names)  # all nodes hold this one
         self.nodes = [self.new_node(number) for number in range(n_nodes)]
         self.entries = [node.keys() for node in self.nodes]
         self.key_list = b"".join(self.entries)
@@ -122,7 +123,7 @@ def node_cost(nodes):
 def answers(nodes):
     """Yield the answers of all nodes for each stage; only the shares of absent nodes' mask keys are true ones."""
     seal, vector = bytes(SEALED_BYTES), bytes(nodes.plan.n_values * nodes.plan.dtype.itemsize)
-    everyone = range(len(nodes.roster))
+    everyone = range(len(nodes.names))
     yield ((number, nodes.entries[number]) for number in everyone)
     yield ((number, join_numbered((other, seal) for other in nodes.list.neighbors(number))) for number in everyone)
     yield ((number, vector) for number in nodes.answered)
@@ -150,7 +151,7 @@ def server_cost(nodes):
     read_key_list.cache_clear()
     for stage in answers(nodes):
         for number, message in stage:
-            cost.timed(server.receive, nodes.roster[number], message)
+            cost.timed(server.receive, nodes.names[number], message)
             cost.received += len(message)
         cost.sent += sum(len(message) for message in cost.timed(server.advance).values())
     if server.n_answers != len(nodes.answered):
@@ -261,9 +262,10 @@ def page(cells):
     text = f"""# Costs of secure sums
 
 Written by `python benches engines.aggregation.bench_server`. Four of five nodes are honest, and a twentieth of them
-leaves before the third stage. One node is measured, and the server with vectors of one number. Its costs of vectors
-are those of one sum and one mask, times their number; the last column adds all nodes. Vectors have one number for each
-of 1,000 or 10,000 items, or also one for each pair of items. Seconds are those of one processor.
+leaves before the third stage. Vectors have one number for each of 1,000 or 10,000 items, or one for each item and each
+pair of items. One node is measured, and the server with single numbers: costs of its vectors are those of one sum and
+of one mask. The last column adds the seconds of all nodes. Seconds are those of one processor. The server sends each
+node all keys, 160 bytes a node.
 Version {__version__}, {doctor.describe_machine()}.
 """
     return "\n".join([text, *table, ""])

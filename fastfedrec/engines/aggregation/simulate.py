@@ -54,8 +54,8 @@ def simulate_secure_sum(
     """
     key.claim("simulate_secure_sum")
     identities = [Identity(key.subkey(f"aggregation.identity.{row}").tobytes()) for row in range(len(vectors))]
-    roster = [identity.name for identity in identities]
-    rows = {name: row for row, name in enumerate(roster)}
+    rows = {identity.name: row for row, identity in enumerate(identities)}
+    roster = frozenset(rows)  # all nodes hold this one
     nodes = {identity.name: AggregationNode(plan, identity, roster, key) for identity in identities}
     server = AggregationServer(plan, roster)
     absent: set[int] = set()
