@@ -72,15 +72,15 @@ environments: $(VENV)/.built
 	$(MAKE) -j 2 $(VENV)/.installed-dev $(VENV)-flower/.installed
 	$(MAKE) $(VENV)/.installed-cli $(VENV)/.installed-docs
 
-# The fast tests with the lowest required versions of the package and its Dask engine; `test` takes the newest versions.
+# The fast tests with the lowest required versions of the package, its Dask engine and secure sums; `test` takes the newest versions.
 # The lowest Numba supports no Python after 3.12.
 test-lowest: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-lowest
-	$(VENV)-lowest/bin/$(INSTALL) "$$(echo $(VENV)/wheel/*.whl)[cli,dask,attacks]" \
-		$$(grep -E '^(dependencies|dask) = ' pyproject.toml | grep -o '"[^"]*"' | tr -d '"' | sed 's/>=/==/') \
+	$(VENV)-lowest/bin/$(INSTALL) "$$(echo $(VENV)/wheel/*.whl)[cli,dask,attacks,aggregation]" \
+		$$(grep -E '^(dependencies|dask|aggregation) = ' pyproject.toml | grep -o '"[^"]*"' | tr -d '"' | sed 's/>=/==/') \
 		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100" "pandas>=2.2" "polars>=1.0" "pyarrow>=16" "mpmath>=1.3" \
 		"dp-accounting>=0.4" "numpydoc>=1.8" "setuptools>=77" "Cython>=3.1" "mypy>=1.11" \
-		"fastapi>=0.115" "uvicorn>=0.32" "httpx>=0.28"
+		"fastapi>=0.115" "uvicorn>=0.32" "httpx>=0.28" "pycryptodome>=3.18"
 	$(VENV)-lowest/bin/pytest -n 2
 
 # Flower's tests in a separate environment, because Flower requires older versions of some packages than other extras.

@@ -181,6 +181,18 @@ def check_dp_accounting():
     assert abs(there - ledger.epsilon("public")) < 1e-3
 
 
+def check_aggregation():
+    """A secure sum of the vectors of five nodes."""
+    import numpy as np
+
+    from fastfedrec import Key
+    from fastfedrec.engines.aggregation import AggregationPlan, simulate_secure_sum
+
+    plan = AggregationPlan("smoke", 0, n_values=2, max_sum=100, degree=4, threshold=3, min_answers=5)
+    total, n_answers = simulate_secure_sum(plan, np.arange(10).reshape(5, 2), key=Key.from_seed(1))
+    assert (total.tolist(), n_answers) == ([20, 25], 5)
+
+
 def check_opendp():
     """Noise as a measurement, with its cost."""
     import opendp.prelude as dp
@@ -203,6 +215,7 @@ EXTRAS = {
     "attacks": check_attacks,
     "dp-accounting": check_dp_accounting,
     "opendp": check_opendp,
+    "aggregation": check_aggregation,
 }
 
 

@@ -22,6 +22,8 @@ from fastfedrec.accounting.events import (
     Laplace,
     LocalReports,
     ShuffledReports,
+    SkellamRelease,
+    SkellamShares,
     Unprotected,
     UnsupportedEventError,
 )
@@ -59,6 +61,8 @@ __all__ = [
     "RDPAccountant",
     "RoundTraffic",
     "ShuffledReports",
+    "SkellamRelease",
+    "SkellamShares",
     "Unprotected",
     "UnsupportedEventError",
     "ZCDPAccountant",

@@ -3,13 +3,19 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
-from fastfedrec.accounting.events import Event, Reports
+from fastfedrec.accounting.events import Event, Reports, SkellamShares
 
 
-def after_dropouts(event: Reports, n_reporting_users: int) -> Reports:
-    """Return the reports in the crowd of the `n_reporting_users` users who answered."""
+@overload
+def after_dropouts(event: Reports, n_reporting_users: int) -> Reports: ...
+@overload
+def after_dropouts(event: SkellamShares, n_reporting_users: int) -> SkellamShares: ...
+def after_dropouts(event: Reports | SkellamShares, n_reporting_users: int) -> Reports | SkellamShares:
+    """Return the reports in the crowd of the `n_reporting_users` users who answered, or the shares of these nodes."""
+    if isinstance(event, SkellamShares):
+        return event._answered_by(n_reporting_users)
     # All dishonest users may be among those who answered.
     return event._in_crowd(n_reporting_users, n_reporting_users - (event.n_users - event._n_honest))
 

@@ -99,6 +99,20 @@ def laplace(orders: np.ndarray, scale: float) -> np.ndarray:
     return logs + 1e3 * ABSOLUTE * (1 + low)
 
 
+def skellam(orders: np.ndarray, variance: float, l1_sensitivity: float, l2_sensitivity: float) -> np.ndarray:
+    """Return upper bounds of the divergences of Skellam noise; not logarithms of A - 1."""
+    # Agarwal, Kairouz, Liu, NeurIPS 2021, Corollary 3.6, for whole orders: the smaller of two lines slope * a + level.
+    # (a - 1) times the divergence is convex in a, and 0 at a = 1.  So between whole orders its chord is a bound: the
+    # chord of slope * a^2 is slope * t (1 - t) above it, t the fraction of a.
+    with np.errstate(over="ignore", invalid="ignore"):
+        square, fraction = l2_sensitivity * l2_sensitivity / (2 * variance), orders % 1
+        ratio = 1.5 * l1_sensitivity / variance
+        chord = orders + fraction * (1 - fraction) / (orders - 1)
+        # The level of the first line, (6 l1 - l2^2) / (4 variance^2), may be below 0: it cannot cancel the slope.
+        first = square * chord + (square * (chord - 0.5) + ratio) / variance
+        return np.fmin(first, square * chord + ratio) * UP
+
+
 def _less_linear(x):
     """Return e^x - 1 - x, by its series for small x."""
     series = x * x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7)))))

@@ -12,7 +12,7 @@ from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._ledger_words import headline
-from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
+from fastfedrec.accounting.events import Event, LocalReports, Reports, SkellamShares, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
 from fastfedrec.accounting.report import make_report
@@ -142,19 +142,21 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
 
     @refuse_old_keywords(n_users_heard="n_reporting_users")
     def amend(self, event: Event, n_reporting_users: int) -> None:
-        """Correct the last record of some reports: fewer users answered, so each report hides among fewer.
+        """Correct the last record of some reports or shares of noise: fewer users answered than requested.
 
         Parameters
         ----------
-        event : LocalReports or ShuffledReports
+        event : LocalReports, ShuffledReports or SkellamShares
             Event as recorded.
         n_reporting_users : int
             Number of users with a received report.  All users who dropped out may be honest.  With a share h of honest
             users, at least ``n_reporting_users - (1 - h) * n_users`` honest users remain.  If none remains there is no
-            crowd, and reports that may have left their users are counted as without a shuffler.
+            crowd, and reports that may have left their users are counted as without a shuffler.  The same number of
+            shares of noise remains.
         """
         n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
-        if isinstance(event, Reports) and n_reporting_users < event.n_users:
+        n_requested = event.n_users if isinstance(event, Reports) else getattr(event, "n_answers", 0)
+        if isinstance(event, Reports | SkellamShares) and n_reporting_users < n_requested:
             self._restate(event, after_dropouts(event, n_reporting_users))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec import mechanisms
+from fastfedrec.accounting import PLDAccountant, SkellamRelease
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.mechanisms import (
     GRR,
@@ -38,6 +39,7 @@ from fastfedrec.mechanisms import (
     RoundedGaussian,
     RoundedLaplace,
     SerialLaplaceRR,
+    Skellam,
     SubsetSelection,
     TruncatedGeometric,
     clip_rows_l1,
@@ -181,6 +183,14 @@ def _gaussian(make: Callable[[Fraction], IntegerNoise], claim: float, factor: in
     return Case(make(stddev / factor), (0, width), claim, key, measure="mu")
 
 
+def _skellam(claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of Skellam noise on one number, with the delta that its privacy loss has at the claim."""
+    variance = Fraction(math.ceil((_WIDTH / Fraction(claim)) ** 2))
+    release = SkellamRelease(float(variance), float(_WIDTH), 1, neighboring="replace", sampling="none")
+    delta = PLDAccountant().compose(release).get_delta(claim)
+    return Case(Skellam(variance / factor**2), (0, _WIDTH), claim, key, delta)
+
+
 def _clipped(order: int, claim: float, factor: int, key: Key | None) -> Case:
     """Return a case of a row far above the bound and of a row of zeros, on a grid with noise for the bound."""
     clip, rounds = (clip_rows_l1, clip_rows_l2)[order - 1], count()
@@ -289,6 +299,7 @@ CASES: dict[str, Entry] = {
     "discrete-gaussian-table": _normal("DiscreteGaussian", partial(DiscreteGaussian, sampler="table")),
     "rounded-gaussian": _normal("RoundedGaussian", RoundedGaussian),
     "layered-gaussian": _normal("LayeredGaussian", LayeredGaussian),
+    "skellam": Entry("Skellam", _HALF_STDDEV, _skellam),
     "exponential-mechanism": Entry("ExponentialMechanism", _HALF_SCALE, partial(_selection, {})),
     "exponential-mechanism-gumbel": Entry(
         "ExponentialMechanism", _HALF_SCALE, partial(_selection, {"sampler": "gumbel"})

@@ -17,6 +17,7 @@ from fastfedrec.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.noise.layered_gaussian import LayeredGaussian, gaussian_noise
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
+from fastfedrec.mechanisms.noise.skellam import Skellam
 from fastfedrec.mechanisms.ratings.bayes_kary import BayesKary
 from fastfedrec.mechanisms.ratings.laplace_rr import (
     MixtureLaplaceRR,
@@ -49,6 +50,7 @@ __all__ = [
     "RoundedGaussian",
     "RoundedLaplace",
     "SerialLaplaceRR",
+    "Skellam",
     "SubsetSelection",
     "TruncatedGeometric",
     "clip_rows_l1",

@@ -249,8 +249,8 @@ ACCOUNTS = [
         "self.is_simulation |= simulation", "self.is_simulation = simulation",
     ),
     on("Ledger.amend", "test_amend_makes_the_crowd_smaller_never_larger")(
-        "ledger-amends-upward", "users without a report are counted in the crowd", "n_reporting_users < event.n_users",
-        "n_reporting_users > event.n_users",
+        "ledger-amends-upward", "users without a report are counted in the crowd", "n_reporting_users < n_requested",
+        "n_reporting_users > n_requested",
     ),
     on("Ledger.confirm_shuffled", "test_reports_are_shuffled_only_once_a_batch_has_come")(
         "ledger-confirms-all", "a shuffled batch is recorded as if all users were honest",

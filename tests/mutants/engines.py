@@ -268,4 +268,50 @@ ENGINES = [
         "stale-reports-released", "reports of an abandoned round are released with the next round",
         "self._open, self._reports, self._batch = name, {}, None", "self._open, self._batch = name, None",
     ),
+    # ---- secure sums ------------------------------------------------------------------------------------------------
+    on("AggregationNode._add_masks", "test_the_sum_is_the_plain_sum_bit_by_bit")(
+        "masks-added-twice", "a node adds each of its masks twice",
+        "add_masks(masked, keys, signs, round=self.plan.round)",
+        "add_masks(masked, keys * 2, signs * 2, round=self.plan.round)",
+    ),
+    on("AggregationNode._reveal", "test_a_node_reveals_a_mask_key_only_of_nodes_that_did_not_answer")(
+        "mask-key-of-a-node-that-answered", "the mask key of a node that answered is revealed",
+        "shares[:SEED_BYTES] if self._answered[other] else shares[SEED_BYTES:]", "shares[SEED_BYTES:]",
+    ),
+    on("AggregationNode._reveal", "test_a_server_that_sends_different_lists_gets_no_share")(
+        "lists-not-confirmed", "a node reveals shares although witnesses signed another list",
+        "len(signed) < WITNESS_SHARE * len(witnesses)", "False",
+    ),
+    on("AggregationNode._share", "test_another_list_of_keys_has_another_polynomial")(
+        "one-polynomial-for-two-lists", "nodes of two lists of keys get shares of one polynomial",
+        "b'shares' + kind + self._list.digest", "b'shares' + kind",
+    ),
+    on("AggregationNode._share", "test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened")(
+        "seals-of-another-list", "a node accepts sealed shares of another list of keys",
+        "self.plan.context('channel') + self._list.digest", "self.plan.context('channel')",
+    ),
+    on("AggregationServer._end_reveal", "test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived")(
+        "mask-of-an-absent-node-stays", "masks for nodes that did not answer stay in the sum",
+        "keys.append(key)", "pass",
+    ),
+    on("split_secret", "test_fewer_shares_than_the_threshold_are_uniform_for_each_secret")(
+        "one-share-is-enough", "each share is the secret",
+        "hashlib.shake_256(randomness).digest(SEED_BYTES * (threshold - 1))", "bytes(SEED_BYTES * (threshold - 1))",
+    ),
+    on("choose_degree", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
+        "sum-split-by-dropouts", "a server that chooses the nodes that drop out splits the sum",
+        "math.sqrt(_INSECURE)", "math.inf",
+    ),
+    on("choose_degree", "test_two_lists_of_answers_need_many_dishonest_witnesses")(
+        "dishonest-witnesses", "too few witnesses are honest",
+        "tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE", "True",
+    ),
+    on("AggregationNode._share", "test_changed_keys_are_refused")(
+        "keys-not-verified", "the signatures of the neighbours' keys are not verified",
+        "self._list.check_signature(other)", "pass",
+    ),
+    on("AggregationNode._answer", "test_the_same_message_has_the_same_answer_and_another_one_has_none")(
+        "a-stage-answered-twice", "a node answers a second message of a stage",
+        "self._has_failed or earlier is not None or previous not in self._answers", "False",
+    ),
 ]  # fmt: skip

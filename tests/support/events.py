@@ -10,6 +10,8 @@ from fastfedrec.accounting import (
     Laplace,
     LocalReports,
     ShuffledReports,
+    SkellamRelease,
+    SkellamShares,
     Unprotected,
 )
 
@@ -35,6 +37,22 @@ EVENTS = [
     CentralRelease("m", 0.5, **FIXED),
     ZCDP("m", 0.125, **PLAIN, **OF_ENTITY),
     DiscreteGaussianRelease(14.0, 10, "m", **PLAIN, **OF_ENTITY),
+    SkellamRelease(14.0, 10.0, 5, "m", l1_sensitivity=12.0, replace_sensitivity=1.5, **PLAIN, **OF_ENTITY),
+    SkellamShares(
+        14.0,
+        10.0,
+        5,
+        "m",
+        **PLAIN,
+        n_nodes=40,
+        n_answers=30,
+        honest_fraction=0.75,
+        adding_fraction=1.0,
+        l1_sensitivity=12.0,
+        replace_sensitivity=1.5,
+        count=3,
+        distance=2.0**-24,
+    ),
     Unprotected("m"),
 ]
 

@@ -11,6 +11,7 @@ from fastfedrec import mechanisms as m
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.joint_loss import JointNetwork
 from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_examples
+from fastfedrec.engines.aggregation import AggregationPlan, simulate_secure_sum
 from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, Sampled, UserHoldout, evaluate
 from support import numbers_case
 from support.data import rated
@@ -84,6 +85,9 @@ DRAWS = {
     "MetaNetwork.initial_parameters": lambda key: MetaNetwork(
         numbers_case.network(), "maml", learning_rate=0.5
     ).initial_parameters(key),
+    "simulate_secure_sum": lambda key: simulate_secure_sum(
+        AggregationPlan("test", 0, n_values=1, max_sum=9, degree=2, threshold=2, min_answers=3), [[1]] * 3, key=key
+    ),
     "split_examples": lambda key: split_examples(numbers_case.examples(), key=key),
 }  # fmt: skip
 

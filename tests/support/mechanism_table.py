@@ -34,6 +34,7 @@ NOISES = {
     "DiscreteGaussian by table": lambda: m.DiscreteGaussian(1000, sampler="table"),
     "RoundedGaussian": lambda: m.RoundedGaussian(1000),
     "LayeredGaussian": lambda: m.LayeredGaussian(2**36),
+    "Skellam": lambda: m.Skellam(10**6),
 }
 #: Choices of one of several scores.
 CHOICES = {

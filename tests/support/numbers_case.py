@@ -338,6 +338,7 @@ FUNCTIONS = {
     "systems.baselines.popularity.best_n_reports": call(epsilon=4.0),
     "systems.baselines.popularity.split_epsilon": call(epsilon=4.0, n_reports=3),
     "accounting.gaussian.gaussian_mu": call(epsilon=ONE, delta=SMALL),
+    "accounting.shares.count_honest_shares": call(n_nodes=4, n_answers=3, honest_fraction=HALF),
     "accounting.guesses.largest_guess_share": call(epsilon=ONE, delta=SMALL),
 }  # fmt: skip
 

@@ -107,6 +107,8 @@ MECHANISMS = {
     "channels.piecewise.Piecewise.variance": on(lambda: mechanisms.Piecewise(1.0, 5), t=HALF),
     "channels.piecewise.Piecewise.privatize": on(lambda: mechanisms.Piecewise(1.0, 5), values=[HALF], key=KEY),
     "noise.rounded_gaussian.RoundedGaussian": call(stddev=2),
+    "noise.skellam.Skellam": call(variance=2),
+    "noise.skellam.Skellam.share": on(lambda: mechanisms.Skellam(2), n_nodes=4, n_answers=3, honest_fraction=HALF),
     "noise.rounded_gaussian.RoundedGaussian.noise_multiplier": on(lambda: mechanisms.RoundedGaussian(2), sensitivity=3),
     "exponential.ExponentialMechanism": call(epsilon=ONE, sensitivity=3, n_selected=2),
     "exponential.ExponentialMechanism.delta": on(selection, n_scores=5),

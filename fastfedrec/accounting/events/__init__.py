@@ -12,6 +12,7 @@ from fastfedrec.accounting.events._event import Event, UnsupportedEventError, Vi
 from fastfedrec.accounting.events._gaussian import Gaussian
 from fastfedrec.accounting.events._laplace import Laplace
 from fastfedrec.accounting.events._reports import LocalReports, Reports, ShuffledReports
+from fastfedrec.accounting.events._skellam import SkellamRelease, SkellamShares
 from fastfedrec.accounting.events._unprotected import Unprotected
 from fastfedrec.accounting.events._zcdp import ZCDP
 
@@ -29,6 +30,8 @@ __all__ = [
     "Reports",
     "Sampling",
     "ShuffledReports",
+    "SkellamRelease",
+    "SkellamShares",
     "Unprotected",
     "UnsupportedEventError",
     "View",

@@ -21,10 +21,11 @@ import numpy as np
 
 from fastfedrec._kernels.mechanisms.noise import _noise_table as _kernel
 from fastfedrec.core.arrays import read_only
+from fastfedrec.core.bessel import bessel_weights
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.mechanisms.noise.exact_sampling import exp_minus
 
-__all__ = ["NoiseTable", "gaussian_table", "laplace_table", "rounded_gaussian_table"]
+__all__ = ["NoiseTable", "gaussian_table", "laplace_table", "rounded_gaussian_table", "skellam_table"]
 
 _BITS = 256  # fraction bits of a weight
 _WORDS = 5  # 64-bit words of a weight or a sum of weights
@@ -124,6 +125,14 @@ def gaussian_table(stddev: Fraction) -> NoiseTable:
     weights, error = _gaussian_weights(stddev**2)
     _check_reach(weights, "stddev", stddev)
     return tabulate(weights, error)
+
+
+@functools.lru_cache(maxsize=4)
+def skellam_table(variance: Fraction) -> NoiseTable:
+    """Return the table of the Skellam distribution; `variance` is at most 2^28, which takes a second."""
+    weights = bessel_weights(variance, _BITS, _TOTAL_BITS)
+    rows = np.frombuffer(b"".join(weight.to_bytes(8 * _WORDS, "little") for weight in weights), dtype="<u8")
+    return tabulate(rows.astype(np.uint64).reshape(-1, _WORDS), 2 * len(weights) + 2)
 
 
 @functools.lru_cache(maxsize=4)

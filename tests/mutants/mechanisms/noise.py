@@ -50,6 +50,30 @@ MUTANTS = [
         "half-the-stddev-below-the-layers", "noise of a standard deviation below 2^15 has half of it",
         "RoundedGaussian(stddev)", "RoundedGaussian(stddev / 2)",
     ),
+    # ---- Skellam noise ----------------------------------------------------------------------------------------------
+    on("Skellam.share", "test_counted_shares_add_up_to_the_noise")(
+        "a-share-missing", "the shares of the noise are sized for one more node", "self.variance / n_shares",
+        "self.variance / (n_shares + 1)",
+    ),
+    on("count_honest_shares", "test_nodes_that_drop_out_may_all_be_honest")(
+        "honest-fraction-ignored", "shares of dishonest nodes count", "max(0, n_answers - (n_nodes - n_honest))",
+        "n_answers",
+    ),
+    on("Skellam._add_draws", "test_a_large_variance_is_a_sum_of_parts_with_separate_streams")(
+        "parts-share-a-stream", "the parts of a large variance are one draw", "f'{purpose}.{part}'", "purpose",
+    ),
+    on("skellam_table", "test_the_table_is_within_the_stated_distance_and_perturbed_ones_are_not")(
+        "skellam-variance-halved", "the table of Skellam noise uses half of the variance",
+        "bessel_weights(variance, _BITS, _TOTAL_BITS)", "bessel_weights(variance / 2, _BITS, _TOTAL_BITS)",
+    ),
+    on("skellam", "test_divergences_are_never_below_sums_over_the_distribution")(
+        "skellam-divergence-of-a-gaussian", "the divergence of Skellam noise omits its corrections",
+        "np.fmin(first, square * chord + ratio) * UP", "square * orders",
+    ),
+    on("SkellamRelease._for_replacement", "test_a_replaced_user_changes_l2_by_root_2_and_l1_by_2")(
+        "l1-not-doubled", "a replaced user changes sums of absolute values once", "2 * self._l1_bound",
+        "self._l1_bound",
+    ),
     # ---- scales of tables and samplers -------------------------------------------------------------------------------
     on(
         "RoundedGaussian.__init__",

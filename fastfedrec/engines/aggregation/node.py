@@ -1,0 +1,242 @@
+"""One node in one secure sum: a state machine that answers each message of the server once."""
+
+import hashlib
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastfedrec.core.check import check_instance
+from fastfedrec.core.randomness import Key
+from fastfedrec.engines.aggregation._messages import join_numbered, read_key_list, split_numbered, unpack_nodes
+from fastfedrec.engines.aggregation._sealing import (
+    SIGNATURE_BYTES,
+    Exchange,
+    Identity,
+    derive_key,
+    is_signed,
+    seal,
+    unseal,
+)
+from fastfedrec.engines.aggregation.masks import add_masks
+from fastfedrec.engines.aggregation.plan import WITNESS_SHARE, AggregationError, AggregationPlan
+from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, split_secret
+from fastfedrec.mechanisms.report_checks import check_integers
+
+__all__ = ["AggregationNode"]
+
+_SEALED_BYTES = 2 * SEED_BYTES + 16
+
+
+class AggregationNode:
+    """One node in one secure sum.
+
+    The methods are called in the order of the stages: `keys`, `share`, `mask`, `confirm`, `reveal`.  Each takes a
+    message of the server and returns the node's answer.  The same message again gives the same answer.  Another message
+    of an earlier stage raises, and ends the node's part in the round: it never masks or reveals twice.
+
+    Parameters
+    ----------
+    plan : AggregationPlan
+        Public parameters of the round.
+    identity : Identity
+        Signing key of the node.
+    roster : collection of bytes
+        Names of all nodes that may take part, known before the round and not from the server.
+    key : Key
+        Source of the node's secrets.  The round's messages are claimed, which an entropy key allows once.
+    """
+
+    def __init__(self, plan: AggregationPlan, identity: Identity, roster: Collection[bytes], key: Key):
+        self.plan = check_instance("plan", plan, AggregationPlan, "make an AggregationPlan")
+        self._identity, self._roster = identity, frozenset(roster)
+        purpose = f"aggregation.{plan.run}"
+        key.claim_message(purpose, plan.round, identity.name.hex())
+        self._secret = secret = key.subkey(f"{purpose}.{plan.round}.{identity.name.hex()}").tobytes()
+        # Seeds of 128 bits fit one share each; the self mask and the mask key are recovered, and the channel never is.
+        self._self_seed, self._mask_seed = (derive_key(secret, name)[:SEED_BYTES] for name in (b"self", b"mask"))
+        self._mask = Exchange(self._mask_seed, plan.context("mask"))
+        self._channel = Exchange(derive_key(secret, b"channel")[:SEED_BYTES], plan.context("channel"))
+        self._answers: dict[str, tuple[bytes, bytes]] = {}
+        self._order = ["keys", "share", "mask", "confirm", "reveal"]
+        self._has_failed = False
+
+    # ---- stages ------------------------------------------------------------------------------------------------------
+
+    def keys(self) -> bytes:
+        """Return the signed public keys of the round, 160 bytes.
+
+        Returns
+        -------
+        bytes
+            Name, mask key, channel key and signature.
+        """
+        if "keys" not in self._answers:
+            keys = self._identity.name + self._mask.public + self._channel.public
+            self._answers["keys"] = b"", keys + self._identity.sign(self.plan.context("keys") + keys)
+        return self._answers["keys"][1]
+
+    def share(self, key_list: bytes) -> bytes:
+        """Check the keys of all nodes, and return sealed shares of both seeds for each neighbour.
+
+        Parameters
+        ----------
+        key_list : bytes
+            Signed keys of all nodes, sorted.
+
+        Returns
+        -------
+        bytes
+            For each neighbour its number and a sealed message.
+        """
+        return self._answer("share", key_list, self._share)
+
+    def mask(self, sealed: bytes, values: ArrayLike) -> bytes:
+        """Return the masked vector.
+
+        Parameters
+        ----------
+        sealed : bytes
+            Sealed shares from the neighbours, each with the number of its sender.
+        values : array_like of int, shape (n_values,)
+            Vector of the node, with its share of the noise.
+
+        Returns
+        -------
+        bytes
+            Masked numbers, little-endian.
+        """
+        return self._answer("mask", sealed, lambda message: self._add_masks(message, values))
+
+    def confirm(self, answers: bytes) -> bytes:
+        """Return a signature of the list of nodes that shared and that answered.
+
+        Parameters
+        ----------
+        answers : bytes
+            Two lists of nodes, one bit for each.
+
+        Returns
+        -------
+        bytes
+            Signature of 64 bytes.
+        """
+        return self._answer("confirm", answers, self._confirm)
+
+    def reveal(self, signatures: bytes) -> bytes:
+        """Check that the witnesses signed the same list, and return one share for each neighbour that shared.
+
+        Parameters
+        ----------
+        signatures : bytes
+            Signatures of witnesses, each with the number of its node.
+
+        Returns
+        -------
+        bytes
+            For each such neighbour its number, and the share of the self mask if it answered, or of its mask key.
+        """
+        return self._answer("reveal", signatures, self._reveal)
+
+    def _answer(self, stage, message, compute):
+        """Return the answer to the first message of a stage; the same message repeats it, another one raises."""
+        earlier = self._answers.get(stage)
+        if earlier is not None and earlier[0] == hashlib.sha256(message).digest() and not self._has_failed:
+            return earlier[1]
+        previous = self._order[self._order.index(stage) - 1]
+        if self._has_failed or earlier is not None or previous not in self._answers:
+            self._has_failed = True
+            raise AggregationError(
+                f"a message of stage {stage!r} is out of order, or differs from the first one of this stage; a node "
+                "answers each stage once: start a new round"
+            )
+        # A failure is final: a server must not try several messages until one is accepted.
+        self._has_failed = True
+        answer = compute(message)
+        self._has_failed = False
+        self._answers[stage] = hashlib.sha256(message).digest(), answer
+        return answer
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    def _share(self, key_list):
+        self._list = read_key_list(self.plan, key_list)
+        self._list.check_members(self._roster, self._answers["keys"][1])
+        self._number = self._list.number_of(self._identity.name)
+        self._neighbors = self._list.neighbors(self._number)
+        for other in self._neighbors:
+            self._list.check_signature(other)
+        n_neighbors = len(self._neighbors)
+        threshold = self.plan.threshold_among(n_neighbors)
+        own_shares, mask_shares = (
+            # Another list of keys has other neighbours, who must not get shares of the same polynomial.
+            split_secret(
+                seed, n_neighbors, threshold, randomness=derive_key(self._secret, b"shares" + kind + self._list.digest)
+            )
+            for kind, seed in ((b"self", self._self_seed), (b"mask", self._mask_seed))
+        )
+        # Shares from a node that received another list of keys cannot be opened.
+        context = self.plan.context("channel") + self._list.digest
+        self._channels = {
+            other: self._channel.common(self._list.channel_key(other), context) for other in self._neighbors
+        }
+        return join_numbered(
+            (other, seal(self._channels[other], self._identity.name, own + mask))
+            for other, own, mask in zip(self._neighbors, own_shares, mask_shares, strict=True)
+        )
+
+    def _add_masks(self, sealed, values):
+        received = split_numbered(sealed, _SEALED_BYTES)
+        if not set(received) <= set(self._neighbors):
+            raise AggregationError("sealed shares must come from neighbours")
+        if len(received) < self.plan.threshold_among(len(self._neighbors)):
+            raise AggregationError(
+                f"only {len(received)} of {len(self._neighbors)} neighbours shared, so no vector is sent"
+            )
+        # Shares are read later; they are checked now, so that a changed one ends the round before a vector is sent.
+        self._shares = {
+            other: unseal(self._channels[other], self._list.name(other), message) for other, message in received.items()
+        }
+        numbers = check_integers("values", values, "put them on an integer grid first")
+        if numbers.shape != (self.plan.n_values,):
+            raise ValueError(f"values must have shape ({self.plan.n_values},), got {numbers.shape}")
+        masked = numbers.astype(np.int64).view(np.uint64).astype(self.plan.dtype)  # modulo 2^n_bits
+        keys, signs = [derive_key(self._self_seed, self.plan.context("self"))], [1]
+        for other in received:
+            keys.append(self._mask.common(self._list.mask_key(other), self.plan.context("mask")))
+            signs.append(1 if self._number < other else -1)
+        add_masks(masked, keys, signs, round=self.plan.round)
+        return masked.tobytes()
+
+    def _confirm(self, answers):
+        n_nodes = len(self._list)
+        self._shared, self._answered = unpack_nodes(answers, n_nodes)
+        received = set(self._shares)
+        neighbors_shared = {other for other in self._neighbors if self._shared[other]}
+        if not (self._answered[self._number] and neighbors_shared == received):
+            raise AggregationError("the lists of nodes differ from the shares and the vector of this node")
+        if (self._answered & ~self._shared).any() or self._answered.sum() < self.plan.min_answers:
+            raise AggregationError(
+                f"{int(self._answered.sum())} nodes answered, and min_answers is {self.plan.min_answers}: no share is "
+                "revealed"
+            )
+        self._signed = self._list.statement(answers)
+        return self._identity.sign(self._signed)
+
+    def _reveal(self, signatures):
+        witnesses = set(self._list.witnesses())
+        signed = [
+            node
+            for node, signature in split_numbered(signatures, SIGNATURE_BYTES).items()
+            if node in witnesses and is_signed(self._list.name(node), signature, self._signed)
+        ]
+        if len(signed) < WITNESS_SHARE * len(witnesses):
+            raise AggregationError(
+                f"{len(signed)} of {len(witnesses)} witnesses signed the list of answers of this node: the server may "
+                "have sent different lists, so no share is revealed"
+            )
+        # One of the two shares: both would reveal the vector of that node.
+        return join_numbered(
+            (other, shares[:SEED_BYTES] if self._answered[other] else shares[SEED_BYTES:])
+            for other, shares in self._shares.items()
+        )

@@ -1,0 +1,265 @@
+"""The public parameters of one secure sum, and the graph of its nodes."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
+
+__all__ = [
+    "WITNESS_SHARE",
+    "AggregationError",
+    "AggregationPlan",
+    "choose_degree",
+    "neighbors_of",
+    "shuffled_nodes",
+    "witnesses_of",
+]
+
+# Largest probability of each failure of secrecy, and that a secret of an honest round cannot be recovered.
+_INSECURE, _STUCK = 2.0**-40, 2.0**-10
+_MAX_DEGREE = 512
+#: Share of the witnesses that must sign one list of answers.
+WITNESS_SHARE = 0.75
+_N_WITNESSES = 448
+
+
+class AggregationError(Exception):
+    """A message that the protocol does not allow, or a round that ends without a result."""
+
+
+@dataclass(frozen=True)
+class AggregationPlan:
+    """Public parameters of one secure sum, which all nodes and the server know before it.
+
+    Parameters
+    ----------
+    run : str
+        Name of the run.
+    round : int
+        Number of the round, below 2^32; each round of a run has a new number.
+    n_values : int
+        Length of the vectors.
+    max_sum : int
+        Public bound on the absolute value of each sum, with noise.  It selects 32 or 64 bits for a number.
+    degree : int
+        Number of neighbours of a node, even; in a round of fewer nodes all are neighbours.
+    threshold : int
+        Number of neighbours whose shares recover a secret of a node, above half of `degree`.
+    min_answers : int
+        Smallest number of vectors with which a round has a result.
+
+    Examples
+    --------
+    >>> from fastfedrec.engines.aggregation import AggregationPlan
+    >>> AggregationPlan("demo", 0, n_values=100, max_sum=10**6, degree=4, threshold=3, min_answers=4).n_bits
+    32
+    """
+
+    run: str
+    round: int
+    n_values: int
+    max_sum: int
+    degree: int
+    threshold: int
+    min_answers: int
+
+    def __post_init__(self) -> None:
+        check_instance("run", self.run, str, "pass the name of the run")
+        check_integer("round", self.round, low=0, high=2**32 - 1)
+        check_integer("n_values", self.n_values, low=1, high=2**34)
+        check_integer("max_sum", self.max_sum, low=1, high=2**63 - 1)
+        check_integer("degree", self.degree, low=2, high=_MAX_DEGREE)
+        check_integer("threshold", self.threshold, low=self.degree // 2 + 1, high=self.degree)
+        check_integer("min_answers", self.min_answers, low=2)
+        if self.degree % 2:
+            raise ValueError(f"degree must be even, got {self.degree}; use {self.degree + 1}")
+
+    @property
+    def n_bits(self) -> int:
+        """Number of bits of a masked number: 32 if each sum fits, else 64.
+
+        Returns
+        -------
+        int
+            32 or 64.
+        """
+        return 32 if self.max_sum < 2**31 else 64
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of a masked vector.
+
+        Returns
+        -------
+        dtype
+            Unsigned integers of `n_bits`, little-endian.
+        """
+        return np.dtype(f"<u{self.n_bits // 8}")
+
+    def threshold_among(self, n_neighbors: int) -> int:
+        """Return the number of shares that recover a secret of a node with this number of neighbours.
+
+        Parameters
+        ----------
+        n_neighbors : int
+            Number of neighbours; below `degree` in a small round.
+
+        Returns
+        -------
+        int
+            `threshold`, or its share of the neighbours, rounded up.
+        """
+        return math.ceil(check_integer("n_neighbors", n_neighbors, low=0) * self.threshold / self.degree)
+
+    def context(self, stage: str) -> bytes:
+        """Return the bytes that separate the signatures and keys of a stage from all others.
+
+        Parameters
+        ----------
+        stage : str
+            Name of the stage.
+
+        Returns
+        -------
+        bytes
+            SHA-256 of the plan and the stage.
+        """
+        check_choice("stage", stage, ("keys", "channel", "mask", "self", "graph", "answers"))
+        return hashlib.sha256(f"fastfedrec aggregation {stage} {self!r}".encode()).digest()
+
+
+def choose_degree(n_nodes: int, *, honest_fraction: float, dropout_fraction: float) -> tuple[int, int]:
+    """Return the smallest degree of the graph, and the threshold, for a number of nodes.
+
+    Set ``min_answers`` of the plan to ``n_nodes`` minus the largest number of dropouts or more.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Number of nodes that are asked.
+    honest_fraction : float
+        Share of honest nodes.
+    dropout_fraction : float
+        Largest share of nodes that drop out.
+
+    Returns
+    -------
+    degree : int
+        Number of neighbours.
+    threshold : int
+        Number of shares that recover a seed.  A server that chooses the nodes that drop out recovers both seeds of a
+        node, splits the sum of the honest nodes, or has two lists of answers signed, each with probability at most
+        2^-40.
+        With probability 1 - 2^-10 each secret of a round with random dropouts can be recovered.
+
+    Raises
+    ------
+    ValueError
+        No degree up to 512 is enough, or too few witnesses are honest.
+
+    Examples
+    --------
+    >>> from fastfedrec.engines.aggregation import choose_degree
+    >>> choose_degree(1000, honest_fraction=0.7, dropout_fraction=0.05)
+    (118, 100)
+    """
+    n_nodes = check_integer("n_nodes", n_nodes, low=3)
+    honest = check_real("honest_fraction", honest_fraction, low=0.0, high=1.0)
+    dropped = check_real("dropout_fraction", dropout_fraction, low=0.0, high=1.0)
+    n_dishonest, n_dropped = n_nodes - int(honest * n_nodes), math.ceil(dropped * n_nodes)
+    # All nodes that drop out may be honest, and leave before the graph is made.
+    n_left = n_nodes - n_dropped
+
+    def tail(low, n_marked, n_others, n_drawn):
+        """Return the probability that any node has at least `low` marked nodes among those drawn."""
+        return n_nodes * stats.hypergeom.sf(np.asarray(low) - 1, n_others, min(n_marked, n_others), n_drawn)
+
+    # Two lists of answers with enough signatures need nodes that sign both.
+    n_witnesses = min(_N_WITNESSES, n_left)
+    n_double = 2 * math.ceil(WITNESS_SHARE * n_witnesses) - n_witnesses
+    if n_left > 2 and n_dishonest < n_left and tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE:
+        for degree in range(2, min(_MAX_DEGREE, n_left - 1) + 1, 2):
+            thresholds, half = np.arange(degree // 2 + 1, degree + 1), degree // 2
+            # An honest neighbour gives a share of one seed, a dishonest one of both; each seed needs `threshold`.
+            is_fit = tail(2 * thresholds - degree, n_dishonest, n_left - 1, degree) <= _INSECURE
+            # A part of the honest nodes that is apart from the others ends twice on the ring, each time before half of
+            # a degree of absent or dishonest nodes.  The node at an end has half of its neighbours on the other side,
+            # so its own mask stays secret unless the dishonest ones add the missing shares at both ends.
+            if n_left > degree + 1:
+                is_fit &= tail(thresholds - half, n_dishonest, n_left - 1, half) <= math.sqrt(_INSECURE)
+            is_fit &= tail(degree - thresholds + 1, n_dropped, n_nodes - 1, degree) <= _STUCK
+            if is_fit.any():
+                return degree, int(thresholds[is_fit.argmax()])
+    raise ValueError(
+        f"honest_fraction and dropout_fraction must leave a threshold for {n_nodes} nodes, got {honest:g} and "
+        f"{dropped:g}; ask more nodes, or expect more honest nodes or fewer dropouts"
+    )
+
+
+def shuffled_nodes(plan: AggregationPlan, key_list: bytes, n_nodes: int) -> np.ndarray:
+    """Return the nodes in the order of the graph's ring, which the signed keys of all nodes determine.
+
+    Parameters
+    ----------
+    plan : AggregationPlan
+        Public parameters of the round.
+    key_list : bytes
+        Signed keys of all nodes.
+    n_nodes : int
+        Number of nodes.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes,), int
+        Numbers of the nodes, permuted by a hash.
+    """
+    # The server cannot choose the order; a hash decides it only after all keys are fixed.
+    seed = hashlib.sha256(plan.context("graph") + key_list).digest()
+    numbers = np.frombuffer(hashlib.shake_256(seed).digest(16 * n_nodes), dtype="<u8").reshape(-1, 2)
+    return np.lexsort((numbers[:, 1], numbers[:, 0]))
+
+
+def neighbors_of(order: np.ndarray, position: int, degree: int) -> list[int]:
+    """Return the neighbours of the node at a position, sorted: the nearest nodes on both sides of a random ring.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n_nodes,), int
+        Nodes in the order of the ring.
+    position : int
+        Position of the node in the ring.
+    degree : int
+        Number of neighbours.
+
+    Returns
+    -------
+    list of int
+        Numbers of `degree` nodes, or of all others if there are fewer.
+    """
+    n_nodes = len(order)
+    if n_nodes <= degree + 1:
+        return [other for other in range(n_nodes) if other != order[position]]
+    steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
+    return sorted(int(order[(position + step) % n_nodes]) for step in steps)
+
+
+def witnesses_of(order: np.ndarray) -> list[int]:
+    """Return the nodes with the signatures that make a list of answers the one list of the round.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n_nodes,), int
+        Nodes in the order of the ring.
+
+    Returns
+    -------
+    list of int
+        Numbers of 448 nodes, or of all if there are fewer.
+    """
+    # The order is a random permutation, so every n-th node is a random sample that no node chose.
+    n_witnesses = min(_N_WITNESSES, len(order))
+    return sorted(int(order[i * len(order) // n_witnesses]) for i in range(n_witnesses))
