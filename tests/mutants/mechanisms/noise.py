@@ -52,8 +52,9 @@ MUTANTS = [
     ),
     # ---- Skellam noise ----------------------------------------------------------------------------------------------
     on("Skellam.share", "test_counted_shares_add_up_to_the_noise")(
-        "a-share-missing", "the shares of the noise are sized for one more node", "self.variance / n_shares",
-        "self.variance / (n_shares + 1)",
+        "a-share-missing", "the shares of the noise are sized for one more node",
+        "self.variance / needed_shares(n_nodes, n_answers, honest_fraction)",
+        "self.variance / (needed_shares(n_nodes, n_answers, honest_fraction) + 1)",
     ),
     on("count_honest_shares", "test_nodes_that_drop_out_may_all_be_honest")(
         "honest-fraction-ignored", "shares of dishonest nodes count", "max(0, n_answers - (n_nodes - n_honest))",
