@@ -257,11 +257,11 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
 
         Parameters
         ----------
-        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
+        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
             View of the adversary: the server, which sees every message and its sender; the same server behind a
             shuffler that does not collude with it; any party that sees only the server's releases; a holder of the key
             of the noise.  A system's `trust` is also accepted, and means the strongest adversary that is left:
-            "local" the server, "shuffle" the server behind a shuffler, "central" the public.
+            "local" and "aggregator" the server, "shuffle" the server behind a shuffler, "central" the public.
         delta : float or None
             Delta in [0, 1); 0 gives the sum of the pure epsilons.  None uses the ledger's own delta.  At the ledger's
             own delta, the sum is stated if a delta lowers it by less than a ten-thousandth.

@@ -7,7 +7,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems._noise_source import NodeNoise, NoiseSource, ServerNoise
 
-__all__ = ["Aggregated", "check_aggregation", "check_simulation", "noise_source", "note_aggregation"]
+__all__ = ["Aggregated", "check_honest_fraction", "check_simulation", "noise_source", "note_aggregation"]
 
 
 class Aggregated(Protocol):
@@ -19,14 +19,12 @@ class Aggregated(Protocol):
     n_users: int | None
 
 
-def check_aggregation(model: Aggregated) -> None:
-    """Refuse secure aggregation without a share of honest nodes, and such a share without secure aggregation."""
-    if (model.aggregation == "secure") != (model.honest_fraction is not None):
-        given, remedy = ("None", "state it, such as 0.7") if model.aggregation == "secure" else ("a number", "omit it")
-        raise ValueError(
-            f"honest_fraction must not be {given} with aggregation={model.aggregation!r}, got "
-            f"{model.honest_fraction}; {remedy}"
-        )
+def check_honest_fraction(honest_fraction: float | None, *, is_needed: bool, of: str) -> None:
+    """Refuse a missing share of honest nodes, and one that has no effect with the setting `of`."""
+    if is_needed == (honest_fraction is not None):
+        return
+    allowed, remedy = ("a number", "state it, such as 0.7") if is_needed else ("None", "omit it")
+    raise ValueError(f"honest_fraction must be {allowed} with {of}, got {honest_fraction}; {remedy}")
 
 
 def noise_source(model: Aggregated, n_nodes: int) -> NoiseSource:

@@ -14,7 +14,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import DeploymentTerms
-from fastfedrec.systems._aggregation import check_aggregation, check_simulation, noise_source, note_aggregation
+from fastfedrec.systems._aggregation import check_honest_fraction, check_simulation, noise_source, note_aggregation
 from fastfedrec.systems._inputs import check_counts, check_interactions
 from fastfedrec.systems._noise_source import NoiseSource
 from fastfedrec.systems._substitute import all_phases
@@ -43,7 +43,8 @@ class CentralModel(Recommender):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_aggregation(self)
+        is_needed = self.aggregation == "secure"
+        check_honest_fraction(self.honest_fraction, is_needed=is_needed, of=f"aggregation={self.aggregation!r}")
 
     @transactional
     def fit(

@@ -14,6 +14,7 @@ TRUSTED_PARTIES = {
     "central": "the server is trusted with the data",
     "shuffle": "only a shuffler is trusted",
     "local": "only the user's own device is trusted",
+    "aggregator": "an honest share of the nodes is trusted to add noise to masked numbers",
 }
 
 #: Party that adds the messages of users, by the word for it.

@@ -1,4 +1,4 @@
-"""Noise that nodes add in shares before a secure aggregation: the fields and views of its events, and Gaussian noise."""
+"""Noise that nodes add in shares before a secure aggregation: fields and views of its events, and Gaussian noise."""
 
 import math
 from dataclasses import dataclass, field, replace

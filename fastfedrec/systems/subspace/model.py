@@ -25,9 +25,9 @@ from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._measured_release import MeasuredRelease
+from fastfedrec.systems._noise_source import NoiseSource, ServerNoise
 from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems._pair_scores import PairScores
-from fastfedrec.systems._noise_source import NoiseSource, ServerNoise
 from fastfedrec.systems._parameters import (
     aggregation_of_sums,
     dropout_share,
