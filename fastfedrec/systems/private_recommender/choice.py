@@ -14,6 +14,7 @@ from typing import Any
 
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.systems._aggregation import check_honest_fraction
 from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems.private_recommender._measured import (
     RANDOM,
@@ -134,6 +135,7 @@ def advise(
     check_real("dropout_fraction", dropout_fraction, low=0.0, high=1.0)
     if honest_fraction is not None:
         check_real("honest_fraction", honest_fraction, low=0.0, high=1.0)
+    check_honest_fraction(honest_fraction, is_needed=trust == "aggregator", of=f"trust={trust!r}")
     recipes = recipes_of(trust, honest_fraction, dropout_fraction)
     advice = _compared(stored, recipes, n_users, n_items, epsilon, trust, delta, row_length)
     choice = by_rule(advice.offers, advice.popularities)

@@ -99,7 +99,7 @@ def test_delta_of_a_whole_matrix_is_negligible():
 
 
 @given(stddev=st.floats(2.0**30, 2.0**50), n_nodes=st.integers(1, 10**6), fraction=st.floats(0.4, 1.0), data=st.data())
-def test_counted_shares_add_up_to_the_noise(stddev, n_nodes, fraction, data):
+def test_counted_gaussian_shares_add_up_to_the_noise(stddev, n_nodes, fraction, data):
     n_answers = data.draw(st.integers(n_nodes - int(0.3 * n_nodes), n_nodes))
     n_counted = n_answers - (n_nodes - int(fraction * n_nodes))
     if n_counted < 1:
