@@ -63,6 +63,11 @@ class CentralModel(Recommender):
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Users' data.  Entries with value 0 are no interactions, values above 0 are ignored, negative ones refused.
+
+        Raises
+        ------
+        RuntimeError
+            With secure aggregation, fewer nodes answered a round than planned.  The ledger has the round's cost.
         """
         data = check_interactions(interactions, may_be_empty=True)
         self._check_n_users(data.n_users)

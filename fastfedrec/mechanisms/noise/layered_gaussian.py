@@ -88,7 +88,7 @@ class LayeredGaussian(RoundedGaussian):
         while variance > _MAX_TOP_STDDEV**2:
             variance, n_below = (variance - STDDEV**2) / BASE**2, n_below + 1
         # Rounding the coarsest layer up to a multiple of 2^-20 makes the noise larger, never smaller.
-        top = root_up(variance)
+        top = _root_up(variance)
         self.sampler = "table"
         self._tables = gaussian_table(top), *[gaussian_table(Fraction(STDDEV))] * n_below
         distance, variance = sum((table.total_variation for table in self._tables), Fraction(0)), top**2
@@ -133,7 +133,7 @@ class LayeredGaussian(RoundedGaussian):
         ValueError
             No share counts, or the standard deviation of a share is below 2^15.
         """
-        return LayeredGaussian(root_up(self.stddev**2 / needed_shares(n_nodes, n_answers, honest_fraction)))
+        return LayeredGaussian(_root_up(self.stddev**2 / needed_shares(n_nodes, n_answers, honest_fraction)))
 
     def sum_of(self, n_shares: int) -> "LayeredGaussian":
         """Return noise with the variance of a sum of independent draws, rounded up.
@@ -149,7 +149,7 @@ class LayeredGaussian(RoundedGaussian):
             Noise that differs from the sum by at most the `total_variation_of_shares` and its own distance.
         """
         n_shares = check_integer("n_shares", n_shares, low=1)
-        return self if n_shares == 1 else LayeredGaussian(root_up(n_shares * self.stddev**2))
+        return self if n_shares == 1 else LayeredGaussian(_root_up(n_shares * self.stddev**2))
 
     def total_variation_of_shares(self, n_draws: int, n_shares: int) -> float:
         """Return the distance of sums of shares from rounded normal variables of at least the summed variance.
@@ -199,7 +199,7 @@ def _layer_distance(upper: Fraction) -> Fraction:
     return Fraction(5 * math.exp(-19.7 * float(tau_squared)))
 
 
-def root_up(square: Fraction) -> Fraction:
+def _root_up(square: Fraction) -> Fraction:
     """Return the square root, rounded up to a multiple of 2^-20."""
     return Fraction(math.isqrt(math.ceil(square * 2**40)) + 1, 2**20)
 

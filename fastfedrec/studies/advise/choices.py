@@ -31,7 +31,7 @@ DELTA = 1e-6
 METRIC = "hr@10"  # metric of the choice's regret, among 99 sampled items
 AMONG_ALL = ("hr@10", "ndcg@10")  # metrics among all unseen items
 METRICS = (METRIC, *(f"{name}_all" for name in AMONG_ALL))
-TRUSTS = ("local", "shuffle", "central")  # secure sums are as accurate as central ones at the same cost
+TRUSTS = ("local", "shuffle", "central")  # secure sums have the systems of a trusted server
 BEHIND = 0.02  # largest accepted difference between the best system's metric and the choice's
 
 

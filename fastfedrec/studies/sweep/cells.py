@@ -255,7 +255,7 @@ def pareto_front(cells: Sequence[Cell], trust: str, metric: str) -> list[Cell]:
     ----------
     cells : sequence of Cell
         Cells of one data set, of all systems.
-    trust : {"local", "shuffle", "central"}
+    trust : {"local", "shuffle", "central", "aggregator"}
         Trust model.  All costs are against the same adversary, and for replacing all data of one user.
     metric : str
         Name of a metric; a larger value is better.

@@ -37,7 +37,7 @@ MUTANTS = [
     on("LayeredGaussian._add_draws", "mechanisms/noise/test_layered_gaussian::test_draws_equal_naive_twin")(
         "layered-base-smaller", "the spacing between noise layers is halved", "BASE", "BASE // 2",
     ),
-    on("root_up", "test_it_is_never_narrower_than_requested_and_hardly_wider")(
+    on("_root_up", "test_it_is_never_narrower_than_requested_and_hardly_wider")(
         "layered-top-rounded-down", "the coarsest layer is rounded down",
         "Fraction(math.isqrt(math.ceil(square * 2**40)) + 1, 2**20)",
         "Fraction(math.isqrt(math.ceil(square * 2**40)), 2**20)",

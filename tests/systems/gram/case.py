@@ -29,7 +29,15 @@ CASES = (
             "features": DPGram(18.0, item_features=ITEM_FEATURES),
         },
         scores_are_sums=True,
-        numbers={"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50, "ridge": HALF},
+        numbers={
+            "epsilon": ONE,
+            "delta": SMALL,
+            "mean_share": HALF,
+            "n_users": 50,
+            "ridge": HALF,
+            "dropout_fraction": HALF,
+        },
+        more_numbers={"aggregation": "secure", "honest_fraction": HALF},
         numpy_numbers={"epsilon": np.float32(2), "n_users": np.int16(60)},
         bad_values=[
             ({"aggregation": "secure"}, "honest_fraction must be a number"),

@@ -24,7 +24,8 @@ CASES = (
         ],
         without_rounds="takes the system that it advises, which is tried",
         scores_are_sums=True,
-        numbers={"delta": SMALL, "n_users": 50, "row_length": 8.0},
+        numbers={"delta": SMALL, "n_users": 50, "row_length": 8.0, "dropout_fraction": 0.25},
+        more_numbers={"trust": "aggregator", "honest_fraction": 0.75},
         numpy_numbers={"epsilon": np.float32(2), "n_users": np.int16(60)},
     ),
 )

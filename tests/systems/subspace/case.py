@@ -25,7 +25,11 @@ CASES = (
         },
         of_rate={"": lambda rate: DPSubspace(ridge=1 / rate)},
         scores_are_sums=True,
-        numbers={"epsilon": ONE, "delta": SMALL, "n_rounds": 3, "ridge": HALF, "mean_share": HALF, "n_users": 50},
+        numbers={
+            "epsilon": ONE, "delta": SMALL, "n_rounds": 3, "ridge": HALF, "mean_share": HALF, "n_users": 50,
+            "dropout_fraction": HALF,
+        },
+        more_numbers={"aggregation": "secure", "honest_fraction": HALF},
         numpy_numbers={
             "epsilon": np.float32(2), "n_users": np.int16(60), "n_columns": np.int8(8), "n_rounds": np.int8(2)
         },
