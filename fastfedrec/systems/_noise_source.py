@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fastfedrec.accounting import Gaussian, GaussianShares
+from fastfedrec.accounting import Gaussian, GaussianShares, RoundTraffic
 from fastfedrec.accounting.events import Event
 from fastfedrec.accounting.shares import count_honest_shares
 from fastfedrec.mechanisms import LayeredGaussian
 
 __all__ = ["NodeNoise", "NoiseSource", "ServerNoise"]
 
+# Bytes of a node's signed keys, of sealed and revealed shares with their numbers, and of a signature; and limits of the
+# graph (`engines.aggregation`).
+_ENTRY_BYTES, _SEALED_BYTES, _SHARE_BYTES, _SIGNATURE_BYTES = 160, 52, 20, 64
+_MAX_DEGREE, _N_WITNESSES = 512, 448
 _BELOW_ONE = 1 - 2.0**-40  # lowers a root by more than its rounding error
 
 
@@ -30,6 +34,9 @@ class NoiseSource(Protocol):
 
     def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian:
         """Return the noise of the sums of this number of clients, or raise if there are too few."""
+
+    def traffic(self, vectors: RoundTraffic) -> RoundTraffic:
+        """Return the traffic of a round, from the traffic of its state and its sums."""
 
     def event(self, noise_multiplier: float, what: str, fields: Mapping[str, Any]) -> Event:
         """Return the event of a round with draws of this noise multiplier."""
@@ -52,6 +59,10 @@ class ServerNoise:
     def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian:
         """Return the noise of one draw, whatever the number of clients."""
         return draw
+
+    def traffic(self, vectors: RoundTraffic) -> RoundTraffic:
+        """Return the traffic as it is."""
+        return vectors
 
     def event(self, noise_multiplier: float, what: str, fields: Mapping[str, Any]) -> Gaussian:
         """Return Gaussian noise of a trusted server."""
@@ -106,6 +117,14 @@ class NodeNoise:
                 f"{self.n_answers:,}, so the fit ends without a result; fit again with a larger dropout_fraction"
             )
         return draw.sum_of(n_clients)
+
+    def traffic(self, vectors: RoundTraffic) -> RoundTraffic:
+        """Add the other messages of a secure sum, with the largest number of neighbours that a plan may have."""
+        degree, n_witnesses = min(_MAX_DEGREE, self.n_nodes - 1), min(_N_WITNESSES, self.n_nodes)
+        sealed, lists = _SEALED_BYTES * degree, 2 * -(-self.n_nodes // 8)
+        down = _ENTRY_BYTES * self.n_nodes + sealed + lists + (4 + _SIGNATURE_BYTES) * n_witnesses
+        up = _ENTRY_BYTES + sealed + _SIGNATURE_BYTES + _SHARE_BYTES * degree
+        return RoundTraffic(vectors.download + down, vectors.upload + up, vectors.n_clients)
 
     def event(self, noise_multiplier: float, what: str, fields: Mapping[str, Any]) -> GaussianShares:
         """Return Gaussian noise in shares; against the public, who colludes with no node, all shares count."""

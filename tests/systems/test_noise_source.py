@@ -12,9 +12,15 @@ from support.noise_case import spread_is
 from support.significance import ALPHA
 
 from fastfedrec import DPGram, DPSubspace, Key
-from fastfedrec.accounting import Gaussian, GaussianShares
+from fastfedrec.accounting import Gaussian, GaussianShares, RoundTraffic
 from fastfedrec.audit import audit
-from fastfedrec.engines.aggregation import AggregationPlan, simulate_secure_sum
+from fastfedrec.engines.aggregation import (
+    AggregationNode,
+    AggregationPlan,
+    AggregationServer,
+    Identity,
+    simulate_secure_sum,
+)
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems._noise_source import NodeNoise, ServerNoise
 from fastfedrec.systems.gram.dp_gram_rounds import GramState, PairSum, ShareSum
@@ -118,6 +124,29 @@ def test_the_public_sees_the_noise_of_all_nodes_that_answered():
         **fields,
     )  # fmt: skip
     assert (event._n_shares(event.honest_fraction), event._n_shares(event.adding_fraction)) == (650, 950)
+
+
+@pytest.mark.parametrize("n_nodes", [5, 12])
+def test_the_traffic_of_a_round_is_that_of_the_protocol(n_nodes):
+    """Check the largest node's bytes without dropouts; the vector alone is the traffic of a trusted server."""
+    plan = AggregationPlan("test", 0, n_values=3, max_sum=2**62, degree=512, threshold=300, min_answers=n_nodes)
+    identities = [Identity(bytes([number] * 32)) for number in range(n_nodes)]
+    roster = [identity.name for identity in identities]
+    nodes = {one.name: AggregationNode(plan, one, roster, Key.from_seed(1)) for one in identities}
+    server, messages = AggregationServer(plan, roster), dict.fromkeys(roster, b"")
+    down, up = (dict.fromkeys(roster, 0) for _ in range(2))
+    while server.stage != "end":
+        stage = server.stage
+        for name, message in messages.items():
+            arguments = {"keys": (), "mask": (message, [1, 2, 3])}.get(stage, (message,))
+            answer = getattr(nodes[name], stage)(*arguments)
+            server.receive(name, answer)
+            down[name], up[name] = down[name] + len(message), up[name] + len(answer)
+        messages = server.advance()
+    traffic = NodeNoise(n_nodes, n_nodes, 0.7).traffic(RoundTraffic(100, 3 * 8, n_nodes))
+    assert set(down.values()) == {traffic.download - 100}
+    assert set(up.values()) == {traffic.upload}
+    assert ServerNoise().traffic(RoundTraffic(100, 24, n_nodes)) == RoundTraffic(100, 24, n_nodes)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -181,10 +181,11 @@ class DPSubspace(CentralModel):
         phases = max(self._plans(self._phases_at(1.0, n_items, 1, Key.from_seed(0), ServerNoise())), key=len)
         traffic = [phase.system.traffic(phase.state, 1) for phase in phases]
         down, up = sum(one.download for one in traffic), sum(one.upload for one in traffic)
+        masked = "; a secure sum has more messages" * (self.aggregation == "secure")
         memory = format_bytes(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))
         return (
             f"DPSubspace of {n_items:,} items: a user receives {format_bytes(down)} and sends {format_bytes(up)} at "
-            f"most, in {len(phases)} rounds; the server holds {memory} beside the data"
+            f"most, in {len(phases)} rounds; the server holds {memory} beside the data{masked}"
         )
 
     # ---- privacy ------------------------------------------------------------------------------------------------
