@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from naive.accounting import gaussian_shares as naive
+from naive.accounting import shares as naive
 from support.data import rated
 from support.noise_case import RecordingEngine
 
