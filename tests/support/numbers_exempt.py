@@ -43,7 +43,7 @@ EXEMPT = {
         "engines.aggregation.plan.AggregationPlan", "engines.aggregation.plan.AggregationPlan.threshold_among",
         "engines.aggregation.plan.choose_degree", "engines.aggregation.plan.neighbors_of",
         "engines.aggregation.plan.shuffled_nodes", "engines.aggregation.masks.add_masks",
-        "rounds.system.FederatedSystem", "rounds.engine.Engine", "accounting.events.SharedNoise",
+        "rounds.system.FederatedSystem", "rounds.engine.Engine",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
         "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",
         "compute.networks.gru.GRUEncoder.encode_sequences",

@@ -36,19 +36,9 @@ trust : {"aggregator"}
 described_shares = shares_docstring(_SHARES)
 
 
-@described
-@described_shares
 @dataclass(frozen=True, kw_only=True)
 class SharedNoise(CentralEvent):
-    """Base class of sums to which each node adds a share of the noise.
-
-    Parameters
-    ----------
-    sampling : {"none"}
-        Required; any other value raises.
-    sampling_probability, n_users, cohort_size : None
-        Not used by these events.
-    """
+    """Base class of sums to which each node adds a share of the noise."""
 
     n_nodes: int
     n_answers: int
