@@ -4,6 +4,7 @@
 OMITTED = {
     "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.SkellamRelease": {"cohort_size", "n_users", "sampling_probability"},
+    "accounting.events.GaussianShares": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.SkellamShares": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
     "engines.aggregation.simulate.simulate_secure_sum": {"dropouts"},
