@@ -290,7 +290,7 @@ ENGINES = [
         "dishonest-witnesses", "too few witnesses are honest",
         "tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE", "True",
     ),
-    on("AggregationNode._share", "test_changed_keys_are_refused")(
+    on("AggregationNode._read_keys", "test_changed_keys_are_refused")(
         "keys-not-verified", "the signatures of the neighbours' keys are not verified",
         "self._list.check_signature(other)", "pass",
     ),
