@@ -391,9 +391,9 @@ def test_the_ledger_has_the_sum_before_a_message_leaves(tmp_path):
 
 def test_arguments_are_checked(tmp_path):
     nodes = Nodes(tmp_path)
-    with pytest.raises(TypeError, match="sums must be a SecureSums"):
+    with pytest.raises(TypeError, match="sums must be SecureSums, got NoneType"):
         secure_client_app(None, nodes.contribute)
-    with pytest.raises(TypeError, match="ledger must be a Ledger"):
+    with pytest.raises(TypeError, match="ledger must be Ledger, got NoneType"):
         secure_sum(nodes.grid(), nodes.sums, ledger=None)
     with pytest.raises(ValueError, match="stage_timeout must be"):
         run(nodes, nodes.grid(), stage_timeout=0)
