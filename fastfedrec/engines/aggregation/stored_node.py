@@ -120,7 +120,7 @@ class StoredNode:
                     answer = node.keys()
                 elif stage == "mask":
                     # Once masked, the stored vector is repeated.
-                    values = [] if stage in stored else self._noisy(contribute(), plan, identity, key)
+                    values: ArrayLike = [] if stage in stored else self._noisy(contribute(), plan, identity, key)
                     answer = node.mask(message, values)
                 else:
                     answer = getattr(node, stage)(message)
@@ -139,9 +139,10 @@ class StoredNode:
             raise ValueError(f"values must have shape ({plan.n_values},), got {numbers.shape}")
         if (largest := max(int(numbers.max()), -int(numbers.min()))) > self._sums.max_value:
             raise ValueError(f"values must be from -{self._sums.max_value} to {self._sums.max_value}, got {largest}")
-        return self._sums.share.add_noise(
+        noisy: np.ndarray = self._sums.share.add_noise(
             numbers, key=key, purpose=f"aggregation.noise.{identity.name.hex()}", round=plan.round, n_threads=1
         )
+        return noisy
 
 
 class _Memory(Checkpoint):

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.folder_lock import FolderLock
+from fastfedrec.core.kept_files import checking
 from fastfedrec.data.digest import digests
-from fastfedrec.engines.aggregation.plan import AggregationError
+from fastfedrec.engines.aggregation.plan import AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.server import AggregationServer
 from fastfedrec.engines.aggregation.stored_node import StoredNode
 from fastfedrec.engines.aggregation.sums import SecureSums
@@ -34,6 +35,7 @@ __all__ = ["NoisySum", "secure_client_app", "secure_sum"]
 _RECORD = "secure-sum"
 # Seconds between two checks for messages, doubled from the first to the second.
 _MIN_PAUSE, _MAX_PAUSE = 0.02, 1.0
+_REMEDY = "put the folder back as it was when the server stopped, or start a sum with another number"
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,11 @@ def secure_sum(
     ledger.record(sums.event())
     server, messages = AggregationServer(plan, roster), dict.fromkeys(roster, b"")
     with nullcontext() if folder is None else FolderLock(folder):
-        memory = None if folder is None else _Memory(folder, digests({"sums": repr(sums)}))
+        memory = None if folder is None else _Memory(folder, digests({"sums": repr(sums)}), _REMEDY)
         if memory is not None and (result := memory.result(round)):
             return result
-        if memory is not None and (stored := memory.restored(round)):
-            server, messages = AggregationServer.restored(plan, roster, *stored)
+        if memory is not None and (restored := memory.restored(plan, roster)):
+            server, messages = restored
         courier = _Courier(grid, sums, round, content)
         while server.stage != "end":
             courier.deliver(server, messages, join_timeout if server.stage == "keys" else timeout)
@@ -220,7 +222,9 @@ class _Courier:
                 time.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE)
 
-    def _due(self, stage, messages, connected, done):
+    def _due(
+        self, stage: str, messages: Mapping[bytes, bytes], connected: set[int], done: set[bytes]
+    ) -> Iterator[tuple[int, str, bytes]]:
         """Yield the node, stage and message of each request; a node that is not known yet is asked for its keys."""
         for name in messages.keys() & self._nodes.keys() - done:
             yield self._nodes[name], stage, messages[name]
@@ -263,21 +267,28 @@ class _Memory(Checkpoint):
 
     def result(self, round: int) -> NoisySum | None:
         """Return the stored result of a sum."""
-        contents = self._read(f"result-{round}", ("n_answers", "refusals"))
+        contents = self._read(name := f"result-{round}", ("n_answers", "refusals"))
         if contents is None:
             return None
         header, arrays = contents
-        return NoisySum(arrays["total"], header["n_answers"], header["refusals"])
+        with checking(self.folder / name, self._remedy):
+            return NoisySum(arrays["total"], header["n_answers"], header["refusals"])
 
     def keep_result(self, round: int, result: NoisySum) -> None:
         """Write the result of a sum."""
         header = {"n_answers": result.n_answers, "refusals": result.refusals}
         self._write(f"result-{round}", header, {"total": result.total})
 
-    def restored(self, round: int) -> tuple[str, dict[str, np.ndarray]] | None:
-        """Return the stage and the state of an unfinished sum."""
-        contents = self._read(f"round-{round}", ("stage",))
-        return None if contents is None else (contents[0]["stage"], contents[1])
+    def restored(
+        self, plan: AggregationPlan, roster: Collection[bytes]
+    ) -> tuple[AggregationServer, dict[bytes, bytes]] | None:
+        """Return the server of an unfinished sum, and the messages of its stage."""
+        contents = self._read(name := f"round-{plan.round}", ("stage",))
+        if contents is None:
+            return None
+        header, arrays = contents
+        with checking(self.folder / name, self._remedy):
+            return AggregationServer.restored(plan, roster, header["stage"], arrays)
 
     def keep(self, round: int, stage: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Write the state of an unfinished sum."""

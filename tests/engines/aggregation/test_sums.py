@@ -10,9 +10,11 @@ pytest.importorskip("Crypto")
 
 from engines.aggregation.test_simulate import STAGES
 
-from fastfedrec import Key
+from fastfedrec import DPGram, Key
 from fastfedrec.accounting import Ledger
-from fastfedrec.engines.aggregation import SecureSums, simulate_secure_sum
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines.aggregation import AggregationPlan, SecureSums, simulate_secure_sum
+from fastfedrec.engines.deployment.deployment_of import deployment_of
 
 ROSTER = [f"{node:064x}" for node in range(20)]
 OPTIONS = {"n_values": 1000, "max_value": 1, "l2_sensitivity": 10, "variance": 6600, "honest_fraction": 0.7,
@@ -61,6 +63,24 @@ def test_a_sum_under_the_plan_survives_the_planned_dropouts(stage):
     there = [row for row in range(20) if row not in gone or stage in ("confirm", "reveal")]
     np.testing.assert_array_equal(total, vectors[there].sum(axis=0))
     assert n_answers == len(there)
+
+
+@pytest.mark.parametrize(("phase", "n_threads"), [(0, 1), (1, 1), (1, 2)])
+def test_a_systems_messages_have_the_sums_that_they_have_without_masks(phase, n_threads):
+    data, key = generate_implicit(200, 40, key=Key.from_seed(3)), Key.from_seed(4)
+    rounds = deployment_of(DPGram(4.0)).rounds_of(phase, data.n_users, data.item_ids)
+    system, state, shards = rounds.system, rounds.state, data.shard(9)
+    here = system.zero_update(state, 0)
+    vectors = []
+    for number, shard in enumerate(shards):
+        update = system.local_round(state, shard, key, 0, sender=f"shard-{number}", n_threads=n_threads)
+        here = system.merge(here, update)
+        vectors.append(np.concatenate([update.arrays[name].ravel() for name in sorted(update.arrays)]))
+    expected = np.concatenate([here.arrays[name].ravel() for name in sorted(here.arrays)])
+    plan = AggregationPlan("test", 0, len(expected), 2**62, degree=6, threshold=4, min_answers=9)
+    total, _ = simulate_secure_sum(plan, np.stack(vectors), key=Key.from_seed(5))
+    assert (expected != 0).any()
+    np.testing.assert_array_equal(total, expected)
 
 
 def test_every_sum_fits_into_the_bits_of_the_plan():
