@@ -22,13 +22,12 @@ _STDDEVS = 40
 
 @dataclass(frozen=True)
 class SecureSums:
-    """Public parameters of the secure sums of one run; nodes refuse a server with any other.
+    """Public parameters of the secure sums of one run, which nodes and server agree on.
 
-    **Guarantee.** Each sum has Skellam noise, of which the nodes add one share each before they mask their vectors.  If
-    a user changes the vector of one node by at most `l2_sensitivity`, the cost of each sum is that of `event`, against
-    the server as well, under the relation `neighboring` (privacy unit "user").  The guarantee holds if at least
-    `honest_fraction` of the nodes add their noise and do not reveal it ("entity": each node is trusted with the users
-    that it holds, and the server with none).
+    **Guarantee.** Each node adds a share of Skellam noise before it masks its vector.  If a user changes the vector of
+    one node by at most `l2_sensitivity`, each sum has the cost of `event` under the relation `neighboring` (privacy
+    unit "user"), against all parties, the server included ("aggregator").  At least `honest_fraction` of the nodes must
+    add their noise and not reveal it.  Each node is trusted with the users that it holds.
 
     Parameters
     ----------

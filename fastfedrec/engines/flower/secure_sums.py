@@ -42,7 +42,7 @@ _REMEDY = "put the folder back as it was when the server stopped, or start a sum
 class NoisySum:
     """A sum with the noise of the nodes' shares.
 
-    Attributes
+    Parameters
     ----------
     total : ndarray of shape (n_values,), int64
         Sum of the vectors and shares of noise of all nodes that answered.
@@ -137,7 +137,8 @@ def secure_sum(
     round : int
         Number of the sum, from 0; each sum of an agreement has a new number.
     ledger : Ledger
-        Ledger that records the sum, before any message leaves, with the fewest answers that have a result.
+        Ledger that records the sum, before any message leaves, with the fewest answers that have a result.  Each call
+        records it again.
     content : flwr.app.RecordDict or None
         Public records for the nodes' function that makes the vectors.
     folder : path-like or None
@@ -187,7 +188,7 @@ def secure_sum(
 
 
 class _Courier:
-    """Messages between the server of one sum and the nodes of a grid, whose answers are signed."""
+    """Messages between the server of one sum and the nodes of a grid, which sign their answers."""
 
     def __init__(self, grid: "Grid", sums: SecureSums, round: int, content: "RecordDict | None"):
         self._grid, self._content = grid, content
@@ -200,15 +201,15 @@ class _Courier:
         """Send each node its message of the current stage, and give the server all answers that arrive in time."""
         deadline, pause = time.monotonic() + timeout, _MIN_PAUSE
         waiting: dict[str, tuple[int, str]] = {}  # Flower's number and the stage, by message
-        asked: set[tuple[int, str]] = set()
+        sent: set[tuple[int, str]] = set()
         done: set[bytes] = set()
         while True:
             connected = set(self._grid.get_node_ids())
             self._nodes = {name: node for name, node in self._nodes.items() if node in connected}
-            asked = {(node, stage) for node, stage in asked if node in connected}
+            sent = {(node, stage) for node, stage in sent if node in connected}
             for node, stage, message in self._due(server.stage, messages, connected, done):
-                if (node, stage) not in asked:
-                    asked.add((node, stage))
+                if (node, stage) not in sent:
+                    sent.add((node, stage))
                     for message_id in self._grid.push_messages([self._message(node, stage, message, timeout)]):
                         waiting[message_id] = node, stage
             replies = list(self._grid.pull_messages(list(waiting))) if waiting else []
@@ -225,14 +226,14 @@ class _Courier:
     def _due(
         self, stage: str, messages: Mapping[bytes, bytes], connected: set[int], done: set[bytes]
     ) -> Iterator[tuple[int, str, bytes]]:
-        """Yield the node, stage and message of each request; a node that is not known yet is asked for its keys."""
+        """Yield the node, stage and message of each request; nodes without a known name must send their keys."""
         for name in messages.keys() & self._nodes.keys() - done:
             yield self._nodes[name], stage, messages[name]
         for node in connected - set(self._nodes.values()):
             yield node, "keys", b""
 
     def _receive(self, server: AggregationServer, node: int, stage: str, reply: "Message") -> set[bytes]:
-        """Give an answer to the server, and return the names of nodes that are not asked again in this stage."""
+        """Give an answer to the server, and return the names of nodes that get no further request in this stage."""
         name = next((name for name, known in self._nodes.items() if known == node), None)
         try:
             name = server.receive_signed(stage, self._read(reply))

@@ -157,11 +157,11 @@ def test_the_servers_records_reach_the_function_of_the_vectors(tmp_path):
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("has_folder", [True, False])
 def test_a_killed_server_continues_and_no_node_answers_a_stage_in_two_ways(tmp_path, stage, has_folder):
-    nodes, asked = Nodes(tmp_path), []
+    nodes, requests = Nodes(tmp_path), []
 
     def dies(grid, now, node):
-        asked.append(now)
-        if asked.count(stage) > 4:
+        requests.append(now)
+        if requests.count(stage) > 4:
             raise KilledError
         return True
 
@@ -199,7 +199,7 @@ def test_a_sum_with_too_few_answers_has_no_result_until_the_nodes_are_back(tmp_p
 
 
 def test_a_restarted_server_that_lost_its_folder_gets_no_second_list(tmp_path):
-    # Nodes have masked for a list of nine; without two of them the list differs, so nobody answers.
+    # Nodes have masked for a list of nine; without two of them the list differs, so no node answers.
     nodes = Nodes(tmp_path)
 
     def dies(grid, stage, node):
@@ -250,7 +250,7 @@ def test_sigkill_of_the_server_and_its_nodes(tmp_path):
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-def ask(nodes, node, stage, message, round=0, digest=None):
+def answer_of(nodes, node, stage, message, round=0, digest=None):
     """Return a node's answer, or its refusal, to a message of a dishonest server."""
     record = {"sums": digest or nodes.sums.digest, "round": round, "stage": stage, "message": message}
     content = RecordDict({"secure-sum": ConfigRecord(record)})
@@ -274,15 +274,15 @@ def requests_of(nodes, **options):
 def test_a_node_reveals_one_secret_of_each_neighbour_even_in_another_process(tmp_path):
     nodes = Nodes(tmp_path)
     sent = requests_of(nodes)
-    stored = ask(nodes, 103, "reveal", sent["reveal", 103])
+    stored = answer_of(nodes, 103, "reveal", sent["reveal", 103])
     assert isinstance(stored, bytes)
-    assert ask(nodes, 103, "reveal", sent["reveal", 103]) == stored
+    assert answer_of(nodes, 103, "reveal", sent["reveal", 103]) == stored
     # Another list of answers would have the other secret of a node revealed.
     lists = bytearray(sent["confirm", 103])
     lists[-2] ^= 0x80
-    assert "out of order, or differs from the first one" in ask(nodes, 103, "confirm", bytes(lists))
+    assert "out of order, or differs from the first one" in answer_of(nodes, 103, "confirm", bytes(lists))
     for stage in STAGES:
-        assert "left it: start another sum" in ask(nodes, 103, stage, sent[stage, 103])
+        assert "left it: start another sum" in answer_of(nodes, 103, stage, sent[stage, 103])
 
 
 def test_a_node_that_answers_twice_counts_once(tmp_path):
@@ -367,15 +367,15 @@ def test_a_vector_that_breaks_the_agreement_is_not_sent(tmp_path, value, kind):
     assert any(f"the node failed ({name})" in reason for name in kind.split("|"))
     assert "secret" not in reason
     # A server cannot try requests until one is answered.
-    assert "left it: start another sum" in ask(nodes, 105, "keys", b"")
+    assert "left it: start another sum" in answer_of(nodes, 105, "keys", b"")
 
 
 def test_a_node_refuses_other_agreements_and_further_sums(tmp_path):
     nodes = Nodes(tmp_path)
-    assert "another agreement" in ask(nodes, 100, "keys", b"", digest="0" * 32)
-    assert "the node failed (ValueError)" in ask(nodes, 100, "keys", b"", round=3)
-    assert "the node failed (ValueError)" in ask(nodes, 100, "unmask", b"")
-    assert isinstance(ask(nodes, 100, "keys", b"", round=2), bytes)
+    assert "another agreement" in answer_of(nodes, 100, "keys", b"", digest="0" * 32)
+    assert "the node failed (ValueError)" in answer_of(nodes, 100, "keys", b"", round=3)
+    assert "the node failed (ValueError)" in answer_of(nodes, 100, "unmask", b"")
+    assert isinstance(answer_of(nodes, 100, "keys", b"", round=2), bytes)
 
 
 def test_the_ledger_has_the_sum_before_a_message_leaves(tmp_path):
