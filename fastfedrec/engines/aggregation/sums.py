@@ -88,7 +88,9 @@ class SecureSums:
         check_instance("run", self.run, str, "pass the name of the run")
         names = tuple(sorted(self.roster))
         if len(set(names)) != len(names) or not all(map(_is_name, names)):
-            raise ValueError("roster must have different names of 64 hexadecimal digits; take those of node_name")
+            raise ValueError(
+                "roster must have different names of 64 hexadecimal digits; take the names that node_name returns"
+            )
         check_integer("min_answers", self.min_answers, low=2, high=len(names))
         check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
         check_integer("max_value", self.max_value, low=1, high=2**63 - 1)

@@ -60,7 +60,7 @@ class NoisySum:
 def secure_client_app(sums: SecureSums, contribute: Callable[["Message", "Context"], ArrayLike]) -> "ClientApp":
     """Make the app of a node of secure sums, which takes part in the sums of one agreement and refuses all others.
 
-    The guarantee is that of `SecureSums`.
+    `SecureSums` states the guarantee.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def secure_sum(
 ) -> NoisySum:
     """Run one secure sum on the nodes of a Flower grid, in the main function of a ServerApp.
 
-    The guarantee is that of `SecureSums`.
+    `SecureSums` states the guarantee.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def test_equal_agreements_have_equal_digests():
     ("changed", "complaint"),
     [
         ({"roster": [*ROSTER, ROSTER[0]]}, "roster must have different names of 64 hexadecimal digits"),
-        ({"roster": ["north", "south", "west"]}, "take those of node_name"),
+        ({"roster": ["north", "south", "west"]}, "take the names that node_name returns"),
         ({"min_answers": 21}, "min_answers must be"),
         ({"n_rounds": 0}, "n_rounds must be"),
         ({"max_value": 0}, "max_value must be"),

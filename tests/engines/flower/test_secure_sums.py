@@ -252,6 +252,7 @@ def test_sigkill_of_the_server_and_its_nodes(tmp_path):
 
 def answer_of(nodes, node, stage, message, round=0, digest=None):
     """Return a node's answer, or its refusal, to a message of a dishonest server."""
+    nodes.grid()  # makes the process one of Flower's
     record = {"sums": digest or nodes.sums.digest, "round": round, "stage": stage, "message": message}
     content = RecordDict({"secure-sum": ConfigRecord(record)})
     request = Message(content, dst_node_id=node, message_type="train")
