@@ -117,9 +117,9 @@ class SecureSums:
     @cached_property
     def _graph(self) -> tuple[int, int]:
         n_nodes = len(self.roster)
-        return choose_degree(
-            n_nodes, honest_fraction=self.honest_fraction, dropout_fraction=(n_nodes - self.min_answers) / n_nodes
-        )
+        # Rounded down, because `choose_degree` rounds the product with the number of nodes up.
+        dropout_fraction = math.nextafter((n_nodes - self.min_answers) / n_nodes, 0.0)
+        return choose_degree(n_nodes, honest_fraction=self.honest_fraction, dropout_fraction=dropout_fraction)
 
     def plan(self, round: int) -> AggregationPlan:
         """Return the public parameters of one sum.
