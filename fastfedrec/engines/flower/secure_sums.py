@@ -49,7 +49,7 @@ class NoisySum:
     n_answers : int
         Number of these nodes.
     refusals : dict of str to str
-        Reasons of the nodes with a refused or missing answer, by the number of the Flower node or the node's name.
+        Reasons of the nodes with a refused or missing answer, by name; a node without a known name by Flower's number.
     """
 
     total: NDArray[np.int64]
@@ -217,7 +217,10 @@ class _Courier:
                 node, stage = waiting.pop(reply.metadata.reply_to_message_id, (0, ""))
                 if stage and reply.metadata.src_node_id == node:
                     done |= self._receive(server, node, stage, reply)
-            if done >= set(messages) or time.monotonic() > deadline:
+            missing = messages.keys() - done
+            if not missing or time.monotonic() > deadline:
+                late = f"it sent no answer in stage {server.stage!r} in time"
+                self.refusals |= {name.hex(): late for name in missing if name.hex() not in self.refusals}
                 return
             if not replies:
                 time.sleep(pause)
