@@ -86,11 +86,12 @@ test-lowest: $(VENV)/.built
 # Flower's tests in a separate environment, because Flower requires older versions of some packages than other extras.
 test-flower: $(VENV)-flower/.installed
 	$(VENV)-flower/bin/pytest -n 2 tests/engines/flower/test_app.py tests/engines/flower/test_restarts.py tests/engines/flower/test_messages.py \
-		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py tests/engines/flower/test_private.py
+		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py tests/engines/flower/test_private.py \
+		tests/engines/flower/test_secure_sums.py
 
 # Tests of SuperLinks and SuperNodes in separate processes, and of the quality of deployed models, which take minutes.
 test-flower-slow: $(VENV)-flower/.installed
-	$(VENV)-flower/bin/pytest -m slow tests/engines/flower/test_processes.py tests/engines/flower/test_quality.py
+	$(VENV)-flower/bin/pytest -m slow tests/engines/flower/test_processes.py tests/engines/flower/test_quality.py tests/engines/flower/test_secure_processes.py
 
 $(VENV)-flower/.installed: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-flower

@@ -306,12 +306,32 @@ ENGINES = [
         "dishonest-witnesses", "too few witnesses are honest",
         "tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE", "True",
     ),
-    on("AggregationNode._share", "test_changed_keys_are_refused")(
+    on("AggregationNode._read_keys", "test_changed_keys_are_refused")(
         "keys-not-verified", "the signatures of the neighbours' keys are not verified",
         "self._list.check_signature(other)", "pass",
     ),
     on("AggregationNode._answer", "test_the_same_message_has_the_same_answer_and_another_one_has_none")(
         "a-stage-answered-twice", "a node answers a second message of a stage",
         "self._has_failed or earlier is not None or previous not in self._answers", "False",
+    ),
+    on("AggregationNode.restore", "test_a_restored_server_continues[share]")(
+        "shares-made-anew", "a restarted node makes new shares of its seeds",
+        "self._answers[stage] = hashlib.sha256(message).digest(), answer", "getattr(self, stage)(message)",
+    ),
+    on("StoredNode.answer", "test_a_refusal_is_final_in_later_processes")(
+        "refusal-forgotten", "a restarted node forgets that it refused a message",
+        "memory.keep(round, stored, has_failed=True)", "pass",
+    ),
+    on("StoredNode._noisy", "test_the_sum_has_all_vectors_and_all_shares_of_noise")(
+        "share-of-noise-missing", "a node sends its vector without a share of the noise", "return noisy",
+        "return numbers",
+    ),
+    on("SecureSums.share", "test_the_ledger_states_the_cost_of_the_honest_shares")(
+        "honest-fraction-ignored", "the shares of dishonest nodes count as noise",
+        "honest_fraction=self.honest_fraction", "honest_fraction=1.0",
+    ),
+    on("open_answer", "test_an_answer_is_of_the_node_and_the_stage_that_signed_it")(
+        "answers-not-signed", "any party answers in the name of a node",
+        "not is_signed(name, signature, _answer_statement(plan, stage, answer))", "False",
     ),
 ]  # fmt: skip

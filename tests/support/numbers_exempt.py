@@ -45,7 +45,7 @@ EXEMPT = {
         "engines.aggregation.plan.choose_degree", "engines.aggregation.plan.neighbors_of",
         "engines.aggregation.plan.shuffled_nodes", "engines.aggregation.masks.add_masks",
         "engines.aggregation.secret_sharing.split_secret", "engines.aggregation.secret_sharing.combine_shares",
-        "rounds.system.FederatedSystem", "rounds.engine.Engine",
+        "engines.aggregation.stored_node.StoredNode", "rounds.system.FederatedSystem", "rounds.engine.Engine",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
         "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",
         "compute.networks.gru.GRUEncoder.encode_sequences",
@@ -73,7 +73,9 @@ EXEMPT = {
         "evaluation.metrics.lists.evaluate_lists", "evaluation.metrics.rankings.Rankings.top",
         "evaluation.metrics.feature_diversity.FeatureDiversity", "systems.recommender.Recommender.card",
     ),
-    "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.flower.private", "engines.dask"),
+    "needs Flower or Dask, whose tests call it": (
+        "engines.flower.app", "engines.flower.private", "engines.flower.secure_sums", "engines.dask",
+    ),
     "whole runs, of which a number is the seed": ("studies.reproduce", "studies.report", "studies.sweep.sweeps.sweep",
     "studies.sweep.sweeps.GeneratedData.draw", "studies.sweep.sweeps.GeneratedData.split"),
     "strategies of hypothesis, and arrays of numbers": (

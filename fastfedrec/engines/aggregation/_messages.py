@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from fastfedrec.engines.aggregation._sealing import KEY_BYTES, SIGNATURE_BYTES, is_signed
+from fastfedrec.engines.aggregation._sealing import KEY_BYTES, SIGNATURE_BYTES, Identity, is_signed
 from fastfedrec.engines.aggregation.plan import (
     AggregationError,
     AggregationPlan,
@@ -52,6 +52,24 @@ def unpack_nodes(message: bytes, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     return bits[0, :n_nodes].astype(bool), bits[1, :n_nodes].astype(bool)
 
 
+def sign_answer(plan: AggregationPlan, identity: Identity, stage: str, answer: bytes) -> bytes:
+    """Return an answer with the name and the signature of its node, for a transport that does not know the node."""
+    return identity.name + identity.sign(_answer_statement(plan, stage, answer)) + answer
+
+
+def open_answer(plan: AggregationPlan, stage: str, message: bytes) -> tuple[bytes, bytes]:
+    """Return the name of the node that signed an untrusted message, and its answer, or raise."""
+    name, answer = message[:KEY_BYTES], message[KEY_BYTES + SIGNATURE_BYTES :]
+    signature = message[KEY_BYTES : KEY_BYTES + SIGNATURE_BYTES]
+    if not is_signed(name, signature, _answer_statement(plan, stage, answer)):
+        raise AggregationError(f"an answer of stage {stage!r} lacks the signature of node {name.hex()[:8]}")
+    return name, answer
+
+
+def _answer_statement(plan: AggregationPlan, stage: str, answer: bytes) -> bytes:
+    return plan.context("signed") + stage.encode() + hashlib.sha256(answer).digest()
+
+
 class KeyList:
     """The signed keys of all nodes of a round, sorted by name; a node's position is its number."""
 
@@ -60,7 +78,7 @@ class KeyList:
             raise AggregationError(
                 f"a list of keys must hold entries of {ENTRY_BYTES} bytes, got {len(key_list)} bytes"
             )
-        self._plan, self.digest = plan, hashlib.sha256(key_list).digest()
+        self._plan, self.message, self.digest = plan, key_list, hashlib.sha256(key_list).digest()
         self._entries = [key_list[at : at + ENTRY_BYTES] for at in range(0, len(key_list), ENTRY_BYTES)]
         self.names = [entry[:KEY_BYTES] for entry in self._entries]
         if any(first >= second for first, second in zip(self.names, self.names[1:], strict=False)):

@@ -1,7 +1,7 @@
 """One node in one secure sum: a state machine that answers each message of the server once."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -138,6 +138,24 @@ class AggregationNode:
         """
         return self._answer("reveal", signatures, self._reveal)
 
+    def restore(self, answers: Mapping[str, tuple[bytes, bytes]]) -> None:
+        """Continue a round of an earlier process of this node, from its stored messages and answers.
+
+        Parameters
+        ----------
+        answers : mapping of str to (bytes, bytes)
+            Message of the server, and the node's answer, for each stage that the node answered.
+        """
+        self.keys()
+        readers = {"share": self._read_keys, "mask": self._read_shares, "confirm": self._read_lists}
+        for stage in self._order[1:]:
+            if stage in answers:
+                message, answer = answers[stage]
+                if stage in readers:
+                    readers[stage](message)
+                # Stored answers are repeated, not computed anew: new shares of a seed would add to the old ones.
+                self._answers[stage] = hashlib.sha256(message).digest(), answer
+
     def _answer(self, stage, message, compute):
         """Return the answer to the first message of a stage; the same message repeats it, another one raises."""
         earlier = self._answers.get(stage)
@@ -159,13 +177,21 @@ class AggregationNode:
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
-    def _share(self, key_list):
+    def _read_keys(self, key_list):
         self._list = read_key_list(self.plan, key_list)
         self._list.check_members(self._roster, self._answers["keys"][1])
         self._number = self._list.number_of(self._identity.name)
         self._neighbors = self._list.neighbors(self._number)
         for other in self._neighbors:
             self._list.check_signature(other)
+        # Shares from a node that received another list of keys cannot be opened.
+        context = self.plan.context("channel") + self._list.digest
+        self._channels = {
+            other: self._channel.common(self._list.channel_key(other), context) for other in self._neighbors
+        }
+
+    def _share(self, key_list):
+        self._read_keys(key_list)
         n_neighbors = len(self._neighbors)
         threshold = self.plan.threshold_among(n_neighbors)
         own_shares, mask_shares = (
@@ -175,17 +201,12 @@ class AggregationNode:
             )
             for kind, seed in ((b"self", self._self_seed), (b"mask", self._mask_seed))
         )
-        # Shares from a node that received another list of keys cannot be opened.
-        context = self.plan.context("channel") + self._list.digest
-        self._channels = {
-            other: self._channel.common(self._list.channel_key(other), context) for other in self._neighbors
-        }
         return join_numbered(
             (other, seal(self._channels[other], self._identity.name, own + mask))
             for other, own, mask in zip(self._neighbors, own_shares, mask_shares, strict=True)
         )
 
-    def _add_masks(self, sealed, values):
+    def _read_shares(self, sealed):
         received = split_numbered(sealed, _SEALED_BYTES)
         if not set(received) <= set(self._neighbors):
             raise AggregationError("sealed shares must come from neighbours")
@@ -197,18 +218,21 @@ class AggregationNode:
         self._shares = {
             other: unseal(self._channels[other], self._list.name(other), message) for other, message in received.items()
         }
+
+    def _add_masks(self, sealed, values):
+        self._read_shares(sealed)
         numbers = check_integers("values", values, "put them on an integer grid first")
         if numbers.shape != (self.plan.n_values,):
             raise ValueError(f"values must have shape ({self.plan.n_values},), got {numbers.shape}")
         masked = numbers.astype(np.int64).view(np.uint64).astype(self.plan.dtype)  # modulo 2^n_bits
         keys, signs = [derive_key(self._self_seed, self.plan.context("self"))], [1]
-        for other in received:
+        for other in self._shares:
             keys.append(self._mask.common(self._list.mask_key(other), self.plan.context("mask")))
             signs.append(1 if self._number < other else -1)
         add_masks(masked, keys, signs, round=self.plan.round)
         return masked.tobytes()
 
-    def _confirm(self, answers):
+    def _read_lists(self, answers):
         n_nodes = len(self._list)
         self._shared, self._answered = unpack_nodes(answers, n_nodes)
         received = set(self._shares)
@@ -221,6 +245,9 @@ class AggregationNode:
                 "revealed"
             )
         self._signed = self._list.statement(answers)
+
+    def _confirm(self, answers):
+        self._read_lists(answers)
         return self._identity.sign(self._signed)
 
     def _reveal(self, signatures):

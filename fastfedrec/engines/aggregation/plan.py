@@ -128,7 +128,7 @@ class AggregationPlan:
         bytes
             SHA-256 of the plan and the stage.
         """
-        check_choice("stage", stage, ("keys", "channel", "mask", "self", "graph", "answers"))
+        check_choice("stage", stage, ("keys", "channel", "mask", "self", "graph", "answers", "signed"))
         return hashlib.sha256(f"fastfedrec aggregation {stage} {self!r}".encode()).digest()
 
 

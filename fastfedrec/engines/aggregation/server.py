@@ -2,17 +2,18 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.core.check import check_instance
+from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.engines.aggregation._messages import (
     ENTRY_BYTES,
     KeyList,
     join_numbered,
+    open_answer,
     pack_nodes,
     read_key_list,
     split_numbered,
@@ -96,6 +97,31 @@ class AggregationServer:
             getattr(self, f"_check_{self.stage}")(name, message)
             self._received[self.stage][name] = record
 
+    def receive_signed(self, stage: str, message: bytes) -> bytes:
+        """Take a signed answer of `StoredNode`, from a transport that does not know the sender.
+
+        Parameters
+        ----------
+        stage : str
+            Stage of the message that is answered.  An answer of an earlier stage shows the sender only.
+        message : bytes
+            Name, signature and answer.
+
+        Returns
+        -------
+        bytes
+            Name of the node.
+
+        Raises
+        ------
+        AggregationError
+            The signature or the answer is not valid.  The round goes on.
+        """
+        name, answer = open_answer(self.plan, stage, message)
+        if stage == self.stage:
+            self.receive(name, answer)
+        return name
+
     def advance(self) -> dict[bytes, bytes]:
         """End the current stage, and return the next message of each node.
 
@@ -120,6 +146,77 @@ class AggregationServer:
         if stage in _STAGES[:-1]:
             self.stage = _STAGES[_STAGES.index(stage) + 1]
         return messages
+
+    # ---- restarts ----------------------------------------------------------------------------------------------------
+
+    def state(self, messages: Mapping[bytes, bytes]) -> tuple[str, dict[str, NDArray[Any]]]:
+        """Return the state at the start of a stage, from which `restored` continues with another process.
+
+        Parameters
+        ----------
+        messages : mapping of bytes to bytes
+            Messages of the stage, as `advance` returned them.
+
+        Returns
+        -------
+        stage : str
+            Stage of the next answers.
+        arrays : dict of str to ndarray
+            State and messages.  Answers of the stage are not in it: nodes repeat them.
+        """
+        distinct = list(dict.fromkeys(messages.values()))  # most stages have one message for all nodes
+        numbers = {message: number for number, message in enumerate(distinct)}
+        arrays = {
+            "key_list": np.frombuffer(self._list.message, dtype=np.uint8),
+            "shared": self._shared,
+            "answered": self._answered,
+            "sum": self._sum,
+            "recipients": np.array([self._list.number_of(name) for name in messages], dtype=np.int64),
+            "message_numbers": np.array([numbers[message] for message in messages.values()], dtype=np.int64),
+            "lengths": np.array([len(message) for message in distinct], dtype=np.int64),
+            "messages": np.frombuffer(b"".join(distinct), dtype=np.uint8),
+        }
+        return self.stage, arrays
+
+    @classmethod
+    def restored(
+        cls, plan: AggregationPlan, roster: Collection[bytes], stage: str, arrays: Mapping[str, NDArray[Any]]
+    ) -> tuple[Self, dict[bytes, bytes]]:
+        """Return the server of an earlier process and the messages of its stage.
+
+        Parameters
+        ----------
+        plan : AggregationPlan
+            Public parameters of the round.
+        roster : collection of bytes
+            Names of all nodes that may take part.
+        stage : str
+            Stage, from `state`.
+        arrays : mapping of str to ndarray
+            State and messages, from `state`.
+
+        Returns
+        -------
+        server : AggregationServer
+            Server at the start of the stage.
+        messages : dict of bytes to bytes
+            Messages by the names of nodes, equal to those that were sent before, so that nodes repeat their answers.
+        """
+        server = cls(plan, roster)
+        server.stage = check_choice("stage", stage, _STAGES[1:])
+        server._list = read_key_list(plan, arrays["key_list"].tobytes())
+        for field in ("shared", "answered"):
+            setattr(server, f"_{field}", arrays[field].astype(bool))
+        server._statement = server._list.statement(pack_nodes(server._shared, server._answered))
+        server._sum = arrays["sum"].astype(plan.dtype)
+        for earlier, names in (("share", server._shared), ("mask", server._answered)):
+            if stage != earlier:
+                server._received[earlier] = {server._list.name(number): b"" for number in np.flatnonzero(names)}
+        ends = np.cumsum(arrays["lengths"]).tolist()
+        text, starts = arrays["messages"].tobytes(), [0, *ends[:-1]]
+        distinct = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        pairs = zip(arrays["recipients"].tolist(), arrays["message_numbers"].tolist(), strict=True)
+        return server, {server._list.name(recipient): distinct[number] for recipient, number in pairs}
 
     # ---- checks of answers -------------------------------------------------------------------------------------------
 
@@ -163,6 +260,7 @@ class AggregationServer:
         entries = self._received["keys"]
         key_list = b"".join(entries[name] for name in sorted(entries))
         self._list = read_key_list(self.plan, key_list)
+        self._shared = self._answered = self._listed([])
         return dict.fromkeys(self._list.names, key_list)
 
     def _end_share(self):

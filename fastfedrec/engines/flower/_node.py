@@ -54,6 +54,32 @@ def name_system(deployment: Deployment, min_crowd: int | None) -> str:
     return repr(deployment.model) + through
 
 
+def answering(work: Callable[["Message", "Context"], "RecordDict"]) -> Callable[..., "Message"]:
+    """Return a message's handler; if it fails, the server learns only that, and the node's log has the reason."""
+
+    def handle(message: "Message", context: "Context") -> "Message":
+        from flwr.app import Message, RecordDict
+
+        try:
+            content = work(message, context)
+        except RefusalError as error:
+            refusal = str(error)
+        except DamagedFileError as error:
+            _LOG.exception("a request of the server could not be answered")
+            refusal = f"a file of this node ({error.name}) is damaged; see the node's log for the remedy"
+        except OtherRunError:
+            _LOG.exception("a request of the server could not be answered")
+            refusal = "this node's data or settings changed since it began this run; see the node's log"
+        except Exception as error:  # its text may quote data, so only its type is sent
+            _LOG.exception("a request of the server failed")
+            refusal = f"the node failed ({type(error).__name__}); see the node's log"
+        else:
+            return Message(content, reply_to=message)
+        return Message(RecordDict({"config": config_record({"refusal": refusal})}), reply_to=message)
+
+    return handle
+
+
 @dataclass(frozen=True)
 class _Request:
     """A server's request, with replacements for invalid numbers."""
@@ -82,31 +108,6 @@ class Node:
         self._seed, self._max_runs, self._n_threads, self._min_crowd = seed, max_runs, n_threads, min_crowd
         self._text = name_system(deployment, min_crowd)
         self._catalogue: tuple[np.ndarray | None, str] = None, ""  # the last one, and its digest
-
-    def answer(self, work: Callable[["Message", "Context"], "RecordDict"]) -> Callable[..., "Message"]:
-        """Return a message's handler; if it fails, the server learns only that, and the node's log has the reason."""
-
-        def handle(message: "Message", context: "Context") -> "Message":
-            from flwr.app import Message, RecordDict
-
-            try:
-                content = work(message, context)
-            except RefusalError as error:
-                refusal = str(error)
-            except DamagedFileError as error:
-                _LOG.exception("a request of the server could not be answered")
-                refusal = f"a file of this node ({error.name}) is damaged; see the node's log for the remedy"
-            except OtherRunError:
-                _LOG.exception("a request of the server could not be answered")
-                refusal = "this node's data or settings changed since it began this run; see the node's log"
-            except Exception as error:  # its text may quote data, so only its type is sent
-                _LOG.exception("a request of the server failed")
-                refusal = f"the node failed ({type(error).__name__}); see the node's log"
-            else:
-                return Message(content, reply_to=message)
-            return Message(RecordDict({"config": config_record({"refusal": refusal})}), reply_to=message)
-
-        return handle
 
     def join(self, message: "Message", context: "Context") -> "RecordDict":
         """Return the node's name and its number of users."""

@@ -21,7 +21,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.deployment.node_memory import check_run_name
-from fastfedrec.engines.flower._node import Node, digest_of_items, name_system
+from fastfedrec.engines.flower._node import Node, answering, digest_of_items, name_system
 from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
@@ -116,8 +116,8 @@ def client_app(
         _check_crowd(system, min_crowd),
     )
     app = ClientApp()
-    app.query()(node.answer(node.join))
-    app.train()(node.answer(node.train))
+    app.query()(answering(node.join))
+    app.train()(answering(node.train))
     return app
 
 

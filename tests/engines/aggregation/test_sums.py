@@ -1,0 +1,158 @@
+"""The agreement on secure sums: the size of its noise, its cost by the theorem, and its arguments."""
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("Crypto")
+
+from engines.aggregation.test_simulate import STAGES
+
+from fastfedrec import DPGram, Key
+from fastfedrec.accounting import Ledger
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines.aggregation import AggregationPlan, SecureSums, simulate_secure_sum
+from fastfedrec.engines.aggregation import sums as sums_module
+from fastfedrec.engines.deployment.deployment_of import deployment_of
+
+ROSTER = [f"{node:064x}" for node in range(20)]
+OPTIONS = {"n_values": 1000, "max_value": 1, "l2_sensitivity": 10, "variance": 6600, "honest_fraction": 0.7,
+           "min_answers": 17}  # fmt: skip
+
+
+def agreement(**changed):
+    return SecureSums("test", **({"roster": ROSTER} | OPTIONS | changed))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def epsilon_of(variance, l2, l1, delta):
+    """Return epsilon by Corollary 3.6 of Agarwal, Kairouz and Liu (2021), over whole orders."""
+
+    def divergence(order):
+        near = ((2 * order - 1) * l2**2 + 6 * l1) / (4 * variance**2)
+        return order * l2**2 / (2 * variance) + min(near, 3 * l1 / (2 * variance))
+
+    return min(
+        divergence(order) + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+        for order in range(2, 400)
+    )
+
+
+def test_the_ledger_states_the_cost_of_the_honest_shares():
+    sums, ledger = agreement(), Ledger(1e-6)
+    ledger.record(sums.event())
+    # 17 answers, of which 6 may be dishonest: 11 shares.
+    assert sums.share.variance == 600
+    # A ledger counts the replacement of a user, a change by norm 20, which has an L1 norm of at most 2 * 10^2.
+    expected = epsilon_of(6600, 20, 200, 1e-6)
+    assert expected * (1 - 1e-3) < ledger.epsilon("server") < expected * (1 + 1e-3)
+    # A control: with the shares of all answers the cost would be lower.
+    assert ledger.epsilon("server") > 1.1 * epsilon_of(17 * 600, 20, 200, 1e-6)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_sum_under_the_plan_survives_the_planned_dropouts(stage):
+    sums = agreement(n_values=4, honest_fraction=0.9)
+    share, key = sums.share, Key.from_seed(1)
+    vectors = np.stack([share.sample(4, key=key, purpose="noise", round=node) for node in range(20)])
+    gone = {2, 5, 11}
+    total, n_answers = simulate_secure_sum(sums.plan(0), vectors, key=Key.from_seed(2), dropouts={stage: gone})
+    there = [row for row in range(20) if row not in gone or stage in ("confirm", "reveal")]
+    np.testing.assert_array_equal(total, vectors[there].sum(axis=0))
+    assert n_answers == len(there)
+
+
+@pytest.mark.parametrize(("n_nodes", "n_dropouts"), [(25, 7), (29, 15), (1000, 57)])
+def test_the_graph_is_for_the_planned_number_of_dropouts(n_nodes, n_dropouts, monkeypatch):
+    planned = []
+
+    def record(n_nodes, *, honest_fraction, dropout_fraction):
+        planned.append(math.ceil(dropout_fraction * n_nodes))
+        return 4, 3
+
+    monkeypatch.setattr(sums_module, "choose_degree", record)
+    roster = [f"{node:064x}" for node in range(n_nodes)]
+    agreement(roster=roster, min_answers=n_nodes - n_dropouts, honest_fraction=0.9)
+    assert planned == [n_dropouts]
+
+
+@pytest.mark.parametrize(("phase", "n_threads"), [(0, 1), (1, 1), (1, 2)])
+def test_a_systems_messages_have_the_sums_that_they_have_without_masks(phase, n_threads):
+    data, key = generate_implicit(200, 40, key=Key.from_seed(3)), Key.from_seed(4)
+    rounds = deployment_of(DPGram(4.0)).rounds_of(phase, data.n_users, data.item_ids)
+    system, state, shards = rounds.system, rounds.state, data.shard(9)
+    here = system.zero_update(state, 0)
+    vectors = []
+    for number, shard in enumerate(shards):
+        update = system.local_round(state, shard, key, 0, sender=f"shard-{number}", n_threads=n_threads)
+        here = system.merge(here, update)
+        vectors.append(np.concatenate([update.arrays[name].ravel() for name in sorted(update.arrays)]))
+    expected = np.concatenate([here.arrays[name].ravel() for name in sorted(here.arrays)])
+    plan = AggregationPlan("test", 0, len(expected), 2**62, degree=6, threshold=4, min_answers=9)
+    total, _ = simulate_secure_sum(plan, np.stack(vectors), key=Key.from_seed(5))
+    assert (expected != 0).any()
+    np.testing.assert_array_equal(total, expected)
+
+
+def test_every_sum_fits_into_the_bits_of_the_plan():
+    for max_value, n_bits in ((1, 32), (2**31 // 20, 64)):
+        plan = agreement(max_value=max_value).plan(0)
+        assert plan.n_bits == n_bits
+        # Noise of 20 shares beyond the vectors' sum is above 30 standard deviations.
+        assert plan.max_sum >= 20 * max_value + 30 * math.sqrt(20 * 600)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"n_values": 999}, {"max_value": 2}, {"l2_sensitivity": 11}, {"variance": 6601}, {"honest_fraction": 0.71},
+     {"min_answers": 19}, {"n_rounds": 2}, {"l1_sensitivity": 50.0}, {"neighboring": "zero_out"},
+     {"roster": [*ROSTER[1:], "f" * 64]}],
+    ids=lambda changed: next(iter(changed)),
+)  # fmt: skip
+def test_another_agreement_has_another_digest_and_other_plans(changed):
+    assert agreement(**changed).digest != agreement().digest
+    assert agreement(**changed).plan(0).context("keys") != agreement().plan(0).context("keys")
+
+
+def test_equal_agreements_have_equal_digests():
+    same = agreement(roster=ROSTER[::-1], variance=6600.0, l2_sensitivity=10.0)
+    assert same.digest == agreement().digest
+    assert len(same.digest) == 32
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"roster": [*ROSTER, ROSTER[0]]}, "roster must have different names of 64 hexadecimal digits"),
+        ({"roster": ["north", "south", "west"]}, "take the names that node_name returns"),
+        ({"min_answers": 21}, "min_answers must be"),
+        ({"n_rounds": 0}, "n_rounds must be"),
+        ({"max_value": 0}, "max_value must be"),
+        ({"n_values": 0}, "n_values must be"),
+        ({"honest_fraction": 1.5}, "honest_fraction must be"),
+        ({"honest_fraction": 0.1}, "n_answers must be above the number of nodes that may be dishonest"),
+        ({"min_answers": 8, "honest_fraction": 0.65}, "ask more nodes, or expect more honest nodes"),
+        ({"variance": 0}, "variance must be"),
+        ({"l2_sensitivity": 0.0}, "l2_sensitivity must be"),
+        ({"l1_sensitivity": -1.0}, "l1_sensitivity"),
+        ({"max_value": 2**62}, "max_sum must be"),
+    ],
+)
+def test_arguments_are_checked(changed, complaint):
+    with pytest.raises((ValueError, TypeError), match=complaint):
+        agreement(**changed)
+
+
+def test_further_sums_are_refused():
+    with pytest.raises(ValueError, match="round must be"):
+        agreement(n_rounds=2).plan(2)
