@@ -40,7 +40,7 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add(
         "compare",
         run_compare,
-        "Fit and test several systems on the same data: a table with bootstrap intervals, and paired tests. Without "
+        "Fit and test several systems on the same data: a table with intervals, and paired tests. Without "
         "--system: popularity, item-knn, ease on the 5,000 most used items, implicit-als, and private-recommender with "
         "a trusted server at epsilon 2.",
         [
@@ -65,7 +65,8 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of fits, splits and samples")
     command.add_argument(
         "--seeds", type=positive, default=1, metavar="N",
-        help="number of fits of each system, with seeds from --seed on; the table has their means on one split",
+        help="number of fits of each system, with seeds from --seed on; the table has their means on one split, and "
+        "intervals that cover the noise of a fit",
     )  # fmt: skip
     command.add_argument(
         "--out",
@@ -227,8 +228,8 @@ def _head(arguments: argparse.Namespace, split: Split, comparison: Comparison) -
     split_by = f", {first.split}" if first.split else ""
     return [
         *(f"{name} {source}: {part!r}" for name, source, part in _parts(arguments, split)),
-        f"{first.n_users:,} users tested{split_by}, against {first.protocol}; 95% bootstrap intervals over users; "
-        + _describe_seeds(arguments),
+        f"{first.n_users:,} users tested{split_by}, against {first.protocol}; {_describe_seeds(arguments)}",
+        comparison.coverage("; --seeds 3 covers both"),
     ]
 
 

@@ -19,7 +19,7 @@ from fastfedrec.evaluation.metrics.given_candidates import CandidateLists, Given
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import TopLists, count_metrics, errors_of, list_blocks, place_all
 from fastfedrec.evaluation.metrics.relevance import align_relevant, comparable_parts
-from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
+from fastfedrec.evaluation.metrics.results import Evaluation
 from fastfedrec.evaluation.metrics.sampled import Sampled
 from fastfedrec.evaluation.metrics.sampled_ranking import (
     CandidateItems,
@@ -31,6 +31,7 @@ from fastfedrec.evaluation.metrics.sampled_ranking import (
 from fastfedrec.evaluation.metrics.scoring import check_model
 from fastfedrec.evaluation.metrics.serving import Part, parts_of
 from fastfedrec.evaluation.metrics.set_metrics import Placement
+from fastfedrec.evaluation.metrics.user_values import UserValues
 from fastfedrec.evaluation.metrics.values import metric_values
 from fastfedrec.evaluation.percentiles import total_weight
 from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts

@@ -19,8 +19,9 @@ from fastfedrec.evaluation.metrics.alignment import Aligned, _find_rows, take_ro
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import TopLists, count_metrics
 from fastfedrec.evaluation.metrics.relevance import align_relevant, comparable_parts
-from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
+from fastfedrec.evaluation.metrics.results import Evaluation
 from fastfedrec.evaluation.metrics.set_metrics import Placement
+from fastfedrec.evaluation.metrics.user_values import UserValues
 from fastfedrec.evaluation.metrics.values import metric_values
 
 __all__ = ["evaluate_lists"]

@@ -10,7 +10,7 @@ from support.evaluation_case import KEY
 from fastfedrec import Interactions, Popularity
 from fastfedrec.cli.main import main
 from fastfedrec.evaluation import Sampled, compare, evaluate, mean_percentile_rank
-from fastfedrec.evaluation.metrics.results import UserValues
+from fastfedrec.evaluation.metrics.user_values import UserValues
 from fastfedrec.systems.rating_svd.baselines import GlobalMean
 
 METRICS = ["recall@2", "ndcg", "mpr", "auc"]
