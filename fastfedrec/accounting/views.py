@@ -9,6 +9,7 @@ from fastfedrec.accounting._splits import smallest_bound
 from fastfedrec.accounting.events import Event, View, check_event
 from fastfedrec.accounting.rounding import sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
+from fastfedrec.core.text import format_epsilon
 
 __all__ = [
     "TRUST_VIEWS",
@@ -19,6 +20,7 @@ __all__ = [
     "composed_epsilon",
     "cost_of",
     "seen_event",
+    "show_costs",
     "stated_cost",
 ]
 
@@ -44,6 +46,8 @@ TRUST_WORDS = {
     "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
 }
 
+# A guarantee with more trust is shown if it is smaller by more than this factor.
+_WORTH_TRUST = 1 - 1e-3
 # A figure at delta 0 is a stronger guarantee, so it is stated if it is larger by at most this factor.
 _WORTH_A_DELTA = 1 + 1e-4
 
@@ -77,6 +81,35 @@ def check_view(name: str, view: Any) -> View:
     """
     known: dict[str, View] = {**{one: one for one in VIEWS}, **TRUST_VIEWS}
     return known[check_choice(name, view, tuple(known))]
+
+
+def show_costs(epsilons: Mapping[View, float]) -> str:
+    """Format the cost of a run for a cell of a table, each figure with the trust that it needs.
+
+    Parameters
+    ----------
+    epsilons : mapping of str to float
+        Epsilon in nats against each of "server", "shuffled_server" and "public"; infinite without a guarantee.
+
+    Returns
+    -------
+    str
+        The finite figure that needs the least trust, then each smaller one that needs more; "none" without a guarantee.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting.views import show_costs
+    >>> show_costs({"server": float("inf"), "shuffled_server": float("inf"), "public": 3.56})
+    '3.560 (central)'
+    >>> show_costs({"server": 85.0, "shuffled_server": 1.0, "public": 1.0})
+    '85.00 (local), 1.0000 (shuffle)'
+    """
+    figures, smallest = [], math.inf
+    for trust, view in TRUST_VIEWS.items():
+        if epsilons[view] < smallest * _WORTH_TRUST:
+            smallest = epsilons[view]
+            figures.append(f"{format_epsilon(smallest)} ({trust})")
+    return ", ".join(figures) or "none"
 
 
 def seen_event(event: Event, view: View) -> Event | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.accounting.views import TRUST_VIEWS, show_costs
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
@@ -75,14 +76,16 @@ class Comparison:
         Returns
         -------
         pandas.DataFrame or polars.DataFrame
-            Columns "model", "metric", "value", "low" and "high".
+            Columns "model", "metric", "value", "low" and "high"; then "epsilon_local", "epsilon_shuffle" and
+            "epsilon_central", the model's true cost if no party, a shuffler, or the server is trusted.
         """
         rows = [
-            (name, metric, value, *self.intervals[name][metric])
+            (name, metric, value, *self.intervals[name][metric], *costs)
             for name, result in self.results.items()
+            for costs in [[result.epsilon[view] for view in TRUST_VIEWS.values()]]
             for metric, value in result.items()
         ]
-        names = ("model", "metric", "value", "low", "high")
+        names = ("model", "metric", "value", "low", "high", *(f"epsilon_{trust}" for trust in TRUST_VIEWS))
         return tables.to_frame(dict(zip(names, zip(*rows, strict=True), strict=True)), library)
 
     def tests_to_frame(self, *, library: str = "pandas") -> Any:
@@ -106,7 +109,8 @@ class Comparison:
         Returns
         -------
         str
-            Table with a row for each model, a verdict for each metric, and the variation that intervals cover.
+            Table with each model's metrics and true privacy cost (`Evaluation.epsilon`), a verdict for each metric, and
+            the variation that intervals cover.
         """
         columns = self._columns("to")
         table = format_table(list(columns), zip(*columns.values(), strict=True))
@@ -249,7 +253,8 @@ class Comparison:
             return tables.show_interval(self.results[name][metric], self.intervals[name][metric], dash)
 
         metrics = list(next(iter(self.results.values())))
-        return {"model": list(self.results)} | {m: [cell(name, m) for name in self.results] for m in metrics}
+        columns = {"model": list(self.results)} | {m: [cell(name, m) for name in self.results] for m in metrics}
+        return columns | {"true epsilon": [show_costs(result.epsilon) for result in self.results.values()]}
 
     def _test_columns(self) -> dict[str, list[Any]]:
         names = list(PairedTest.__annotations__)

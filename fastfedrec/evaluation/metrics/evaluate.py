@@ -1,10 +1,12 @@
 """`evaluate`: rank the test items of users, or predict their ratings, and average the metrics."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fastfedrec.accounting.ledger import Ledger
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.core.docstrings import shares_docstring
@@ -228,6 +230,8 @@ def evaluate(
         user_counts=np.diff(aligned.test[0]),
         per_item=item_columns(aligned, by_item) if per_item else None,
         digests=digests(comparable_parts(aligned, parsed) | comparable),
+        # A later fit may add events to the model's own ledger.
+        ledger=copy.deepcopy(ledger) if isinstance(ledger := getattr(model, "ledger_", None), Ledger) else None,
     )
 
 

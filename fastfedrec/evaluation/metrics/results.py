@@ -1,5 +1,6 @@
 """Results of `evaluate`: metrics, protocol, tested users and bootstrap intervals."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.accounting.ledger import Ledger
+from fastfedrec.accounting.views import OBSERVERS, View
 from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.old_names import OldAttribute
@@ -62,6 +65,8 @@ class Evaluation(Mapping[str, float]):
         each of which counts as the only test item of its user.
     fits : tuple of Evaluation
         Results of single fits if this is their average (`average_fits`), else empty.
+    ledger : Ledger or None
+        The model's ledger at the evaluation; None if the model has none.
     """
 
     model: str
@@ -79,6 +84,7 @@ class Evaluation(Mapping[str, float]):
     user_counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     per_item: dict[str, NDArray[Any]] | None = None
     fits: "tuple[Evaluation, ...]" = ()
+    ledger: Ledger | None = None
 
     of_users = OldAttribute("user_values")
 
@@ -101,6 +107,21 @@ class Evaluation(Mapping[str, float]):
             Number of top ranks that count; None for all.
         """
         return {metric.name: metric.cutoff for metric in self.metrics}
+
+    @property
+    def epsilon(self) -> dict[View, float]:
+        """True privacy cost of the model to one user, which its ledger states.
+
+        Returns
+        -------
+        dict of str to float
+            Epsilon in nats against "server", "shuffled_server" and "public"; the largest one of all fits of an average.
+            It is infinite without a guarantee, and for a model without a ledger.
+        """
+        ledgers = [result.ledger for result in self.fits or (self,)]
+        return {
+            view: max(math.inf if ledger is None else ledger.epsilon(view) for ledger in ledgers) for view in OBSERVERS
+        }
 
     @property
     def per_user(self) -> dict[str, NDArray[Any]] | None:

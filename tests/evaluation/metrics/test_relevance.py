@@ -154,7 +154,7 @@ def test_the_command_line_refuses_and_drops_too(command, tmp_path, capsys):
         if code:
             assert "got -1; add --binarize 0 so that values" in said.err
         else:
-            assert "1 with a value that does not count as relevant; 1 users have no other interactions" in said.out
+            assert "1 with a value that does not count as relevant; 1 users have no other interaction, and" in said.out
     TEST.assign(value=[1, 1, -1]).to_csv(test, index=False)
     assert main([*command, *parts, "--metrics", "mpr", "--binarize", "0"]) == 0
     capsys.readouterr()
