@@ -19,7 +19,7 @@ from fastfedrec.accounting import (
     composed_epsilon,
     seen_event,
 )
-from fastfedrec.accounting.views import check_view
+from fastfedrec.accounting.views import check_view, show_costs
 from fastfedrec.mechanisms import DiscreteLaplace
 
 REPORTS = LocalReports("m", 1.0, 5, 1000, separable=True)
@@ -54,6 +54,35 @@ def test_composed_events_are_seen_part_by_part():
     assert composed_epsilon({both: 2}, "server", 1e-6) == composed_epsilon(parts, "server", 1e-6) < 42
     assert composed_epsilon({Composed((REPORTS, Unprotected("u"))): 1}, "public", 1e-6) == math.inf
     assert composed_epsilon({both: 1}, "shuffled_server", 1e-6) < composed_epsilon({both: 1}, "server", 1e-6)
+
+
+def test_an_unnamed_view_never_gives_the_weaker_claim():
+    """Without a view, the figure is that of the server, or an error that names the view with a figure."""
+    local, central = Ledger(), Ledger()
+    local.record(REPORTS)
+    central.record(CentralRelease("c", 0.5))
+    assert local.epsilon() == local.epsilon("server") > local.epsilon("shuffle")
+    for delta in (None, 0):
+        with pytest.raises(ValueError, match=r"no guarantee against the server, and epsilon 1.0000 against the public"):
+            central.epsilon(delta=delta)
+    with pytest.raises(ValueError, match=r'pass "central" for that figure, or "server" for infinity'):
+        central.epsilon()
+    assert (central.epsilon("server"), central.epsilon("central")) == (math.inf, 1.0)
+    # Without any guarantee there is no figure to confuse it with.
+    none = Ledger()
+    none.record(Unprotected("u"))
+    assert none.epsilon() == math.inf
+
+
+def test_a_cost_names_the_trust_that_each_figure_needs():
+    def costs(*figures):
+        return show_costs(dict(zip(("server", "shuffled_server", "public"), figures, strict=True)))
+
+    assert costs(math.inf, math.inf, 3.56) == "3.560 (central)"
+    assert costs(85.0, 1.0, 1.0) == "85.00 (local), 1.0000 (shuffle)"
+    assert costs(5.0, 4.9999, 2.0) == "5.000 (local), 2.000 (central)"
+    assert costs(0.0, 0.0, 0.0) == "0 (local)"
+    assert costs(math.inf, math.inf, math.inf) == "none"
 
 
 def test_events_that_did_not_happen_cost_nothing():
