@@ -1,15 +1,19 @@
 """Files of ledgers, in JSON, that several fits add to."""
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from fastfedrec.accounting import Budget, Ledger
+from fastfedrec.accounting.events import Event
+from fastfedrec.accounting.views import OBSERVERS, show_costs
 from fastfedrec.cli.inputs import UsageError
 from fastfedrec.core.files import check_destination, write_text
 from fastfedrec.core.folder_lock import FolderInUseError, FolderLock
 
-__all__ = ["open_ledger", "read_json_ledger"]
+__all__ = ["fit_sentence", "open_ledger", "read_json_ledger"]
 
 # Maximum size of a ledger's file in bytes.
 _MAX_JSON_BYTES = 2**26
@@ -60,6 +64,18 @@ def open_ledger(path: Path | None, budget: float | None, delta: float | None) ->
         finally:
             if ledger.events:
                 write_text(path, ledger.to_json() + "\n")
+
+
+def fit_sentence(path: Path, ledger: Ledger, earlier: Mapping[Event, int]) -> str:
+    """Return the cost of one fit, the cost of all runs in its ledger's file, and the remaining budget."""
+    alone = Ledger(ledger.delta)
+    alone.events.update(Counter(ledger.events) - Counter(earlier))
+    costs = [show_costs({view: each.epsilon(view) for view in OBSERVERS}) for each in (alone, ledger)]
+    sentence = f"Epsilon of this fit alone: {costs[0]}; of all runs in {path}: {costs[1]}."
+    if ledger.budget is None:
+        return sentence
+    rest = math.floor(1000 * ledger.remaining()) / 1000  # never rounded up
+    return f"{sentence} Of the budget {ledger.budget.epsilon:g}, one further fit with Gaussian noise may cost {rest:g}."
 
 
 def _lock(path: Path) -> FolderLock:
