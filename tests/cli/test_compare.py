@@ -217,7 +217,18 @@ def test_evaluate_and_compare_know_the_splits_of_split(tmp_path, capsys):
         for command in (["compare", *TWO], ["evaluate", "item-knn", "--seeds", "1"]):
             assert main([*command, *data, "--by", by, "--json"]) == 0
             assert json.loads(capsys.readouterr().out)["split"] == repr(splitter)
-    ratings = ["--system", "item-mean", "--system", "global-mean", *data[:2], "--metrics", "rmse"]
+    rated = "user,item,value,timestamp\n" + "".join(f"{u},{i},{1 + u * i % 5},{t}\n" for u, i, t in rows)
+    (tmp_path / "rated.csv").write_text(rated)
+    ratings = [
+        "--system",
+        "item-mean",
+        "--system",
+        "global-mean",
+        "--data",
+        tmp_path / "rated.csv",
+        "--metrics",
+        "rmse",
+    ]
     assert run(capsys, *ratings)["split"] == repr(RandomHoldout(share=0.2))
     assert run(capsys, *ratings, "--by", "time")["split"] == repr(RandomHoldout(share=0.2, latest=True))
     assert main(["evaluate", "item-knn", "--data", "generated:200x40", "--by", "temporal"]) == 2

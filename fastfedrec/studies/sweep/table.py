@@ -243,7 +243,7 @@ def _draw(sweep: Sweep, figure: Any) -> None:
             if points:
                 panel.errorbar(*zip(*points, strict=True), fmt="o", color=f"C{number}", markersize=4, label=system)
         steps = [(cell.true_epsilon(trust), cell.mean(sweep.metric)) for cell in sweep.front(trust)]
-        # Between two cells of the front, the cheaper one is the best within the cost, and beyond the last one, the last.
+        # Between two cells of the front the cheaper one is the best, and beyond the last cell the last one is.
         if steps:
             most = max(e for cell in sweep.cells if (e := cell.true_epsilon(trust)) < math.inf)
             costs, values = zip(*steps, (most, steps[-1][1]), strict=True)
