@@ -192,8 +192,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
                 working = self._unfitted()
                 state = working.__dict__
                 _fit_and_finish(fit, working, *arguments, **options)
-                if options.get("ledger") is not None and "_account_" in state:
-                    state["_account_"].number_run(type(self).__name__)
+                _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
                 self.__dict__ = finished  # the one step
             except BaseException as error:
@@ -220,6 +219,12 @@ def _fit_and_finish(fit: Callable[..., Any], model: Any, *arguments: Any, **opti
     parameters = model._copied_parameters()  # first, since a value that cannot be copied must not cost anything
     fit(model, *arguments, **options)
     model._finish(parameters)
+
+
+def _number_run(name: str, state: dict[str, Any], options: dict[str, Any]) -> None:
+    """Note the cost of a finished fit in a ledger that the caller passed."""
+    if options.get("ledger") is not None and "_account_" in state:
+        state["_account_"].number_run(name)
 
 
 def _without_account(state: dict[str, Any]) -> dict[str, Any]:
