@@ -43,13 +43,15 @@ _MEANING = (
 
 def add_by(command: argparse.ArgumentParser, *, of_files: bool = False) -> None:
     """Add the argument of the split; `of_files` includes splits into several trains and tests."""
+    meaning = f"with --data: {_MEANING} (default: leave-one-out, for ratings random)"
     if of_files:
-        names, default = list(SPLITTERS), "leave-one-out"
         meaning = f"{_MEANING}; k-fold: every interaction once; published: the five splits of MovieLens 100K"
-    else:
-        names, default = [name for name in SPLITTERS if name not in _SEVERAL], None
-        meaning = f"with --data: {_MEANING} (default: leave-one-out, for ratings random)"
-    command.add_argument("--by", choices=names, default=default, help=meaning)
+    command.add_argument(
+        "--by",
+        choices=[name for name in SPLITTERS if of_files or name not in _SEVERAL],
+        default="leave-one-out" if of_files else None,
+        help=meaning,
+    )
 
 
 def make_splitter(by: str, parameters: Mapping[str, Any]) -> Splitter:
