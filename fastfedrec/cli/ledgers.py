@@ -74,8 +74,12 @@ def fit_sentence(path: Path, ledger: Ledger, earlier: Mapping[Event, int]) -> st
     sentence = f"Epsilon of this fit alone: {costs[0]}; of all runs in {path}: {costs[1]}."
     if ledger.budget is None:
         return sentence
-    rest = math.floor(1000 * ledger.remaining()) / 1000  # never rounded up
-    return f"{sentence} Of the budget {ledger.budget.epsilon:g}, one further fit with Gaussian noise may cost {rest:g}."
+    # The remaining epsilon is never rounded up.
+    noisy, pure = (math.floor(1000 * ledger.remaining(use=use)) / 1000 for use in ("gaussian", "pure"))
+    return (
+        f"{sentence} Within the budget of {ledger.budget.epsilon:g}, one further fit may cost {noisy:g} with Gaussian "
+        f"noise, or {pure:g} with pure releases."
+    )
 
 
 def _lock(path: Path) -> FolderLock:

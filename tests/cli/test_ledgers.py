@@ -39,9 +39,13 @@ def test_each_fit_states_its_cost_that_of_all_and_the_rest(path, capsys):
     assert fit(path) == 0
     text = capsys.readouterr().out
     assert f"Epsilon of this fit alone: 1.0000 (central); of all runs in {path}: 2.000 (central)." in text
-    rest = float(re.search(r"Of the budget 2.5, one further fit with Gaussian noise may cost (.*)\.\n", text)[1])
+    found = re.search(
+        r"Within the budget of 2.5, one further fit may cost (.*) with Gaussian noise, or (.*) with", text
+    )
     ledger = Ledger.from_json(path.read_text())
-    assert ledger.remaining() - 1e-3 <= rest <= ledger.remaining()
+    for rest, use in zip(map(float, found.groups()), ("gaussian", "pure"), strict=True):
+        assert ledger.remaining(use=use) - 1e-3 <= rest <= ledger.remaining(use=use)
+    assert found[2] == "0.499"  # 2.5 less two pure fits of 1, rounded down
 
 
 def test_a_simultaneous_fit_is_refused(path, capsys):
