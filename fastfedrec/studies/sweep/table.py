@@ -256,7 +256,8 @@ def _draw(sweep: Sweep, figure: Any) -> None:
             # A log scale needs at least one positive epsilon.
             panel.set_xscale("log")
         panel.set(title=f"trust: {trust}", xlabel="true epsilon (nats), replacing a user")
-        panel.legend(fontsize="x-small")
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize="x-small")
     figure.axes[0].set_ylabel(f"{sweep.metric}, validation" if sweep.tested else sweep.metric)
     figure.suptitle(sweep.source, fontsize="small")
 
