@@ -235,6 +235,8 @@ def _describe_choices(sweep: Sweep) -> list[str]:
 
 def _draw(sweep: Sweep, figure: Any) -> None:
     """Draw utility over true epsilon with a panel for each trust model; a horizontal line has no guarantee."""
+    from matplotlib.ticker import LogLocator
+
     systems = list(dict.fromkeys(cell.system for cell in sweep.cells))
     for panel, trust in draw_panels(figure, TRUST_VIEWS, 5, 4.5, sharey=True):
         for number, system in enumerate(systems):
@@ -255,6 +257,10 @@ def _draw(sweep: Sweep, figure: Any) -> None:
         if steps:
             # A log scale needs at least one positive epsilon.
             panel.set_xscale("log")
+            # Labels of all minor ticks would overlap.
+            panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.xaxis.set_minor_formatter("")
         panel.set(title=f"trust: {trust}", xlabel="true epsilon (nats), replacing a user")
         if panel.get_legend_handles_labels()[0]:
             panel.legend(fontsize="x-small")
