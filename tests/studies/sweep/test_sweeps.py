@@ -153,8 +153,9 @@ def test_validation_is_in_every_form_and_stored(tmp_path, capsys):
     # The text names the chosen setting in the first line below the table; all runs are read from the folder.
     assert main(argv[:-1]) == 0
     below = capsys.readouterr().out.split("\n\n")[2].splitlines()
-    [chosen] = [cell for cell in result.tested if cell.parameters]
-    assert below[0].startswith(f"Chosen on validation, and tested: {chosen.label} with hr@10 ")
+    [chosen] = document["tested"]
+    label = f"DPGram(epsilon={chosen['parameters']['epsilon']})"
+    assert below[0].startswith(f"Chosen on validation, and tested: {label} with hr@10 ")
 
 
 def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):
