@@ -5,7 +5,17 @@ from collections.abc import Mapping
 
 from fastfedrec.accounting.events import Event, ShuffledReports
 from fastfedrec.accounting.guesses import largest_guess_share
-from fastfedrec.accounting.views import OBSERVERS, Cost, View, seen_event, stated_cost
+from fastfedrec.accounting.views import (
+    OBSERVERS,
+    TRUST_VIEWS,
+    Cost,
+    View,
+    cost_of,
+    epsilon_under,
+    parties_of,
+    seen_event,
+    stated_cost,
+)
 from fastfedrec.core.text import format_epsilon
 
 _CONDITIONS = {
@@ -45,6 +55,17 @@ def explain(event: Event, view: View, cost: Cost) -> str:
     if math.isinf(cost.epsilon):
         return event._exposure(view)
     return (seen_event(event, view) or event)._protection(view) + (f", delta {cost.delta:g}" if cost.delta else "")
+
+
+def refuse_unnamed_view(events: Mapping[Event, int], delta: float) -> None:
+    """Raise if events without a guarantee against the server have one against a weaker adversary."""
+    for trust, view in TRUST_VIEWS.items():
+        epsilon = epsilon_under(trust, {view: cost_of(events, view, delta).epsilon}, parties_of(events))
+        if math.isfinite(epsilon):
+            raise ValueError(
+                f"`against` must be given, because this ledger has no guarantee {_AGAINST['server']}, and epsilon "
+                f'{format_epsilon(epsilon)} {_AGAINST[view]}; pass "{trust}" for that figure, or "server" for infinity'
+            )
 
 
 def headline(events: Mapping[Event, int], delta: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastfedrec.accounting._conversion import renyi_epsilon
-from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, UnsupportedEventError, View
+from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, ShuffledReports, UnsupportedEventError, View
 from fastfedrec.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from fastfedrec.accounting.rdp import ORDERS
 from fastfedrec.accounting.rounding import inverse_up, stretched_delta
@@ -346,10 +346,13 @@ class Budget:
                 remedy += ", or make the ledger with budget_filter='renyi', which takes sampled rounds and zCDP"
         else:
             why, remedy = "fit in the budget", "lower its epsilon (see Ledger.remaining), or stop"
+        # Without this sentence a reader expects the far smaller cost behind a shuffler.
+        local = " Shuffled reports count as local ones in a budget." * isinstance(seen, ShuffledReports)
         message = (
             f"`event` must {why}, got {event.mechanism!r} ({type(event).__name__}){plan}. Of epsilon "
             f"{self.epsilon:g} at delta {self.delta:g} against {self.view!r}, {spent:.4g} is spent; a Gaussian release "
-            f"may have {gaussian:.4g} more, or a pure one {pure:.4g}. Refused before anything was released: {remedy}"
+            f"may have {gaussian:.4g} more, or a pure one {pure:.4g}.{local} Refused before anything was released: "
+            f"{remedy}"
         )
         return BudgetError(message, event, spent, gaussian)
 

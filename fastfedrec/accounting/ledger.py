@@ -1,6 +1,7 @@
 """The privacy ledger: the events of one or more runs on the same users, and the cost of each adversary's view."""
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +12,20 @@ from fastfedrec.accounting._crowds import Shares, after_dropouts, join_shards
 from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
-from fastfedrec.accounting._ledger_words import headline
+from fastfedrec.accounting._ledger_words import headline, refuse_unnamed_view
 from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
 from fastfedrec.accounting.report import make_report
 from fastfedrec.accounting.views import (
+    TRUST_VIEWS,
     VIEWS,
     Cost,
     View,
     check_view,
-    composed_epsilon,
     cost_of,
+    epsilon_under,
+    parties_of,
     seen_event,
     stated_cost,
 )
@@ -252,16 +255,17 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
-    def epsilon(self, against: str = "server", delta: float | None = None) -> float:
+    def epsilon(self, against: str | None = None, delta: float | None = None) -> float:
         """Compute the cost of the whole ledger to one user, in nats.
 
         Parameters
         ----------
-        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
+        against : {"server", "shuffled_server", "public", "key_holder"}, a word for the trusted party, or None
             View of the adversary: the server, which sees every message and its sender; the same server behind a
             shuffler that does not collude with it; any party that sees only the server's releases; a holder of the key
-            of the noise.  A system's `trust` is also accepted, and means the strongest adversary that is left:
-            "local" and "aggregator" the server, "shuffle" the server behind a shuffler, "central" the public.
+            of the noise.  A system's `trust` is also accepted, and means the strongest adversary that is left: "local"
+            and "aggregator" the server, "shuffle" the server behind a shuffler, "central" the public.  A figure that
+            needs trust in another party is infinite then.  None is the server.
         delta : float or None
             Delta in [0, 1); 0 gives the sum of the pure epsilons.  None uses the ledger's own delta.  At the ledger's
             own delta, the sum is stated if a delta lowers it by less than a ten-thousandth.
@@ -271,12 +275,19 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         float
             Smallest figure over all accountants at that delta (`composed_epsilon`).  It is infinite without a
             guarantee, such as at delta 0 with an event that is not pure, and 0 for an empty ledger.
+
+        Raises
+        ------
+        ValueError
+            `against` is None, and the figure is infinite against the server but finite against another adversary.
         """
-        view = check_view("against", against)
+        view = check_view("against", "server" if against is None else against)
         delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0)
-        if delta == self.delta:
-            return stated_cost(self.events, view, delta).epsilon
-        return composed_epsilon(self.events, view, delta)
+        cost = stated_cost if delta == self.delta else cost_of
+        if math.isinf(epsilon := cost(self.events, view, delta).epsilon) and against is None:
+            refuse_unnamed_view(self.events, delta)
+        # A word for the trusted party excludes figures that depend on others.
+        return epsilon_under(against, {view: epsilon}, parties_of(self.events)) if against in TRUST_VIEWS else epsilon
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as plain numbers and strings.

@@ -1,7 +1,7 @@
 """The view of each adversary of an event, and the cost of that view to one user."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ from fastfedrec.accounting._splits import smallest_bound
 from fastfedrec.accounting.events import Event, View, check_event
 from fastfedrec.accounting.rounding import sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
+from fastfedrec.core.text import format_epsilon
 
 __all__ = [
     "TRUST_VIEWS",
@@ -18,7 +19,10 @@ __all__ = [
     "check_view",
     "composed_epsilon",
     "cost_of",
+    "epsilon_under",
+    "parties_of",
     "seen_event",
+    "show_costs",
     "stated_cost",
 ]
 
@@ -40,17 +44,21 @@ SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled
 TRUST_VIEWS: dict[str, View] = {
     "local": "server",
     "shuffle": "shuffled_server",
-    "central": "public",
     "aggregator": "server",
+    "central": "public",
 }
 TRUST_WORDS = {
     "local": "only one's own device is trusted",
     "shuffle": "a shuffler is trusted to break every link, the server is not",
-    "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
     "aggregator": "an honest share of the nodes is trusted to add noise that the server, which sums masked numbers, "
     "cannot remove",
+    "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
 }
+# Parties on which a figure may depend, under the words that do not trust them.
+_NOT_TRUSTED = {"local": {"entity", "aggregator"}, "shuffle": {"entity", "aggregator"}, "aggregator": {"entity"}}
 
+# A guarantee with more trust is shown if it is smaller by more than this factor.
+_WORTH_TRUST = 1 - 1e-3
 # A figure at delta 0 is a stronger guarantee, so it is stated if it is larger by at most this factor.
 _WORTH_A_DELTA = 1 + 1e-4
 
@@ -84,6 +92,88 @@ def check_view(name: str, view: Any) -> View:
     """
     known: dict[str, View] = {**{one: one for one in VIEWS}, **TRUST_VIEWS}
     return known[check_choice(name, view, tuple(known))]
+
+
+def parties_of(events: Iterable[Event]) -> tuple[str, ...]:
+    """Return the parties on which the guarantees of events depend.
+
+    Parameters
+    ----------
+    events : iterable of event
+        Events of a run.
+
+    Returns
+    -------
+    tuple of str
+        Each event's `trust`, sorted.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting import Gaussian
+    >>> from fastfedrec.accounting.views import parties_of
+    >>> parties_of([Gaussian(4.0), Gaussian(5.0)])
+    ('central',)
+    """
+    return tuple(sorted({trust for event in events if (trust := getattr(event, "trust", ""))}))
+
+
+def epsilon_under(trust: str, epsilons: Mapping[View, float], parties: Collection[str]) -> float:
+    """Return the cost of a run if only one party is trusted.
+
+    Parameters
+    ----------
+    trust : {"local", "shuffle", "aggregator", "central"}
+        Trusted party.
+    epsilons : mapping of str to float
+        Epsilon in nats against each of "server", "shuffled_server" and "public"; infinite without a guarantee.
+    parties : collection of str
+        Parties on which these figures depend (`parties_of`).
+
+    Returns
+    -------
+    float
+        Epsilon in nats; infinite without a guarantee, or if the figure depends on a party that is not trusted.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting.views import epsilon_under
+    >>> figures = {"server": 1.0, "shuffled_server": 1.0, "public": 0.8}
+    >>> epsilon_under("aggregator", figures, ["aggregator"]), epsilon_under("local", figures, ["aggregator"])
+    (1.0, inf)
+    """
+    return math.inf if _NOT_TRUSTED.get(trust, set()).intersection(parties) else epsilons[TRUST_VIEWS[trust]]
+
+
+def show_costs(epsilons: Mapping[View, float], parties: Collection[str]) -> str:
+    """Format the cost of a run for a cell of a table, each figure with the trust that it needs.
+
+    Parameters
+    ----------
+    epsilons : mapping of str to float
+        Epsilon in nats against each of "server", "shuffled_server" and "public"; infinite without a guarantee.
+    parties : collection of str
+        Parties on which these figures depend (`parties_of`).
+
+    Returns
+    -------
+    str
+        The finite figure that needs the least trust, then each smaller one that needs more; "none" without a guarantee.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting.views import show_costs
+    >>> show_costs({"server": float("inf"), "shuffled_server": float("inf"), "public": 3.56}, ["central"])
+    '3.560 (central)'
+    >>> show_costs({"server": 85.0, "shuffled_server": 1.0, "public": 1.0}, ["local", "shuffle"])
+    '85.00 (local), 1.0000 (shuffle)'
+    """
+    figures, smallest = [], math.inf
+    for trust in TRUST_VIEWS:
+        epsilon = epsilon_under(trust, epsilons, parties)
+        if epsilon < smallest * _WORTH_TRUST:
+            smallest = epsilon
+            figures.append(f"{format_epsilon(smallest)} ({trust})")
+    return ", ".join(figures) or "none"
 
 
 def seen_event(event: Event, view: View) -> Event | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.comparison_table import ENDINGS, ComparedRun, ComparisonTable
 from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics, check_threshold
 from fastfedrec.cli.features import add_features, give_features, read_features
@@ -17,12 +16,13 @@ from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, 
 from fastfedrec.cli.outputs import add_details, can_show_progress, describe, show
 from fastfedrec.cli.parts import load_parts, recorded_split, sources
 from fastfedrec.cli.settings import SystemSettings, add_choice, add_systems
+from fastfedrec.cli.splitters import add_by, by_splitter, refuse_by
 from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, plain
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Split, Splitter, compare, evaluate
+from fastfedrec.evaluation import Split, compare, evaluate
 from fastfedrec.evaluation.metrics.averages import average_fits
 from fastfedrec.evaluation.metrics.comparison import Comparison
 from fastfedrec.mechanisms.item_choice import choose_items
@@ -40,7 +40,7 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     command = add(
         "compare",
         run_compare,
-        "Fit and test several systems on the same data: a table with bootstrap intervals, and paired tests. Without "
+        "Fit and test several systems on the same data: a table with intervals, and paired tests. Without "
         "--system: popularity, item-knn, ease on the 5,000 most used items, implicit-als, and private-recommender with "
         "a trusted server at epsilon 2.",
         [
@@ -58,14 +58,12 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--metrics", default="recall@20,ndcg@20", help="metrics, as for evaluate")
     add_negatives(command)
     add_threshold(command)
-    command.add_argument(
-        "--by", choices=("random", "time"), default="random",
-        help="with --data: hold out a random interaction of each user (for ratings a fifth), or the latest",
-    )  # fmt: skip
+    add_by(command)
     command.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of fits, splits and samples")
     command.add_argument(
         "--seeds", type=positive, default=1, metavar="N",
-        help="number of fits of each system, with seeds from --seed on; the table has their means on one split",
+        help="number of fits of each system, with seeds from --seed on; the table has their means on one split, and "
+        "intervals that cover the noise of a fit",
     )  # fmt: skip
     command.add_argument(
         "--out",
@@ -92,16 +90,11 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     features = read_features(arguments, [run.model for run in runs])
     kinds = [type(run.model) for run in runs]
     key = Key.from_seed(arguments.seed)
-    if arguments.by == "time" and arguments.train is not None:
-        raise UsageError("--by is for --data, and --test is the held-out part of --train; leave one of them out")
+    refuse_by(arguments)
     split, stated = load_parts(arguments, kinds, of_ratings=of_ratings), recorded_split(arguments)
     if split is None:
-        data, splitter = load_data(arguments, kinds), _make_splitter(arguments, of_ratings)
-        if arguments.by == "time" and data.timestamps is None:
-            raise ValueError(
-                f"--by time needs timestamps, and {arguments.data} has none; name their column with --timestamp, or "
-                "leave --by out"
-            )
+        data, splitter = load_data(arguments, kinds), by_splitter(arguments, of_ratings=of_ratings)
+        refuse_by(arguments, data)
         split, stated = next(splitter.split(data, key=key)), repr(splitter)
     if not arguments.system:
         runs = _make_runs(_default_systems(split.train.n_items))
@@ -127,12 +120,6 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     table = ComparisonTable(head, done, comparison, split.train, failures, document)
     table.write(arguments.out)
     return document if arguments.json else table.text(arguments)
-
-
-def _make_splitter(arguments: argparse.Namespace, of_ratings: bool) -> Splitter:
-    """Return the split of --data: the latest or random interactions of each user."""
-    is_latest = arguments.by == "time"
-    return RandomHoldout(share=0.2, latest=is_latest) if of_ratings else LeaveOneOut(latest=is_latest)
 
 
 def _runs_on_same_users(done: list[ComparedRun]) -> tuple[list[ComparedRun], list[tuple[str, str]]]:
@@ -191,7 +178,7 @@ def _measure(
     """Fit and test a system with each seed, and keep its figures but not the model, which may be large."""
     started = time.perf_counter()
     run.parameters = run.model.get_params()
-    results, costs = [], []
+    results = []
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         key = Key.from_seed(seed)
         # The ledger of the choice is passed to the fit, so that it states the cost of both.
@@ -210,12 +197,11 @@ def _measure(
             model, split.train, split.test, given=split.given, metrics=metrics, candidates=arguments.negatives,
             threshold=arguments.threshold, split=stated, key=Key.from_seed(arguments.seed), n_threads=arguments.threads,
         ))  # fmt: skip
-        costs.append({view: ledger.epsilon(view) for view in SHORT_NAMES})
-    run.epsilon = {view: max(cost[view] for cost in costs) for view in SHORT_NAMES}
     run.notes, run.n_items = tuple(model.ledger_.notes), model.interactions_.n_items
     run.is_popularity = not getattr(model, "is_personal_", True)
     run.seconds = (time.perf_counter() - started) / arguments.seeds
     run.result, run.model = average_fits(results), None
+    run.epsilon, run.parties = run.result.epsilon, run.result.parties
 
 
 # ---- output ---------------------------------------------------------------------------------------------------------
@@ -227,8 +213,8 @@ def _head(arguments: argparse.Namespace, split: Split, comparison: Comparison) -
     split_by = f", {first.split}" if first.split else ""
     return [
         *(f"{name} {source}: {part!r}" for name, source, part in _parts(arguments, split)),
-        f"{first.n_users:,} users tested{split_by}, against {first.protocol}; 95% bootstrap intervals over users; "
-        + _describe_seeds(arguments),
+        f"{first.n_users:,} users tested{split_by}, against {first.protocol}; {_describe_seeds(arguments)}",
+        comparison.coverage("; --seeds 3 covers both"),
     ]
 
 

@@ -2,19 +2,18 @@
 
 import argparse
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import SHORT_NAMES
-from fastfedrec.cli.outputs import footer, list_source
+from fastfedrec.accounting.views import SHORT_NAMES, show_costs
+from fastfedrec.cli.outputs import EPSILON_LEGEND, footer, list_source
 from fastfedrec.cli.parts import describe_dropped
 from fastfedrec.cli.settings import SystemSettings
 from fastfedrec.core.figures import new_figure
 from fastfedrec.core.files import write_text
-from fastfedrec.core.text import NOT_COVERED, format_csv, format_epsilon, format_table
+from fastfedrec.core.text import NOT_COVERED, format_csv, format_table
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Evaluation
 from fastfedrec.evaluation.metrics import tables
@@ -25,10 +24,6 @@ __all__ = ["ENDINGS", "ComparedRun", "ComparisonTable"]
 _PLOTS = (".png", ".svg", ".pdf")
 #: Endings of the files that a table can be written to.
 ENDINGS = (".md", ".csv", ".json", ".tex", ".txt", *_PLOTS)
-_LEGEND = (
-    "epsilon: what the whole run costs one user, in nats. In brackets: the strongest observer that the figure holds "
-    "against. 'none': no guarantee."
-)
 _TOO_FEW_USERS = (
     "Without a public item list, only items with many users can be chosen privately; pass one with --catalogue."
 )
@@ -45,6 +40,7 @@ class ComparedRun:
     parameters: dict[str, Any] = field(default_factory=dict)
     result: Evaluation | None = None
     epsilon: Mapping[str, float] = field(default_factory=dict)
+    parties: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     n_items: int = 0
     is_popularity: bool = False  # a system that decides itself gave all users the same list
@@ -52,12 +48,8 @@ class ComparedRun:
 
     @property
     def cost(self) -> str:
-        """The finite epsilon against the strongest observer, or "none"."""
-        # Views are in order of strength: the server, the server behind a shuffler, the public.
-        for view, name in SHORT_NAMES.items():
-            if math.isfinite(self.epsilon[view]):
-                return f"{format_epsilon(self.epsilon[view])} ({name})"
-        return "none"
+        """Each finite true epsilon with the trust that it needs, or "none"."""
+        return show_costs(self.epsilon, self.parties)
 
 
 @dataclass
@@ -102,10 +94,10 @@ class ComparisonTable:
                 tables.show_interval(results[run.label][metric], intervals[run.label][metric], dash)
                 for run in self.runs
             ]
-        return columns | {"epsilon": [run.cost for run in self.runs]}
+        return columns | {"true epsilon": [run.cost for run in self.runs]}
 
     def _main(self) -> list[str]:
-        """Return three lines: the result, the meaning of epsilon, and the limits of the figures."""
+        """Return three lines at most: the result, lost users, the meaning of epsilon, and the limits of the figures."""
         verdict, *_ = self.comparison.verdicts() or ["No metric has a paired test."]
         for run in self.runs:
             if run.is_popularity:
@@ -113,13 +105,22 @@ class ComparisonTable:
         # A private choice of items from such a list is in the cost of its row.
         is_source_open = any(run.settings.choice is None for run in self.runs if run.cost != "none")
         source = [_FROM_DATA] if self.train.catalogue == "data" else list_source(self.train)
-        return [verdict, _LEGEND, " ".join([NOT_COVERED, *(source if is_source_open else [])])]
+        limits = " ".join([NOT_COVERED, *(source if is_source_open else [])])
+        dropped = self._dropped()
+        # Users without a test interaction matter more than a line for each of the other two sentences.
+        return [verdict, *dropped, f"{EPSILON_LEGEND} {limits}"] if dropped else [verdict, EPSILON_LEGEND, limits]
+
+    def _dropped(self) -> list[str]:
+        """Return the sentence on users who lost all of their test interactions, if there are any."""
+        dropped = next(iter(self.comparison.results.values())).dropped
+        return describe_dropped(dropped) if dropped["users"] else []
 
     def _details(self) -> list[str]:
         """Return further sentences: results by other metrics, failures, dropped interactions and notes of ledgers."""
         lines = self.comparison.verdicts()[1:]
         lines += [f"{label} failed: {error}" for label, error in self.failures]
-        lines += describe_dropped(next(iter(self.comparison.results.values())).dropped)
+        if not self._dropped():
+            lines += describe_dropped(next(iter(self.comparison.results.values())).dropped)
         for run in self.runs:
             if run.n_items < self.train.n_items:
                 few = f"{run.label} scores {run.n_items:,} of {self.train.n_items:,} items. All other items rank last."
@@ -158,4 +159,4 @@ class ComparisonTable:
 
 
 def _describe_cost(run: ComparedRun) -> str:
-    return "no guarantee" if run.cost == "none" else f"epsilon {run.cost}"
+    return "no guarantee" if run.cost == "none" else f"true epsilon {run.cost}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import SHORT_NAMES
+from fastfedrec.accounting.views import OBSERVERS, show_costs
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
 from fastfedrec.cli.outputs import (
@@ -19,13 +19,12 @@ from fastfedrec.cli.outputs import (
     same_list,
 )
 from fastfedrec.cli.parts import describe_dropped, load_parts, recorded_split, sources
+from fastfedrec.cli.splitters import add_by, by_splitter, refuse_by
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table, plain
+from fastfedrec.core.text import NOT_COVERED, format_table, plain
 from fastfedrec.core.version import __version__
 from fastfedrec.evaluation import (
     Evaluation,
-    LeaveOneOut,
-    RandomHoldout,
     Sampled,
     evaluate,
     parse_metrics,
@@ -56,6 +55,7 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_system_and_data(command, in_parts=True)
     add_features(command)
     command.add_argument("--metrics", default="hr@10,ndcg@10", help=KNOWN_METRICS)
+    add_by(command)
     add_negatives(command)
     add_threshold(command)
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
@@ -126,6 +126,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     model = make_system(arguments.system, arguments.set)
     metrics, of_ratings = check_metrics(arguments.metrics, [model])
     check_threshold(arguments, of_ratings)
+    refuse_by(arguments)
     # Baselines predict on the same scale of ratings as the system.
     scale = {"grid": model.grid} if hasattr(model, "grid") else {}
     baselines: tuple[Any, ...] = (GlobalMean(**scale), ItemMean(**scale)) if of_ratings else (Random(), Popularity())
@@ -139,8 +140,9 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     data = load_data(arguments, systems) if parts is None else parts.train
     give_features(arguments, features, [model], data)
     show_progress = can_show_progress(arguments.quiet)
-    # The default splits: a fifth of each user's ratings, or one interaction of each user.
-    splitter = RandomHoldout(share=0.2) if of_ratings else LeaveOneOut()
+    splitter = by_splitter(arguments, of_ratings=of_ratings)
+    if parts is None:
+        refuse_by(arguments, data)
     evaluations: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(arguments.seeds):
         key = Key.from_seed(seed)
@@ -188,15 +190,19 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
                 for summary in summaries.values()
                 for k in ("mean", "std")
             ),
-            *(format_epsilon(epsilon_from_json(spent)) for spent in (epsilons[name][view] for view in SHORT_NAMES)),
+            # Each fit has a ledger of its own; the largest cost is stated.
+            show_costs(
+                {view: max(run.epsilon[view] for run in evaluations[name]) for view in OBSERVERS},
+                {party for run in evaluations[name] for party in run.parties},
+            ),
         )
         for name, summaries in results.items()
     ]
-    views = (f"epsilon, {view}" for view in SHORT_NAMES.values())
-    header = ("", *(text for m in metrics for text in (m, "+-")), *views)
+    header = ("", *(text for m in metrics for text in (m, "+-")), "true epsilon")
     first = evaluations[type(model).__name__][0]
     if parts is None:
         tested = "a fifth of each user's ratings held out" if of_ratings else "leave one out"
+        tested = tested if arguments.by is None else repr(splitter)
     else:
         tested = " and ".join(f"{name} {path}" for name, path in sources(arguments).items())
         tested += f", by {stated}" if stated else ""
@@ -205,6 +211,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     seeds = "seed 0 (a simulation)" if arguments.seeds == 1 else f"seeds 0 to {arguments.seeds - 1} (simulations)"
     # The catalogue and the seeds have lines of their own.
     note = catalogue_note(data)
+    facts = [*same_list(type(model).__name__, model), *describe_dropped(first.dropped)]
     return "\n".join(
         [
             f"{model!r}\n{data!r}, {tested}{against}, {seeds}\n",
@@ -212,10 +219,9 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             "",
             *footer(
                 arguments,
+                *[" ".join(facts)] * bool(facts),
                 EPSILON_LEGEND,
                 " ".join([NOT_COVERED, *list_source(data)]),
-                *same_list(type(model).__name__, model),
-                *describe_dropped(first.dropped),
                 details=[f"{type(model).__name__}: {text}" for text in model.ledger_.notes if text != note],
             ),
         ]

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from fastfedrec.cli.cost_table import cost_sentences, cost_table
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, natural
-from fastfedrec.cli.ledgers import open_ledger
+from fastfedrec.cli.ledgers import fit_sentence, open_ledger
 from fastfedrec.cli.outputs import add_details, can_show_progress, describe, footer, list_source, same_list
 from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
@@ -79,6 +80,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     key = None if arguments.seed is None else Key.from_seed(arguments.seed)
     started = time.perf_counter()
     with ledger as opened:
+        earlier = Counter(opened.events) if opened is not None else None
         model.fit(
             data, key=key, n_threads=arguments.threads, show_progress=can_show_progress(arguments.quiet), ledger=opened
         )
@@ -86,6 +88,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if out is not None:
         model.save(out, include_users=not arguments.no_users)
     communication = getattr(model, "communication_", None)  # only models fitted in rounds have it
+    together = [] if earlier is None else [fit_sentence(arguments.ledger, model.ledger_, earlier)]
     if arguments.json:
         return {
             "version": __version__,
@@ -106,7 +109,8 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     else:
         saved = f"Saved: {out} (with users' data, so only its owner may read it; --no-users leaves them out)"
     ledger = model.ledger_
-    sentences = [*same_list(type(model).__name__, model), *cost_sentences(ledger), _not_covered(data)]
+    facts = [*together, *same_list(type(model).__name__, model)]
+    sentences = [*[" ".join(facts)] * bool(facts), *cost_sentences(ledger), _not_covered(data)]
     if arguments.details:  # the ledger's summary has the notes
         cost, below = ledger.summary().rstrip(), sentences
     else:

@@ -27,6 +27,7 @@ def add_ledger(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--html", type=Path, metavar="FILE", help="write a page for a browser or printer")
     command.add_argument("--markdown", type=Path, metavar="FILE", help="write the page as Markdown")
     command.add_argument("--card", type=Path, metavar="FILE", help="write the model's card, a .html or .md file")
+    command.add_argument("--purpose", metavar="TEXT", help="with --card: sentences on the model's intended use")
 
 
 def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
@@ -41,13 +42,15 @@ def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
         check_destination(page)
     if arguments.card is not None and arguments.file.suffix.lower() == ".json":
         raise UsageError(f"--card needs a model's file, got the ledger {arguments.file}; pass the file of fit --out")
+    if arguments.purpose is not None and arguments.card is None:
+        raise UsageError("--purpose is a part of the model's card; pass --card FILE, or leave it out")
     ledger, about = _read(arguments.file)
     written = [page for page, _ in pages if page is not None]
     for page in (arguments.html, arguments.markdown):
         if page is not None:
             ledger.report(page, about=about)
     if arguments.card is not None:
-        load(arguments.file).card(arguments.card)
+        load(arguments.file).card(arguments.card, purpose=arguments.purpose)
     if arguments.json:
         return {
             "model": about,

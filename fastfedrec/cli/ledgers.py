@@ -1,15 +1,19 @@
 """Files of ledgers, in JSON, that several fits add to."""
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from fastfedrec.accounting import Budget, Ledger
+from fastfedrec.accounting.events import Event
+from fastfedrec.accounting.views import OBSERVERS, parties_of, show_costs
 from fastfedrec.cli.inputs import UsageError
 from fastfedrec.core.files import check_destination, write_text
 from fastfedrec.core.folder_lock import FolderInUseError, FolderLock
 
-__all__ = ["open_ledger", "read_json_ledger"]
+__all__ = ["fit_sentence", "open_ledger", "read_json_ledger"]
 
 # Maximum size of a ledger's file in bytes.
 _MAX_JSON_BYTES = 2**26
@@ -60,6 +64,24 @@ def open_ledger(path: Path | None, budget: float | None, delta: float | None) ->
         finally:
             if ledger.events:
                 write_text(path, ledger.to_json() + "\n")
+
+
+def fit_sentence(path: Path, ledger: Ledger, earlier: Mapping[Event, int]) -> str:
+    """Return the cost of one fit, the cost of all runs in its ledger's file, and the remaining budget."""
+    alone = Ledger(ledger.delta)
+    alone.events.update(Counter(ledger.events) - Counter(earlier))
+    costs = [
+        show_costs({view: one.epsilon(view) for view in OBSERVERS}, parties_of(one.events)) for one in (alone, ledger)
+    ]
+    sentence = f"Epsilon of this fit alone: {costs[0]}; of all runs in {path}: {costs[1]}."
+    if ledger.budget is None:
+        return sentence
+    # The remaining epsilon is never rounded up.
+    noisy, pure = (math.floor(1000 * ledger.remaining(use=use)) / 1000 for use in ("gaussian", "pure"))
+    return (
+        f"{sentence} Within the budget of {ledger.budget.epsilon:g}, one further fit may cost {noisy:g} with Gaussian "
+        f"noise, or {pure:g} with pure releases."
+    )
 
 
 def _lock(path: Path) -> FolderLock:

@@ -38,7 +38,8 @@ __all__ = [
 
 #: Sentence below columns of epsilons.
 EPSILON_LEGEND = (
-    "epsilon: what the whole run costs one user, in nats, against the observer in the heading. 'none': no guarantee."
+    "true epsilon: what the whole run costs one user, in nats, if the party in brackets is trusted (local: none, "
+    "shuffle: a shuffler, central: the server). 'none': no guarantee."
 )
 _MAX_FOOTER_LINES = 3
 

@@ -128,8 +128,8 @@ def describe_dropped(dropped: Mapping[str, int]) -> list[str]:
     counts = [f"{number:,} {text}" for reason, text in _DROPPED.items() if (number := dropped.get(reason, 0))]
     if not counts:
         return []
-    users = f"; {dropped['users']:,} users have no other interactions" if dropped["users"] else ""
-    return [f"interactions dropped from the test: {', '.join(counts)}{users}."]
+    users = f"; {dropped['users']:,} users have no other interaction, and are not tested" if dropped["users"] else ""
+    return [f"Interactions dropped from the test: {', '.join(counts)}{users}."]
 
 
 def named_parts(split: Split) -> Iterator[tuple[str, Interactions]]:

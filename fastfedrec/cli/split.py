@@ -13,35 +13,19 @@ import numpy as np
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, natural, positive
 from fastfedrec.cli.outputs import csv_lines
 from fastfedrec.cli.parts import SPLIT_FILE, digest_of, named_parts
+from fastfedrec.cli.splitters import SPLITTERS, add_by, make_splitter
 from fastfedrec.core.files import check_folder, new_file, write_text
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import format_table
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.datasets.columns import BLANKS
-from fastfedrec.evaluation import (
-    KFold,
-    LeaveOneOut,
-    PublishedFolds,
-    RandomHoldout,
-    Splitter,
-    TemporalSplit,
-    UserHoldout,
-)
+from fastfedrec.evaluation import PublishedFolds, Splitter
 
 __all__ = ["add_split"]
 
 # Number of rows in one write.
 _ROWS = 2**17
-#: Splitters by their name in --by, with the parameters that have options.
-_SPLITTERS: dict[str, tuple[Callable[..., Splitter], tuple[str, ...]]] = {
-    "leave-one-out": (LeaveOneOut, ("latest",)),
-    "random": (RandomHoldout, ("share", "n", "user_share", "latest")),
-    "temporal": (TemporalSplit, ("time", "share", "new_users", "new_items")),
-    "k-fold": (KFold, ("n_folds",)),
-    "users": (UserHoldout, ("share", "given", "latest")),
-    "published": (PublishedFolds, ()),
-}
 
 
 def add_split(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -51,24 +35,22 @@ def add_split(add: Callable[..., argparse.ArgumentParser]) -> None:
         run_split,
         "Divide data into train and test files, for --train and --test of evaluate, compare and sweep.",
         [
-            "fastfedrec split --data ratings.csv --out parts",
+            "fastfedrec split --data ratings.csv --by time --out parts",
             "fastfedrec split --data ml-100k.zip --by temporal --share 0.2 --out parts",
             "fastfedrec split --data generated:5000x300 --by users --share 0.1 --given 0.8 --out parts",
         ],
     )
     add_data(command)
-    command.add_argument(
-        "--by", choices=list(_SPLITTERS), default="leave-one-out",
-        help="tested interactions; leave-one-out: one of each user; random: a share, or a number, of each user's; "
-        "temporal: all from one moment on; k-fold: every interaction once; users: a part of users outside train; "
-        "published: the five splits of MovieLens 100K",
-    )  # fmt: skip
+    add_by(command, of_files=True)
     command.add_argument(
         "--latest", action="store_true", default=None, help="leave-one-out, random, users: test the latest interactions"
     )
-    command.add_argument("--share", type=float, metavar="X", help="random, temporal, users: tested share (0.2)")
+    command.add_argument("--share", type=float, metavar="X", help="time, random, temporal, users: tested share (0.2)")
     command.add_argument(
-        "--n", type=positive, metavar="N", help="random: number of tested interactions of each user, instead of a share"
+        "--n",
+        type=positive,
+        metavar="N",
+        help="time, random: number of tested interactions of each user, instead of a share",
     )
     command.add_argument("--user-share", type=float, metavar="X", help="random: share of tested users (all)")
     command.add_argument("--time", metavar="T", help="temporal: moment, in the timestamps' unit or as a date")
@@ -132,25 +114,23 @@ def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 
 def _make_splitter(arguments: argparse.Namespace) -> Splitter:
-    make, names = _SPLITTERS[arguments.by]
+    make, names = SPLITTERS[arguments.by]
     if make is PublishedFolds:
         names, values = (), {"path": arguments.data}
     else:
         values = {parameter: value for parameter in names if (value := getattr(arguments, parameter)) is not None}
     # An option of another splitter would have no effect, so it is refused.
-    for name in sorted({parameter for _, taken in _SPLITTERS.values() for parameter in taken} - set(names)):
+    for name in sorted({parameter for _, taken in SPLITTERS.values() for parameter in taken} - set(names)):
         if getattr(arguments, name) is not None:
             option = {"n_folds": "folds", "new_users": "known-users", "new_items": "known-items"}.get(name, name)
-            kinds = ", ".join(by for by, (_, taken) in _SPLITTERS.items() if name in taken)
+            kinds = ", ".join(by for by, (_, taken) in SPLITTERS.items() if name in taken)
             raise UsageError(f"--{option.replace('_', '-')} is for --by {kinds}, not for {arguments.by}; leave it out")
-    if arguments.by in ("random", "temporal") and not values.keys() & {"share", "n", "time"}:
-        values["share"] = 0.2
     # A whole number is a timestamp, any other text is a date.
     if "time" in values:
         if re.fullmatch("-?[0-9]+", values["time"]):
             values["time"] = int(values["time"])
         values["timestamp_unit"] = "s"  # the unit of all readers of files
-    return make(**values)
+    return make_splitter(arguments.by, values)
 
 
 def _users(data: Interactions) -> np.ndarray:

@@ -17,6 +17,8 @@ __all__ = ["sum_rows"]
 
 __dir__ = __all__.copy  # dir() lists only the public names
 
+_MIN_PRODUCTS = 2**18  # of one thread, some 0.1 ms
+
 
 def sum_rows(
     interactions: RowsLike, matrix: Any, *, weights: np.ndarray | None = None, out: Any = None, n_threads: int = 0
@@ -88,5 +90,7 @@ def sum_rows(
     # The kernel writes every entry, also zeros for users without items.
     array = check_out(out, (interactions.n_users, matrix.shape[1]), np.float64, apart_from=(weights, matrix))
     if array.size:
+        # A thread for fewer products costs more than it saves, above all if requests of several Python threads overlap.
+        n_threads = min(n_threads, 1 + weights.size * matrix.shape[1] // _MIN_PRODUCTS)
         _kernel.sum_dense_rows(*rows, matrix, array, n_threads)
     return array if out is None else out

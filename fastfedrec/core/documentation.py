@@ -5,7 +5,14 @@ from pathlib import Path, PurePosixPath
 __all__ = ["find_pages", "is_page", "list_pages"]
 
 #: Pages in every wheel, as patterns below the checkout.
-PATTERNS = ("docs/tutorial/*.md", "docs/how-to/*.md", "docs/explanation/glossary.md", "docs/explanation/limits.md")
+PATTERNS = (
+    "docs/tutorial/*.md",
+    "docs/how-to/*.md",
+    "docs/explanation/faq.md",
+    "docs/explanation/glossary.md",
+    "docs/explanation/limits.md",
+    "docs/explanation/evaluation/metrics.md",
+)
 
 
 def is_page(name: str) -> bool:

@@ -48,8 +48,11 @@ def _join(lists: list[Any], takes_ratings: bool) -> tuple[np.ndarray, np.ndarray
     lengths = np.array([len(items) for items, _ in parts])
     if len({values is None for _, values in parts}) > 1:
         raise TypeError("item_ids must have values for all users or for none, got both; pass {item: value} for each")
-    # Items of several types keep their types in one list, which arrays of different types would not.
-    items = as_column("item_ids", [item for one, _ in parts for item in one.tolist()])
+    full = [one for one, _ in parts if len(one)]
+    if len({one.dtype.kind for one in full}) == 1 and full[0].dtype.kind in "iuU":
+        items = np.concatenate(full)
+    else:  # items of several types keep their types in one list, which arrays of different types would not
+        items = as_column("item_ids", [item for one in full for item in one.tolist()])
     if parts[0][1] is None:
         return lengths, items, None
     return lengths, items, [value for _, values in parts for value in values or ()]

@@ -1,20 +1,17 @@
 """Another fit of a fitted model on the same users, with the items and the ledger of the earlier one."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.accounting.views import VIEWS, composed_epsilon
 from fastfedrec.core.check import check_instance
-from fastfedrec.core.text import format_epsilon
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 
 
 def refit(model: Any, interactions: InteractionsLike, ledger: Ledger | None, options: dict[str, Any]) -> Any:
-    """Fit `model` again, and note the cost of this fit alone."""
+    """Fit `model` again; as for each fit with an earlier ledger, the ledger notes the cost of this fit alone."""
     model._fitted()  # raises before a fit
     earlier: Ledger = model.ledger_
     data = _with_items(interactions, model.interactions_.item_ids)
@@ -25,17 +22,7 @@ def refit(model: Any, interactions: InteractionsLike, ledger: Ledger | None, opt
             f"`ledger` must hold the costs of the model's earlier fit, got none of {next(iter(missing)).mechanism!r}; "
             "pass the ledger of that fit, or None"
         )
-    before, number = Counter(ledger.events), 1 + sum(note.startswith("Refit ") for note in ledger.notes)
-    model.fit(data, ledger=ledger, **options)
-    spent = Counter(ledger.events) - before
-    costs = {view: composed_epsilon(spent, view, ledger.delta) for view in VIEWS if view != "key_holder"}
-    view = min(costs, key=lambda view: costs[view])
-    ledger.note(
-        f"Refit {number}, of {type(model).__name__}, costs epsilon {format_epsilon(costs[view])} at delta "
-        f"{ledger.delta:g} against {VIEWS[view]}, without the earlier fits.",
-        "guarantee",
-    )
-    return model
+    return model.fit(data, ledger=ledger, **options)
 
 
 def _with_items(interactions: InteractionsLike, item_ids: np.ndarray) -> Interactions:

@@ -6,6 +6,7 @@ a failed fit cannot be undone, so their cost stays with the model and enters eve
 
 import copy
 import functools
+import re
 import secrets
 from collections import Counter
 from collections.abc import Callable
@@ -15,8 +16,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastfedrec.accounting import Ledger, Note
 from fastfedrec.accounting.events import Event
+from fastfedrec.accounting.views import OBSERVERS, parties_of, show_costs, stated_cost
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.docstrings import complete_docstring
+
+# The note of a run in a ledger of several runs.
+_RUN = re.compile(r"Run (\d+) of this ledger")
 
 Model = TypeVar("Model")
 P = ParamSpec("P")
@@ -126,6 +131,24 @@ class Account:
         spent.events = +(Counter(self.ledger.events) - self._before)
         return spent
 
+    def number_run(self, name: str) -> None:
+        """Note the cost of a finished fit of a `name` alone, if the ledger holds earlier runs on the same users."""
+        if not self._before or not self.spent().events:
+            return
+        numbers = [int(run[1]) for note in self.ledger.notes if (run := _RUN.match(note))]
+        if not numbers:
+            self._note_run("Run 1 of this ledger", self._before)
+        number = max(numbers, default=1) + 1
+        self._note_run(f"Run {number} of this ledger, of {name},", self.spent().events)
+
+    def _note_run(self, subject: str, events: Counter[Event]) -> None:
+        """Note the cost of one run of the ledger."""
+        delta = self.ledger.delta
+        costs = {view: stated_cost(events, view, delta).epsilon for view in OBSERVERS}
+        cost = show_costs(costs, parties_of(events))
+        price = "has no guarantee" if cost == "none" else f"costs epsilon {cost} at delta {delta:g}"
+        self.ledger.note(f"{subject} {price}, without the other runs.", "guarantee")
+
     def close(self, name: str) -> Unfinished:
         """Note in the ledger that a fit of a `name` did not finish, and return its cost, once."""
         if self._closed is not None:
@@ -170,6 +193,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
                 working = self._unfitted()
                 state = working.__dict__
                 _fit_and_finish(fit, working, *arguments, **options)
+                _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
                 self.__dict__ = finished  # the one step
             except BaseException as error:
@@ -196,6 +220,12 @@ def _fit_and_finish(fit: Callable[..., Any], model: Any, *arguments: Any, **opti
     parameters = model._copied_parameters()  # first, since a value that cannot be copied must not cost anything
     fit(model, *arguments, **options)
     model._finish(parameters)
+
+
+def _number_run(name: str, state: dict[str, Any], options: dict[str, Any]) -> None:
+    """Note the cost of a finished fit in a ledger that the caller passed."""
+    if options.get("ledger") is not None and "_account_" in state:
+        state["_account_"].number_run(name)
 
 
 def _without_account(state: dict[str, Any]) -> dict[str, Any]:

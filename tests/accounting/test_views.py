@@ -11,6 +11,7 @@ from fastfedrec.accounting import (
     Composed,
     DiscreteGaussianRelease,
     Gaussian,
+    GaussianShares,
     Laplace,
     Ledger,
     LocalReports,
@@ -19,7 +20,7 @@ from fastfedrec.accounting import (
     composed_epsilon,
     seen_event,
 )
-from fastfedrec.accounting.views import check_view
+from fastfedrec.accounting.views import check_view, show_costs
 from fastfedrec.mechanisms import DiscreteLaplace
 
 REPORTS = LocalReports("m", 1.0, 5, 1000, separable=True)
@@ -54,6 +55,52 @@ def test_composed_events_are_seen_part_by_part():
     assert composed_epsilon({both: 2}, "server", 1e-6) == composed_epsilon(parts, "server", 1e-6) < 42
     assert composed_epsilon({Composed((REPORTS, Unprotected("u"))): 1}, "public", 1e-6) == math.inf
     assert composed_epsilon({both: 1}, "shuffled_server", 1e-6) < composed_epsilon({both: 1}, "server", 1e-6)
+
+
+def test_an_unnamed_view_never_gives_the_weaker_claim():
+    """Without a view, the figure is that of the server, or an error that names the view with a figure."""
+    local, central = Ledger(), Ledger()
+    local.record(REPORTS)
+    central.record(CentralRelease("c", 0.5))
+    assert local.epsilon() == local.epsilon("server") > local.epsilon("shuffle")
+    for delta in (None, 0):
+        with pytest.raises(ValueError, match=r"no guarantee against the server, and epsilon 1.0000 against the public"):
+            central.epsilon(delta=delta)
+    with pytest.raises(ValueError, match=r'pass "central" for that figure, or "server" for infinity'):
+        central.epsilon()
+    assert (central.epsilon("server"), central.epsilon("central")) == (math.inf, 1.0)
+    # Without any guarantee there is no figure to confuse it with.
+    none = Ledger()
+    none.record(Unprotected("u"))
+    assert none.epsilon() == math.inf
+
+
+def test_a_cost_names_the_trust_that_each_figure_needs():
+    def costs(*figures, parties=()):
+        return show_costs(dict(zip(("server", "shuffled_server", "public"), figures, strict=True)), parties)
+
+    assert costs(math.inf, math.inf, 3.56) == "3.560 (central)"
+    assert costs(85.0, 1.0, 1.0) == "85.00 (local), 1.0000 (shuffle)"
+    assert costs(5.0, 4.9999, 2.0) == "5.000 (local), 2.000 (central)"
+    assert costs(0.0, 0.0, 0.0) == "0 (local)"
+    assert costs(math.inf, math.inf, math.inf) == "none"
+    # The same figures need other trust if they depend on nodes that add noise, or on an entity.
+    assert costs(2.0, 2.0, 1.0) == "2.000 (local), 1.0000 (central)"
+    assert costs(2.0, 2.0, 1.0, parties=["aggregator"]) == "2.000 (aggregator), 1.0000 (central)"
+    assert costs(2.0, 2.0, 1.0, parties=["entity"]) == "1.0000 (central)"
+
+
+def test_a_word_for_trust_excludes_figures_that_depend_on_other_parties():
+    """Noise of honest nodes, or of an entity, gives no figure where only the own device or a shuffler is trusted."""
+    shares, entity = Ledger(), Ledger()
+    fields = {"neighboring": "replace", "sampling": "none"}
+    shares.record(GaussianShares(0.2, n_nodes=1000, n_answers=950, honest_fraction=0.7, **fields))
+    entity.record(Gaussian(5.0, trust="entity", **fields))
+    for ledger, trusted in ((shares, {"aggregator", "central"}), (entity, {"central"})):
+        figures = {trust: ledger.epsilon(trust) for trust in ("local", "shuffle", "aggregator", "central")}
+        assert {trust for trust, figure in figures.items() if math.isfinite(figure)} == trusted
+        # The views themselves have the figure, whose assumptions the notes state.
+        assert math.isfinite(ledger.epsilon("server"))
 
 
 def test_events_that_did_not_happen_cost_nothing():

@@ -27,7 +27,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.cli.main import build_parser, main
 from fastfedrec.cli.parts import load_parts
 from fastfedrec.core import memory
-from fastfedrec.evaluation import Sampled, compare, evaluate
+from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, TemporalSplit, compare, evaluate
 
 METRICS = ["recall@20", "ndcg@20"]
 TWO = ["--system", "popularity", "--system", "item-knn"]
@@ -117,14 +117,14 @@ def test_the_table_as_text_and_as_files(files, capsys):
     assert main(["compare", *options(files), "--out", *map(str, names)]) == 0
     text = capsys.readouterr().out
     for words in (
-        "against all unseen items; 95% bootstrap intervals",
-        "seed 0 (a simulation)",
+        "against all unseen items; seed 0 (a simulation)",
+        "95% intervals and paired tests cover the choice of users, not the noise of a fit; --seeds 3 covers both.",
         " scores highest, ",
     ):
         assert words in text
     assert len(text.rpartition("\n\n")[2].splitlines()) == 3
     [private] = [line for line in text.splitlines() if line.startswith("PrivateRecommender(epsilon=2.0)  ")]
-    assert private.endswith("(public)")
+    assert private.endswith("(central)")
     assert "pass a public one with --catalogue" in text
     assert sum(line.endswith("  none") for line in text.splitlines()) == 4
     markdown, table_csv, document, latex, plain = (name.read_text() for name in names)
@@ -132,9 +132,9 @@ def test_the_table_as_text_and_as_files(files, capsys):
     assert main(["compare", *options(files), "--details"]) == 0
     assert plain == capsys.readouterr().out
     for remarks in (plain, markdown):
-        assert "interactions dropped from the test: 30 of unknown users, 170 of items outside train" in remarks
+        assert "Interactions dropped from the test: 30 of unknown users, 170 of items outside train" in remarks
         # Each remark is a line with its own stop.
-        assert "'none': no guarantee.\n" in remarks
+        assert "users have no other interaction, and are not tested.\n" in remarks
     value = json.loads(document)["systems"][1]["metrics"]["recall@20"]
     cell = f"{value['value']:.4f} ({value['low']:.4f} to {value['high']:.4f})"
     assert f"| ItemKNN | {cell} |" in markdown
@@ -184,6 +184,55 @@ def test_a_system_that_serves_fewer_users_is_not_compared(files, capsys):
     assert "compare must have two systems on the same users, got fewer: UserKNN: it serves" in refusal(
         capsys, *words[:4], *options(files), "--given", files / "given.txt"
     )
+
+
+def test_users_lost_by_a_split_by_time_are_counted_below_the_table(tmp_path, capsys):
+    # The latest item of each even user is new; train has all other items.
+    rows = [(user, item, item) for user in range(40) for item in range(user % 5, 12)]
+    rows += [(user, 100 + user, 99) for user in range(0, 40, 2)]
+    (tmp_path / "rows.csv").write_text("user,item,timestamp\n" + "".join(f"{u},{i},{t}\n" for u, i, t in rows))
+    lost = "Interactions dropped from the test: 20 of items outside train; 20 users have no other interaction"
+    for by, is_lost in (("time", True), ("random", False)):
+        out = tmp_path / by
+        assert main(["split", "--data", str(tmp_path / "rows.csv"), "--by", by, "--seed", "1", "--out", str(out)]) == 0
+        for command in (["compare", *TWO], ["evaluate", "item-knn", "--seeds", "1"]):
+            capsys.readouterr()
+            assert main([*command, *map(str, options(out, "train.csv", "test.csv"))]) == 0
+            text = capsys.readouterr().out
+            assert (lost in text) is is_lost
+            assert len(text.rpartition("\n\n")[2].splitlines()) == 3
+
+
+def test_evaluate_and_compare_know_the_splits_of_split(tmp_path, capsys):
+    rows = [(user, item, item) for user in range(40) for item in range(user % 5, 12)]
+    (tmp_path / "rows.csv").write_text("user,item,timestamp\n" + "".join(f"{u},{i},{t}\n" for u, i, t in rows))
+    data = ["--data", str(tmp_path / "rows.csv"), "--metrics", "hr@5", "--quiet"]
+    splits = {
+        "leave-one-out": LeaveOneOut(),
+        "time": LeaveOneOut(latest=True),
+        "random": RandomHoldout(share=0.2),
+        "temporal": TemporalSplit(share=0.2),
+    }
+    for by, splitter in splits.items():
+        for command in (["compare", *TWO], ["evaluate", "item-knn", "--seeds", "1"]):
+            assert main([*command, *data, "--by", by, "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["split"] == repr(splitter)
+    rated = "user,item,value,timestamp\n" + "".join(f"{u},{i},{1 + u * i % 5},{t}\n" for u, i, t in rows)
+    (tmp_path / "rated.csv").write_text(rated)
+    ratings = [
+        "--system",
+        "item-mean",
+        "--system",
+        "global-mean",
+        "--data",
+        tmp_path / "rated.csv",
+        "--metrics",
+        "rmse",
+    ]
+    assert run(capsys, *ratings)["split"] == repr(RandomHoldout(share=0.2))
+    assert run(capsys, *ratings, "--by", "time")["split"] == repr(RandomHoldout(share=0.2, latest=True))
+    assert main(["evaluate", "item-knn", "--data", "generated:200x40", "--by", "temporal"]) == 2
+    assert "--by temporal needs timestamps" in capsys.readouterr().err
 
 
 # ---- files of a split ------------------------------------------------------------------------------------------------

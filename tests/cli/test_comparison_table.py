@@ -83,7 +83,9 @@ def test_several_seeds_have_the_mean_of_fits_on_one_split(files, capsys):
     assert found["value"] == pytest.approx(np.mean(values), abs=1e-12)
     assert found["low"] < found["value"] < found["high"]
     assert main(["compare", *words]) == 0
-    assert "means of fits with seeds 3 to 4 (simulations), epsilon of one fit" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "means of fits with seeds 3 to 4 (simulations), epsilon of one fit" in text
+    assert "tests cover the choice of users and the noise of 2 fits of each model." in text
 
 
 def test_a_plot_has_a_panel_for_each_metric(files, capsys):
@@ -93,5 +95,5 @@ def test_a_plot_has_a_panel_for_each_metric(files, capsys):
     capsys.readouterr()
     assert plots[1].read_bytes().startswith(b"\x89PNG")
     drawing = plots[0].read_text()
-    for text in ("recall@20, 95% bootstrap intervals", "ndcg@20, 95% bootstrap intervals", "ItemKNN", "no guarantee"):
+    for text in ("recall@20, 95% intervals", "ndcg@20, 95% intervals", "ItemKNN", "no guarantee"):
         assert f"<!-- {text} -->" in drawing

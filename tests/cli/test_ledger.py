@@ -45,6 +45,16 @@ def test_the_page_names_the_model(tmp_path, capsys):
     assert "DPGram(epsilon=2.0, delta=1e-06" in (tmp_path / "page.md").read_text().replace("\\", "")
 
 
+def test_the_card_states_the_purpose(model, tmp_path, capsys):
+    model.save(tmp_path / "model", include_users=False)
+    card = tmp_path / "card.md"
+    words = ["ledger", str(tmp_path / "model"), "--card", str(card)]
+    assert main(words) == 0
+    assert "The author states no purpose." in card.read_text()
+    assert main([*words, "--purpose", "Recommend films to members."]) == 0
+    assert "Recommend films to members." in card.read_text()
+
+
 # ---- bad inputs ----------------------------------------------------------------------------------------------------
 
 
@@ -58,6 +68,7 @@ def test_the_page_names_the_model(tmp_path, capsys):
         ("ledger model --html page.txt", "page.txt must be a file in an existing folder, and end in .html"),
         ("ledger model --html absent/page.html", "must be a file in an existing folder"),
         ("ledger model --markdown page.html", "and end in .md"),
+        ("ledger model --purpose films", "--purpose is a part of the model's card; pass --card FILE, or leave it out"),
         ("ledger model --htlm page.html", "did you mean '--html'?"),
     ],
 )

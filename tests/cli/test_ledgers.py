@@ -1,6 +1,7 @@
 """Files of ledgers on the command line: costs of several fits, and the stop at a budget."""
 
 import json
+import re
 
 import pytest
 
@@ -28,6 +29,23 @@ def test_weekly_fits_stop_at_the_budget(path, capsys):
     assert fit(path) == 2
     assert "must fit in the budget" in capsys.readouterr().err
     assert Ledger.from_json(path.read_text()).events == ledger.events
+
+
+def test_each_fit_states_its_cost_that_of_all_and_the_rest(path, capsys):
+    assert fit(path, "--budget", "2.5") == 0
+    assert f"Epsilon of this fit alone: 1.0000 (central); of all runs in {path}: 1.0000 (central)" in (
+        capsys.readouterr().out
+    )
+    assert fit(path) == 0
+    text = capsys.readouterr().out
+    assert f"Epsilon of this fit alone: 1.0000 (central); of all runs in {path}: 2.000 (central)." in text
+    found = re.search(
+        r"Within the budget of 2.5, one further fit may cost (.*) with Gaussian noise, or (.*) with", text
+    )
+    ledger = Ledger.from_json(path.read_text())
+    for rest, use in zip(map(float, found.groups()), ("gaussian", "pure"), strict=True):
+        assert ledger.remaining(use=use) - 1e-3 <= rest <= ledger.remaining(use=use)
+    assert found[2] == "0.499"  # 2.5 less two pure fits of 1, rounded down
 
 
 def test_a_simultaneous_fit_is_refused(path, capsys):

@@ -51,6 +51,8 @@ def with_times(data):
     [
         ("", LeaveOneOut()),
         ("--by leave-one-out --latest", LeaveOneOut(latest=True)),
+        ("--by time", LeaveOneOut(latest=True)),
+        ("--by time --share 0.3", RandomHoldout(share=0.3, latest=True)),
         ("--by random", RandomHoldout(share=0.2)),
         ("--by random --share 0.5 --user-share 0.8", RandomHoldout(share=0.5, user_share=0.8)),
         ("--by random --n 2", RandomHoldout(n=2)),

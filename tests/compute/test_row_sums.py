@@ -84,9 +84,19 @@ def test_empty_shapes():
 
 
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
-def test_threads_change_no_bit(kind):
+def test_threads_change_no_bit(kind, monkeypatch):
+    monkeypatch.setattr("fastfedrec.compute.row_sums._MIN_PRODUCTS", 1)
     data, matrix = interactions(200, 70), kind(matrix_of(70, 90))
     np.testing.assert_array_equal(sum_rows(data, matrix, n_threads=1), sum_rows(data, matrix, n_threads=4))
+
+
+@pytest.mark.parametrize(("n_users", "expected"), [(1, 1), (200, 4)])
+def test_few_products_get_one_thread(n_users, expected, monkeypatch):
+    """A request for one user must not wait for a team of threads."""
+    used = []
+    monkeypatch.setattr("fastfedrec.compute.row_sums._kernel.sum_dense_rows", lambda *given: used.append(given[-1]))
+    sum_rows(np.ones((n_users, 70)), np.ones((70, 90)), n_threads=4)
+    assert used == [expected]
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ STORED_RUNS = [
                 working = self._unfitted()
                 state = working.__dict__
                 _fit_and_finish(fit, working, *arguments, **options)
+                _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
                 self.__dict__ = finished
             except BaseException as error:
@@ -65,6 +66,7 @@ STORED_RUNS = [
             working = self._unfitted()
             state = working.__dict__
             _fit_and_finish(fit, working, *arguments, **options)
+            _number_run(type(self).__name__, state, options)
             finished = _without_account(state)
             self.__dict__ = finished
         except BaseException as error:

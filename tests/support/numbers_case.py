@@ -13,6 +13,7 @@ from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_example
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
+from fastfedrec.evaluation.metrics.averages import average_fits
 from fastfedrec.mechanisms.bounded_rows import limit_contributions
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
 from fastfedrec.systems.baselines import item_models
@@ -152,7 +153,7 @@ FUNCTIONS = {
         n_permutations=20, n_resamples=5, key=KEY,
     ),
     "evaluation.metrics.results.Evaluation.intervals": to(
-        lambda: result().intervals, level=HALF, n_resamples=5, key=KEY
+        lambda: average_fits([result(), result()]).intervals, level=HALF, n_resamples=5, key=KEY
     ),
     "evaluation.splits.hold_out": call(
         indptr=np.array([0, 4, 8]), global_user_ids=np.arange(2, dtype=np.uint64), fraction=HALF, key=KEY

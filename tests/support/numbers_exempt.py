@@ -58,13 +58,15 @@ EXEMPT = {
         "compute.ranking.held_out_rank_counts_factors", "compute.ranking.held_out_ranks_factors",
         "data.times.check_timestamps",
         "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",
-        "evaluation.metrics.resampling.sign_test", "evaluation.splits.choose_entries",
+        "evaluation.metrics.resampling.sign_test", "evaluation.metrics.resampling.fit_deviations",
+        "evaluation.splits.choose_entries",
     ),
     "of the choice of a system, with numbers that `advise` has checked": (
         "systems.private_recommender.recipes.calibrated", "systems.private_recommender.recipes.plan_run",
     ),
     "takes the exact number that accountants hold": (
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon", "accounting.gaussian.pure_mu",
+        "accounting.views.show_costs", "accounting.views.epsilon_under", "accounting.views.parties_of",
     ),
     "takes the counts of events that a ledger holds, and names its numbers as `Ledger` does": (
         "accounting.filters.Budget", "accounting.filters.BudgetError", "accounting.ledger.Ledger.check_budget",

@@ -41,7 +41,6 @@ BASES = {"Baseline", "RatingModel"}
 
 # Attributes that are specific to one fit, or compared separately.
 NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_", "model_"}
-NOT_COMPARED |= {"decision_"}  # None for a model from a file
 
 
 @pytest.fixture(scope="module")

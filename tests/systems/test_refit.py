@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fastfedrec import EASE, DPPopularity, Interactions, Key, PrivateRecommender, load
+from fastfedrec import EASE, DPPopularity, Interactions, Key, Popularity, PrivateRecommender, load
 from fastfedrec.accounting import BudgetError, Ledger
 
 ROWS = Interactions.from_arrays(*zip(*[(u, (7 * u + 3 * k) % 40) for u in range(300) for k in range(8)], strict=True))
@@ -29,9 +29,26 @@ def test_a_refit_is_a_fit_that_keeps_parameters_items_and_ledger():
 def test_the_cost_of_each_refit_is_noted():
     model = DPPopularity(0.5).fit(ROWS)
     model.refit(ROWS).refit(ROWS)
-    notes = [note for note in model.ledger_.notes if note.startswith("Refit")]
-    assert [note[:7] for note in notes] == ["Refit 1", "Refit 2"]
-    assert all("costs epsilon 1.0" in note and "against the public" in note for note in notes)
+    cost = "costs epsilon 1.0000 (central) at delta 1e-06, without the other runs."
+    assert [note for note in model.ledger_.notes if note.startswith("Run")] == [
+        f"Run 1 of this ledger {cost}",
+        f"Run 2 of this ledger, of DPPopularity, {cost}",
+        f"Run 3 of this ledger, of DPPopularity, {cost}",
+    ]
+    assert {note.kind for note in model.ledger_.notes if note.startswith("Run")} == {"guarantee"}
+
+
+def test_runs_of_one_ledger_are_numbered_on_its_page(tmp_path):
+    ledger = Ledger()
+    DPPopularity(0.5).fit(ROWS, ledger=ledger)
+    assert not any(note.startswith("Run") for note in ledger.notes)  # a ledger of one run is unchanged
+    DPPopularity(0.25).fit(ROWS, ledger=ledger)
+    Popularity().fit(ROWS, ledger=ledger)
+    ledger.report(tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert "- Run 1 of this ledger costs epsilon 1.0000 (central)" in page
+    assert "- Run 2 of this ledger, of DPPopularity, costs epsilon 0.5000 (central)" in page
+    assert "- Run 3 of this ledger, of Popularity, has no guarantee, without the other runs." in page
 
 
 # ---- invariants ----------------------------------------------------------------------------------------------------
@@ -68,7 +85,7 @@ def test_a_private_recommender_and_a_baseline_are_refitted():
     assert model.ledger_ is ledger
     with pytest.raises(BudgetError):
         model.refit(ROWS)
-    assert "epsilon none" in EASE().fit(ROWS).refit(ROWS).ledger_.notes[-1]
+    assert "of EASE, has no guarantee" in EASE().fit(ROWS).refit(ROWS).ledger_.notes[-1]
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

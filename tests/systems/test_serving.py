@@ -62,6 +62,14 @@ def test_batches_of_every_form_are_answered_as_users_alone(kind, data):
     np.testing.assert_array_equal(ids, expected[0][[0, 1, 3]])
 
 
+def test_arrays_of_any_width_are_one_batch(model):
+    lists = [[3, 17], [], [4, 9, 30]]
+    expected = model.recommend_for(lists, 5)
+    for kinds in ((np.int32, np.int64), (np.int64, np.uint8)):
+        arrays = [np.array(items, dtype=kinds[n % 2]) for n, items in enumerate(lists)]
+        assert_equal(model.recommend_for(arrays, 5), expected)
+
+
 def test_ratings_are_given_for_each_user():
     model = LaplaceRRSVD(n_factors=2, n_epochs=2).fit(rated(200, 50, 4), key=Key.from_seed(1))
     ratings = {"ann": {3: 5.0, 17: 1.0}, "bob": {4: 2.0}}

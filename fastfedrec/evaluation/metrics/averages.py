@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from fastfedrec.core.check import check_instance
-from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
+from fastfedrec.evaluation.metrics.results import Evaluation
+from fastfedrec.evaluation.metrics.user_values import UserValues
 
 __all__ = ["average_fits"]
 
@@ -23,8 +24,8 @@ def average_fits(results: Sequence[Evaluation]) -> Evaluation:
     Returns
     -------
     Evaluation
-        Means over the fits, for each user and in all, without `per_item`.  The RMSE is the root of the mean squared
-        error of all fits.
+        Means over the fits, for each user and in all, without `per_item`; `fits` has the results.  The RMSE is the
+        root of the mean squared error of all fits.
 
     Raises
     ------
@@ -33,8 +34,7 @@ def average_fits(results: Sequence[Evaluation]) -> Evaluation:
 
     Notes
     -----
-    Intervals and paired tests of the average describe the variation between users; the variation between fits is
-    averaged and not shown.
+    Intervals and paired tests of the average cover the choice of users and the variation between fits.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def average_fits(results: Sequence[Evaluation]) -> Evaluation:
         name: user_values[name].mean if name in user_values else statistics.fmean(result[name] for result in results)
         for name in first
     }
-    return replace(first, means=means, user_values=user_values, per_item=None)
+    return replace(first, means=means, user_values=user_values, per_item=None, fits=tuple(results))
 
 
 def _average(fits: Sequence[UserValues]) -> UserValues:

@@ -1,5 +1,6 @@
 """Comparison of several models on one test, with paired significance tests."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -7,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.accounting.views import TRUST_VIEWS, epsilon_under, show_costs
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.text import format_table
 from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.plots import draw_intervals
-from fastfedrec.evaluation.metrics.resampling import holm, sign_test
+from fastfedrec.evaluation.metrics.resampling import fit_deviations, holm, sign_test
 from fastfedrec.evaluation.metrics.results import Evaluation
 
 __all__ = ["Comparison", "PairedTest", "compare"]
@@ -54,7 +56,7 @@ class Comparison:
     results : dict of str to Evaluation
         Results by the model's name.
     intervals : dict of str to dict of str to (float, float)
-        95% bootstrap intervals by the model's name and the metric.
+        95% intervals by the model's name and the metric (`Evaluation.intervals`).
     tests : tuple of PairedTest
         Tests of every metric of every pair of models.
     """
@@ -74,14 +76,17 @@ class Comparison:
         Returns
         -------
         pandas.DataFrame or polars.DataFrame
-            Columns "model", "metric", "value", "low" and "high".
+            Columns "model", "metric", "value", "low" and "high"; then "epsilon_local", "epsilon_shuffle",
+            "epsilon_aggregator" and "epsilon_central", the model's true cost if no party, a shuffler, honest nodes
+            that add noise, or the server is trusted.
         """
         rows = [
-            (name, metric, value, *self.intervals[name][metric])
+            (name, metric, value, *self.intervals[name][metric], *costs)
             for name, result in self.results.items()
+            for costs in [[epsilon_under(trust, result.epsilon, result.parties) for trust in TRUST_VIEWS]]
             for metric, value in result.items()
         ]
-        names = ("model", "metric", "value", "low", "high")
+        names = ("model", "metric", "value", "low", "high", *(f"epsilon_{trust}" for trust in TRUST_VIEWS))
         return tables.to_frame(dict(zip(names, zip(*rows, strict=True), strict=True)), library)
 
     def tests_to_frame(self, *, library: str = "pandas") -> Any:
@@ -105,10 +110,30 @@ class Comparison:
         Returns
         -------
         str
-            Table with a row for each model, then a verdict for each metric.
+            Table with each model's metrics and true privacy cost (`Evaluation.epsilon`), a verdict for each metric, and
+            the variation that intervals cover.
         """
         columns = self._columns("to")
-        return "\n".join([format_table(list(columns), zip(*columns.values(), strict=True)), "", *self.verdicts()])
+        table = format_table(list(columns), zip(*columns.values(), strict=True))
+        remedy = "; pass average_fits of several fits of each model to cover both"
+        return "\n".join([table, "", *self.verdicts(), self.coverage(remedy)])
+
+    def coverage(self, remedy: str = "") -> str:
+        """State which variation intervals and tests cover.
+
+        Parameters
+        ----------
+        remedy : str
+            End of the sentence if a result is of a single fit.
+
+        Returns
+        -------
+        str
+            One sentence.
+        """
+        n_fits = min(len(result.fits) for result in self.results.values())
+        noise = f" and the noise of {n_fits} fits of each model" if n_fits > 1 else f", not the noise of a fit{remedy}"
+        return f"95% intervals and paired tests cover the choice of users{noise}."
 
     def verdicts(self, level: float = 0.05) -> list[str]:
         """Describe the best model by each metric and the models that do not differ from it significantly.
@@ -221,7 +246,7 @@ class Comparison:
         name = known[0] if metric is None else check_choice("metric", metric, known)
         values = [result[name] for result in self.results.values()]
         intervals = [self.intervals[model][name] for model in self.results]
-        return draw_intervals(list(self.results), values, intervals, f"{name}, 95% bootstrap intervals", ax)
+        return draw_intervals(list(self.results), values, intervals, f"{name}, 95% intervals", ax)
 
     # Tables are dicts of columns, as `tables` takes them.
     def _columns(self, dash: str) -> dict[str, list[str]]:
@@ -229,7 +254,8 @@ class Comparison:
             return tables.show_interval(self.results[name][metric], self.intervals[name][metric], dash)
 
         metrics = list(next(iter(self.results.values())))
-        return {"model": list(self.results)} | {m: [cell(name, m) for name in self.results] for m in metrics}
+        columns = {"model": list(self.results)} | {m: [cell(name, m) for name in self.results] for m in metrics}
+        return columns | {"true epsilon": [show_costs(one.epsilon, one.parties) for one in self.results.values()]}
 
     def _test_columns(self) -> dict[str, list[Any]]:
         names = list(PairedTest.__annotations__)
@@ -280,8 +306,10 @@ def compare(
     -----
     The null hypothesis of a test is that the two models can be exchanged for each user.  Its statistic is the sum of
     the users' differences (of weighted squared errors for RMSE).  Holm's correction covers all tests of the comparison.
-    The tests compare two fitted models, not two training methods: the p-values do not include the variation between
-    seeds and splits.
+    The tests of single fits compare two fitted models, not two training methods: their p-values do not include the
+    variation between seeds.  For averages (`average_fits`), the null distribution includes it: a draw of each model's
+    deviation between fits, by the t distribution, is added to each permutation's sum.  No test includes the variation
+    between splits.
 
     References
     ----------
@@ -319,12 +347,24 @@ def compare(
     differences = np.column_stack(
         [named[a].user_values[m].columns[:, 0] - named[b].user_values[m].columns[:, 0] for m, a, b in pairs]
     )
-    p_values = sign_test(differences, n_permutations, key)
+    noise = None
+    if any(result.fits for result in named.values()):
+        deviations = functools.partial(_deviations, n_draws=n_permutations, key=key)
+        noise = np.column_stack(
+            [deviations(named[a], m, name="first") - deviations(named[b], m, name="second") for m, a, b in pairs]
+        )
+    p_values = sign_test(differences, n_permutations, key, noise)
     tests = tuple(
         PairedTest(m, a, b, named[a][m] - named[b][m], float(p), float(corrected))
         for (m, a, b), p, corrected in zip(pairs, p_values, holm(p_values), strict=True)
     )
     return Comparison(named, intervals, tests)
+
+
+def _deviations(result: Evaluation, metric: str, *, n_draws: int, key: Key, name: str) -> np.ndarray:
+    """Draw deviations between fits of the sum over users that `sign_test` compares."""
+    sums = [float(fit.user_values[metric].columns[:, 0].sum()) for fit in result.fits]
+    return fit_deviations(sums, n_draws, key, f"{name}/{metric}")
 
 
 def _listed(names: Sequence[str]) -> str:

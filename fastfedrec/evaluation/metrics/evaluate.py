@@ -1,10 +1,12 @@
 """`evaluate`: rank the test items of users, or predict their ratings, and average the metrics."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fastfedrec.accounting.ledger import Ledger
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.core.docstrings import shares_docstring
@@ -19,7 +21,7 @@ from fastfedrec.evaluation.metrics.given_candidates import CandidateLists, Given
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import TopLists, count_metrics, errors_of, list_blocks, place_all
 from fastfedrec.evaluation.metrics.relevance import align_relevant, comparable_parts
-from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
+from fastfedrec.evaluation.metrics.results import Evaluation
 from fastfedrec.evaluation.metrics.sampled import Sampled
 from fastfedrec.evaluation.metrics.sampled_ranking import (
     CandidateItems,
@@ -31,6 +33,7 @@ from fastfedrec.evaluation.metrics.sampled_ranking import (
 from fastfedrec.evaluation.metrics.scoring import check_model
 from fastfedrec.evaluation.metrics.serving import Part, parts_of
 from fastfedrec.evaluation.metrics.set_metrics import Placement
+from fastfedrec.evaluation.metrics.user_values import UserValues
 from fastfedrec.evaluation.metrics.values import metric_values
 from fastfedrec.evaluation.percentiles import total_weight
 from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts
@@ -227,6 +230,8 @@ def evaluate(
         user_counts=np.diff(aligned.test[0]),
         per_item=item_columns(aligned, by_item) if per_item else None,
         digests=digests(comparable_parts(aligned, parsed) | comparable),
+        # A later fit may add events to the model's own ledger.
+        ledger=copy.deepcopy(ledger) if isinstance(ledger := getattr(model, "ledger_", None), Ledger) else None,
     )
 
 

@@ -19,8 +19,9 @@ from fastfedrec.evaluation.metrics.alignment import Aligned, _find_rows, take_ro
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import TopLists, count_metrics
 from fastfedrec.evaluation.metrics.relevance import align_relevant, comparable_parts
-from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
+from fastfedrec.evaluation.metrics.results import Evaluation
 from fastfedrec.evaluation.metrics.set_metrics import Placement
+from fastfedrec.evaluation.metrics.user_values import UserValues
 from fastfedrec.evaluation.metrics.values import metric_values
 
 __all__ = ["evaluate_lists"]
@@ -42,10 +43,11 @@ def evaluate_lists(
 
     Parameters
     ----------
-    lists : frame or mapping of columns
-        A row for each listed item, with the columns `user`, `item` and, optionally, `rank` or `score`.  A list is in
-        ascending order of `rank`, else in descending order of `score`, else in the order of its rows.  Rows of one user
-        with equal ranks or scores are tied.  Other columns are ignored.
+    lists : frame, mapping of columns, or mapping of users to item ids
+        Item ids of each user from the top, such as ``{"ann": [12, 11]}``; or a table with a row for each listed item
+        and the columns `user`, `item` and, optionally, `rank` or `score`.  A list is in ascending order of `rank`, else
+        in descending order of `score`, else in the order of its rows.  Rows of one user with equal ranks or scores are
+        tied.  Other columns are ignored.
     train, test : Interactions, matrix or frame
         Data as for `evaluate`, whose rules decide which test interactions are dropped.
     threshold : float or None
@@ -70,7 +72,8 @@ def evaluate_lists(
     Warns
     -----
     UserWarning
-        A tested user has no list, or lists have items that their user has in `train`.
+        A tested user has no list, all lists are shorter than a metric's cut-off, or lists have items that their user
+        has in `train`.
 
     See Also
     --------
@@ -107,6 +110,13 @@ def evaluate_lists(
             f"{aligned.dropped}"
         )
     placement, top_items = _place(aligned, listed)
+    longest = top_items.shape[1]
+    if short := [metric.name for metric in parsed if metric.cutoff and metric.cutoff > longest > 0]:
+        warn(
+            f"lists of tested users have at most {longest:,} items, and {', '.join(short)} count more; each test item "
+            "that is not listed is a miss, as in trec_eval",
+            UserWarning,
+        )
     top_lists = TopLists(lambda k: top_items[:, :k])
     values = metric_values(train, aligned, placement, top_lists, parsed)
     if of_counts := [metric for metric in parsed if metric.kind in ("coverage", "gini")]:
@@ -130,6 +140,8 @@ def evaluate_lists(
 
 def _read_lists(lists: Any) -> Interactions:
     """Return the lists as interactions, where a larger value is nearer to the top."""
+    if isinstance(lists, Mapping) and not {"user", "item"} & set(lists):
+        lists = _read_items_of_users(lists)
     if not isinstance(lists, Mapping):
         lists = native_frame(lists)
         if frame_columns(lists) is None:
@@ -153,7 +165,26 @@ def _read_lists(lists: Any) -> Interactions:
         raise ValueError(
             f"lists must have finite ranks and scores, got {np.count_nonzero(~np.isfinite(order))} others; remove them"
         )
-    return Interactions.from_arrays(users, items, order, duplicates="error")
+    read = Interactions.from_arrays(users, items, order, duplicates="latest", timestamps=np.arange(len(order)))
+    if n_repeated := len(order) - read.n_interactions:
+        raise ValueError(
+            f"lists must have each item of a user once, got {n_repeated:,} repeated rows; remove the later ones"
+        )
+    return read
+
+
+def _read_items_of_users(lists: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the columns of a mapping of users to their item ids."""
+    rows = {user: np.asarray(items) for user, items in lists.items()}
+    if bad := [user for user, items in rows.items() if items.ndim != 1]:
+        raise TypeError(
+            f"lists must map each user to a list of item ids, got {lists[bad[0]]!r} for {bad[0]!r}; pass "
+            "{user: [item, item]}, or columns 'user', 'item' and 'rank' or 'score'"
+        )
+    users = [user for user, items in rows.items() for _ in range(len(items))]
+    # An empty list has a dtype that must not decide the dtype of all ids.
+    full = [items for items in rows.values() if len(items)]
+    return {"user": users, "item": np.concatenate(full) if full else []}
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 
-__all__ = ["bootstrap_sums", "holm", "share_error", "sign_test"]
+__all__ = ["bootstrap_sums", "fit_deviations", "holm", "share_error", "sign_test"]
 
 # Number of draws, or signs, in memory at a time.
 _BLOCK_CELLS = 2**20
@@ -55,7 +55,41 @@ def bootstrap_sums(columns: np.ndarray, n_resamples: int, key: Key) -> NDArray[n
     return sums
 
 
-def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray[np.float64]:
+def fit_deviations(values: Sequence[float], n_draws: int, key: Key, name: str) -> NDArray[np.float64]:
+    """Draw deviations of the mean over fits from its expectation, by the t distribution.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Metric of each fit.
+    n_draws : int
+        Number of draws.
+    key : Key
+        Random key of the draws; the function does not consume it.
+    name : str
+        Name of the metric; each name has draws of its own.
+
+    Returns
+    -------
+    ndarray of shape (n_draws,), float64
+        Draws of t times the standard error of the mean, with one degree of freedom less than there are fits; zeros for
+        a single fit, which shows no variation.
+
+    References
+    ----------
+    .. [1] Student, "The probable error of a mean", Biometrika 6, 1908.
+    """
+    if len(values) < 2:
+        return np.zeros(n_draws)
+    from scipy.special import stdtrit
+
+    standard_error = statistics.stdev(values) / math.sqrt(len(values))
+    return standard_error * stdtrit(len(values) - 1, key.uniform(f"evaluation.fits/{name}", size=n_draws))
+
+
+def sign_test(
+    differences: np.ndarray, n_permutations: int, key: Key, noise: np.ndarray | None = None
+) -> NDArray[np.float64]:
     """Return two-sided p-values of a paired permutation test of each column.
 
     Parameters
@@ -66,6 +100,8 @@ def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray
         Number of random permutations.  If there are at most this many, 2^n_users, the test uses all of them.
     key : Key
         Random key of the draws; the function does not consume it.
+    noise : ndarray of shape (n_permutations, n_tests), float64, or None
+        Draws of the deviations of both models' sums between fits, which are added to the sums of the permutations.
 
     Returns
     -------
@@ -80,7 +116,7 @@ def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray
        Molecular Biology 9(1), 2010.
     """
     n_users = len(differences)
-    is_exact = n_users < 63 and 2**n_users <= n_permutations
+    is_exact = noise is None and n_users < 63 and 2**n_users <= n_permutations
     total = 2**n_users if is_exact else n_permutations
     observed = differences.sum(axis=0)
     # The tolerance makes sums that differ only by rounding equally far from 0.
@@ -99,6 +135,8 @@ def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray
                 exchanged = np.unpackbits(words.view(np.uint8).reshape(n_rows, -1), axis=1, count=n_users)
             # An exchange changes the sign of a user's difference, so it subtracts the difference twice.
             sums = observed - 2.0 * (exchanged.astype(np.float64) @ differences)
+            if noise is not None:
+                sums += noise[start : start + n_rows]
             as_far += (np.abs(sums) >= min_distance).sum(axis=0)
     return as_far / total if is_exact else (as_far + 1) / (total + 1)
 

@@ -1,12 +1,15 @@
 """Results of `evaluate`: metrics, protocol, tested users and bootstrap intervals."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.accounting.ledger import Ledger
+from fastfedrec.accounting.views import OBSERVERS, View, parties_of
 from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.old_names import OldAttribute
@@ -15,107 +18,10 @@ from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.breakdown import rows_of_groups
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.plots import draw_intervals
-from fastfedrec.evaluation.metrics.resampling import bootstrap_sums
+from fastfedrec.evaluation.metrics.resampling import bootstrap_sums, fit_deviations
+from fastfedrec.evaluation.metrics.user_values import UserValues
 
-__all__ = ["Evaluation", "UserValues"]
-
-
-@dataclass(frozen=True, eq=False)
-class UserValues:
-    """Values of a metric by user, and the weights of their mean.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_users,), float64
-        Value of each user, NaN if the metric is not defined for the user.
-    weights : ndarray of shape (n_users,), float64, or None
-        Weight of each user in the mean, 0 for an undefined value; None for equal weights.
-    is_root : bool
-        Whether the metric is the square root of the mean.
-    """
-
-    values: NDArray[np.float64]
-    weights: NDArray[np.float64] | None = None
-    is_root: bool = False
-
-    @classmethod
-    def of_defined(cls, values: NDArray[np.float64]) -> Self:
-        """Return equally weighted values, where NaN is undefined.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_users,), float64
-            Value of each user.
-
-        Returns
-        -------
-        UserValues
-            Values with the weights 1 and, for NaN, 0.
-        """
-        is_defined = ~np.isnan(values)
-        return cls(values, None if is_defined.all() else is_defined.astype(np.float64))
-
-    def take(self, users: np.ndarray) -> Self:
-        """Return the values of some users.
-
-        Parameters
-        ----------
-        users : ndarray of int64
-            Positions of the users.
-
-        Returns
-        -------
-        UserValues
-            Values and weights of these users.
-        """
-        weights = None if self.weights is None else self.weights[users]
-        return replace(self, values=self.values[users], weights=weights)
-
-    @property
-    def columns(self) -> NDArray[np.float64]:
-        """Numerators and denominators of the weighted mean, by user.
-
-        Returns
-        -------
-        ndarray of shape (n_users, 2), float64
-            Weighted values and weights; the metric is the quotient of their sums.
-        """
-        if self.weights is None:
-            return np.column_stack([self.values, np.ones(len(self.values))])
-        # An undefined value is NaN with weight 0; NaN times 0 is NaN, so it is replaced before the product.
-        used = self.weights > 0
-        weights = np.where(used, self.weights, 0.0)
-        return np.column_stack([weights * np.where(used, self.values, 0.0), weights])
-
-    def of_sums(self, sums: np.ndarray) -> NDArray[np.float64]:
-        """Return the metric from sums of `columns` over users.
-
-        Parameters
-        ----------
-        sums : ndarray of shape (..., 2), float64
-            Sums of one sample of users, or of several samples.
-
-        Returns
-        -------
-        ndarray of shape (...)
-            Metric of each sample, NaN if the sum of weights is 0.
-        """
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = sums[..., 0] / sums[..., 1]
-        return np.sqrt(means) if self.is_root else means
-
-    @property
-    def mean(self) -> float:
-        """Metric over all users.
-
-        Returns
-        -------
-        float
-            Weighted mean, or its root; NaN if the metric is defined for no user.
-        """
-        if self.weights is None:
-            return float(self.values.mean())
-        return float(self.of_sums(self.columns.sum(axis=0)))
+__all__ = ["Evaluation"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,6 +63,10 @@ class Evaluation(Mapping[str, float]):
         "item", "n_test" (number of test interactions), and a column for each metric of ranks or ratings, by tested
         item; None unless `evaluate` got ``per_item=True``.  A value is the mean over the item's test interactions,
         each of which counts as the only test item of its user.
+    fits : tuple of Evaluation
+        Results of single fits if this is their average (`average_fits`), else empty.
+    ledger : Ledger or None
+        The model's ledger at the evaluation; None if the model has none.
     """
 
     model: str
@@ -173,6 +83,8 @@ class Evaluation(Mapping[str, float]):
     digests: dict[str, str] = field(default_factory=dict)
     user_counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     per_item: dict[str, NDArray[Any]] | None = None
+    fits: "tuple[Evaluation, ...]" = ()
+    ledger: Ledger | None = None
 
     of_users = OldAttribute("user_values")
 
@@ -195,6 +107,33 @@ class Evaluation(Mapping[str, float]):
             Number of top ranks that count; None for all.
         """
         return {metric.name: metric.cutoff for metric in self.metrics}
+
+    @property
+    def epsilon(self) -> dict[View, float]:
+        """True privacy cost of the model to one user, which its ledger states.
+
+        Returns
+        -------
+        dict of str to float
+            Epsilon in nats against "server", "shuffled_server" and "public"; the largest one of all fits of an average.
+            It is infinite without a guarantee, and for a model without a ledger.
+        """
+        ledgers = [result.ledger for result in self.fits or (self,)]
+        return {
+            view: max(math.inf if ledger is None else ledger.epsilon(view) for ledger in ledgers) for view in OBSERVERS
+        }
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Parties on which the figures of `epsilon` depend.
+
+        Returns
+        -------
+        tuple of str
+            The `trust` of each event of the ledgers; empty for a model without a ledger.
+        """
+        ledgers = [result.ledger for result in self.fits or (self,)]
+        return parties_of(event for ledger in ledgers if ledger is not None for event in ledger.events)
 
     @property
     def per_user(self) -> dict[str, NDArray[Any]] | None:
@@ -258,12 +197,13 @@ class Evaluation(Mapping[str, float]):
             user_ids=self.user_ids[users],
             user_counts=self.user_counts[users],
             per_item=None,
+            fits=tuple(fit._take(users) for fit in self.fits),
         )
 
     def intervals(
         self, *, level: float = 0.95, n_resamples: int = 1000, key: Key | None = None
     ) -> dict[str, tuple[float, float]]:
-        """Return bootstrap intervals of the metrics over users.
+        """Return intervals of the metrics: a bootstrap over users and, for an average, the variation between fits.
 
         Parameters
         ----------
@@ -281,7 +221,14 @@ class Evaluation(Mapping[str, float]):
 
         Notes
         -----
-        The model is fixed: the interval does not include the variation between training runs or splits.
+        Without `fits` the model is fixed: the interval covers the choice of users, and not the noise of a fit.  The
+        interval of an average covers both.  A draw with the distribution of the deviation of the fits' mean, a scaled
+        t distribution, is added to each resample, which is the Behrens-Fisher interval of a sum of two means [1]_.  No
+        interval covers the variation between splits.
+
+        References
+        ----------
+        .. [1] Fisher, "The fiducial argument in statistical inference", Annals of Eugenics 6, 1935.
 
         Examples
         --------
@@ -301,9 +248,12 @@ class Evaluation(Mapping[str, float]):
             return bounds
         # All metrics share the resamples: two columns, weighted values and weights, for each metric.
         columns = np.hstack([values.columns for values in self.user_values.values()])
-        sums = bootstrap_sums(columns, n_resamples, resolve_key(key)).reshape(n_resamples, -1, 2)
+        key = resolve_key(key)
+        sums = bootstrap_sums(columns, n_resamples, key).reshape(n_resamples, -1, 2)
         for column, (name, values) in enumerate(self.user_values.items()):
             resampled = values.of_sums(sums[:, column])
+            if self.fits:
+                resampled = resampled + fit_deviations([fit[name] for fit in self.fits], n_resamples, key, name)
             resampled = resampled[~np.isnan(resampled)]  # NaN: the metric is defined for no user of the resample
             if len(resampled):
                 low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2]).tolist()
@@ -398,7 +348,7 @@ class Evaluation(Mapping[str, float]):
         """
         names = list(self) if metric is None else [check_choice("metric", metric, list(self))]
         intervals = self.intervals(key=key)
-        label = f"{self.model}, 95% bootstrap intervals"
+        label = f"{self.model}, 95% intervals"
         return draw_intervals(names, [self[n] for n in names], [intervals[n] for n in names], label, ax)
 
     def _columns(self, key: Key | None) -> dict[str, list[Any]]:

@@ -19,10 +19,10 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows
 from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
 from fastfedrec.evaluation.metrics.names import Metric
-from fastfedrec.evaluation.metrics.results import UserValues
 from fastfedrec.evaluation.metrics.scoring import Factors, call_factors, is_known, score_pairs, select_scores
 from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
+from fastfedrec.evaluation.metrics.user_values import UserValues
 
 __all__ = ["CandidateItems", "SampledItems", "drop_unrankable", "place_among", "values_by_interaction"]
 

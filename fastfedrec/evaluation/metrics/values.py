@@ -13,7 +13,7 @@ from fastfedrec.evaluation.metrics.beyond_accuracy import LIST_FUNCTIONS
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.ranking import TopLists
 from fastfedrec.evaluation.metrics.rankings import Rankings
-from fastfedrec.evaluation.metrics.results import UserValues
+from fastfedrec.evaluation.metrics.user_values import UserValues
 
 __all__ = ["metric_values"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_VIEWS
+from fastfedrec.accounting.views import TRUST_VIEWS, epsilon_under
 from fastfedrec.evaluation.metrics.resampling import share_error
 
 __all__ = ["Cell", "best_cells", "chosen_cells", "is_better", "label_of", "margin", "pareto_front", "trusts_of"]
@@ -128,11 +128,7 @@ class Cell:
             entity, which is neither the user's device nor a shuffler, counts only with a trusted server.  One that
             depends on honest nodes counts only with an aggregator or a trusted server.
         """
-        # An entity sees raw data of its users, so its guarantee fails where only devices or a shuffler are trusted.
-        others = {"central": set(), "aggregator": {"entity"}}.get(trust, {"entity", "aggregator"})
-        if others & set(self.trust):
-            return math.inf
-        return self.epsilon[TRUST_VIEWS[trust]]
+        return epsilon_under(trust, self.epsilon, self.trust)
 
 
 def trusts_of(cells: Sequence[Cell]) -> tuple[str, ...]:

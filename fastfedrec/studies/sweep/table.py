@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_WORDS
+from fastfedrec.accounting.views import TRUST_WORDS, show_costs
 from fastfedrec.core.text import NOT_COVERED, format_csv, format_epsilon, plain
 from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.drawings import draw_panels
@@ -198,8 +198,8 @@ def _describe_fronts(sweep: Sweep) -> str:
         front = [f"{cell.label} at {format_epsilon(cell.true_epsilon(trust))}" for cell in sweep.front(trust)]
         lines.append(f"Front, {trust} ({TRUST_WORDS[trust]}): {'; '.join(front) or 'nothing has a guarantee'}.")
     without_guarantee = [cell.label for cell in sweep.cells if not cell.is_private]
-    lines += _describe_choices(sweep)
-    return "\n".join([*lines, f"No guarantee in any of them: {'; '.join(without_guarantee) or 'none'}."])
+    lines.append(f"No guarantee in any of them: {'; '.join(without_guarantee) or 'none'}.")
+    return "\n".join([*lines, *_describe_choices(sweep)])
 
 
 def _columns(sweep: Sweep) -> list[Any]:
@@ -213,11 +213,9 @@ def _columns(sweep: Sweep) -> list[Any]:
         ]
         if sweep.tested:
             columns += [(f"{name}, test", lambda cell, name=name: _show_test(sweep, cell, name))]
-    columns += [
-        (f"epsilon, {trust}", lambda cell, trust=trust: format_epsilon(cell.true_epsilon(trust))) for trust in trusts
-    ]
     return [
         *columns,
+        ("true epsilon", lambda cell: show_costs(cell.epsilon, cell.trust)),
         ("on the front", lambda cell: ", ".join(trust for trust in trusts if id(cell) in fronts[trust])),
         ("bytes a client", lambda cell: f"{sum(cell.bytes_per_client.values()):,}" if cell.bytes_per_client else "-"),
         ("seconds", "{.seconds:.2f}"),
@@ -239,6 +237,8 @@ def _describe_choices(sweep: Sweep) -> list[str]:
 
 def _draw(sweep: Sweep, figure: Any) -> None:
     """Draw utility over true epsilon with a panel for each trust model; a horizontal line has no guarantee."""
+    from matplotlib.ticker import LogLocator
+
     systems = list(dict.fromkeys(cell.system for cell in sweep.cells))
     for panel, trust in draw_panels(figure, trusts_of(sweep.cells), 5, 4.5, sharey=True):
         for number, system in enumerate(systems):
@@ -247,8 +247,11 @@ def _draw(sweep: Sweep, figure: Any) -> None:
             if points:
                 panel.errorbar(*zip(*points, strict=True), fmt="o", color=f"C{number}", markersize=4, label=system)
         steps = [(cell.true_epsilon(trust), cell.mean(sweep.metric)) for cell in sweep.front(trust)]
-        # Between two cells of the front, the cheaper one is the best within the cost.
-        panel.step([x for x, _ in steps], [y for _, y in steps], where="post", color="k", linewidth=1, label="front")
+        # Between two cells of the front the cheaper one is the best, and beyond the last cell the last one is.
+        if steps:
+            most = max(e for cell in sweep.cells if (e := cell.true_epsilon(trust)) < math.inf)
+            costs, values = zip(*steps, (most, steps[-1][1]), strict=True)
+            panel.step(costs, values, where="post", color="k", linewidth=1, label="front")
         # Cells without any guarantee are horizontal lines.
         for number, cell in enumerate(cell for cell in sweep.cells if not cell.is_private):
             style = ("--", ":", "-.")[number % 3]
@@ -256,8 +259,13 @@ def _draw(sweep: Sweep, figure: Any) -> None:
         if steps:
             # A log scale needs at least one positive epsilon.
             panel.set_xscale("log")
+            # Labels of all minor ticks would overlap.
+            panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.xaxis.set_minor_formatter("")
         panel.set(title=f"trust: {trust}", xlabel="true epsilon (nats), replacing a user")
-        panel.legend(fontsize="x-small")
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize="x-small")
     figure.axes[0].set_ylabel(f"{sweep.metric}, validation" if sweep.tested else sweep.metric)
     figure.suptitle(sweep.source, fontsize="small")
 
@@ -265,10 +273,10 @@ def _draw(sweep: Sweep, figure: Any) -> None:
 STUDY = Study(
     title="Utility and true privacy cost, against {.protocol}".format,
     legend=(
-        "epsilon: what the whole run costs one user, in nats, for replacing all data of one user. It holds against the "
-        "server (local), the server behind a shuffler (shuffle), or everyone who sees the release (central). none: no "
-        "guarantee.\n+-: two standard errors, over seeds or over tested users, whichever is larger. *: added for "
-        "comparison. Noise came from seeds: these runs are simulations of runs with a key from entropy.\n" + NOT_COVERED
+        "true epsilon: what the whole run costs one user, in nats, for replacing all data of one user, if the party in "
+        "brackets is trusted (local: none, shuffle: a shuffler, central: the server). none: no guarantee.\n"
+        "+-: two standard errors, over seeds or over tested users, whichever is larger. *: added for comparison. Noise "
+        "came from seeds: these runs are simulations of runs with a key from entropy.\n" + NOT_COVERED
     ),
     columns=_columns,
     verdict=_describe_fronts,

@@ -103,7 +103,7 @@ class DPALS(CentralModel):
     >>> model = DPALS(epsilon=2.0).fit(data, key=Key.from_seed(2))
     >>> model.item_factors_.shape
     (100, 16)
-    >>> model.ledger_.epsilon()
+    >>> model.ledger_.epsilon("server")
     inf
     >>> round(model.ledger_.epsilon("public"), 2)
     4.07

@@ -36,7 +36,8 @@ from fastfedrec.systems._parameters import (
     run_epsilon,
     share_of_mean,
 )
-from fastfedrec.systems._saved import saved_real, unsaved
+from fastfedrec.systems._saved import saved_real
+from fastfedrec.systems._saved_decision import SAVED_DECISION
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.decision import best_estimator, named_estimators
@@ -68,7 +69,7 @@ class DPGram(CentralModel):
         better, because popularity needed the whole budget, or because pairs need two items.
     decision_ : Decision or None
         Compared candidates, with their scores and the error of the comparison; None if only popularity was released,
-        and for a model from a file.
+        and for a model from a file of 0.2.0 or before.
     item_means_ : ndarray of shape (n_items,), float64
         Noisy mean of the users' normalised rows, which is popularity.
     item_factors_ : ndarray of shape (n_items, rank + 1), float64
@@ -107,14 +108,14 @@ class DPGram(CentralModel):
     >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
     >>> ids.shape
     (2, 3)
-    >>> model.ledger_.epsilon()
+    >>> model.ledger_.epsilon("server")
     inf
     >>> round(model.ledger_.epsilon("public"), 2)
     1.76
     """
 
     _serves = PairScores
-    _saved_fields = saved_real("signal", low=0.0), unsaved("decision")
+    _saved_fields = saved_real("signal", low=0.0), SAVED_DECISION
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
     _max_users = MAX_USERS
 

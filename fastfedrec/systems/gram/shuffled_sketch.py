@@ -36,7 +36,8 @@ from fastfedrec.systems._linear_scores import popularity_shares
 from fastfedrec.systems._pair_matrix import Candidate, Decision, PairMatrix, item_sums
 from fastfedrec.systems._pair_scores import PairScores, ReleasedPairs, note_decision, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, run_delta
-from fastfedrec.systems._saved import saved_integer, saved_real, unsaved
+from fastfedrec.systems._saved import saved_integer, saved_real
+from fastfedrec.systems._saved_decision import SAVED_DECISION
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
@@ -80,7 +81,7 @@ class ShuffledSketchGram(Recommender):
         better, or because there is one item or one report of each user.
     decision_ : Decision or None
         Candidates that were compared on the estimated matrix, with their scores and the error of the comparison; None
-        if all reports were about single items, and for a model from a file.
+        if all reports were about single items, and for a model from a file of 0.2.0 or before.
     n_reports_ : int
         Number of reports, of 33 bits each, that every user sent in all rounds: the maximum that `epsilon` allows.
     item_means_ : ndarray of shape (n_items,), float64
@@ -135,7 +136,7 @@ class ShuffledSketchGram(Recommender):
     _deployment = TERMS
     _serves = PairScores
     _communicates = True
-    _saved_fields = saved_real("signal", low=0.0), saved_integer("n_reports", low=1), unsaved("decision")
+    _saved_fields = saved_real("signal", low=0.0), saved_integer("n_reports", low=1), SAVED_DECISION
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
 
     epsilon: float = real(1.0, above=0.0, below=_MAX_EPSILON).doc("""

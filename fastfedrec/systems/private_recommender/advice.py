@@ -141,6 +141,11 @@ class Advice:
         return any(offer.measured_at for offer in (*self.offers, *self.popularities))
 
     @property
+    def _has_gains(self) -> bool:
+        """True if a system is compared with popularity; a column of figures of popularity alone would be empty."""
+        return any(offer.gain is not None for offer in self.offers)
+
+    @property
     def reason(self) -> str:
         """Reason of the choice, in plain sentences."""
         best = self.best
@@ -248,7 +253,7 @@ class Advice:
         }
         if self.trust == "shuffle":
             columns["without the shuffler"] = lambda offer: format_epsilon(offer.epsilon_alone)
-        if self.is_measured:
+        if self._has_gains:
             columns |= {
                 "HR@10 there": lambda offer: _share(offer.expected if offer.measured_at else None),
                 "popularity there": lambda offer: _share(offer.popularity),
@@ -268,7 +273,7 @@ class Advice:
         cells = "Figures of a line are from one cell of sweeps of generated data, with two standard errors."
         more = "" if details else f" {choose_words('summary(details=True)', '--details')} adds settings and remarks."
         sweep = "Your data differ: sweep them before you decide, with fastfedrec sweep --data PATH."
-        return [self.reason, *[cells] * self.is_measured, sweep + more]
+        return [self.reason, *[cells] * self._has_gains, sweep + more]
 
 
 def _share(value: float | None) -> str:

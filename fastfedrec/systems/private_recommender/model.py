@@ -73,7 +73,7 @@ class PrivateRecommender(Recommender):
         Whether users receive scores that depend on their items.
     decision_ : Decision or None
         Measurement by which the system chose popularity or a personal model, with its error; the ledger has its cost.
-        None for a system without a measurement, and for a model from a file.
+        None for a system without a measurement, and for a model from a file of 0.2.0 or before.
     model_ : Recommender
         Fitted model of the chosen system.
     advice_ : Advice

@@ -39,7 +39,8 @@ from fastfedrec.systems._parameters import (
     share_of_mean,
 )
 from fastfedrec.systems._public_mean import floored
-from fastfedrec.systems._saved import saved_real, unsaved
+from fastfedrec.systems._saved import saved_real
+from fastfedrec.systems._saved_decision import SAVED_DECISION
 from fastfedrec.systems.measurement import candidates_with
 from fastfedrec.systems.projection_rounds import (
     FEWER_COLUMNS,
@@ -75,7 +76,7 @@ class DPSubspace(CentralModel):
         better, because popularity needed the whole budget, or because pairs need two items.
     decision_ : Decision or None
         Candidates that devices compared, with their scores and the error of the comparison; None if only popularity
-        was released, and for a model from a file.
+        was released, and for a model from a file of 0.2.0 or before.
     item_means_ : ndarray of shape (n_items,), float64
         Noisy mean of the users' normalised rows, which is popularity.
     item_factors_ : ndarray of shape (n_items, rank + 1), float64
@@ -116,14 +117,14 @@ class DPSubspace(CentralModel):
     >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
     >>> ids.shape
     (2, 3)
-    >>> model.ledger_.epsilon()
+    >>> model.ledger_.epsilon("server")
     inf
     >>> round(model.ledger_.epsilon("public"), 2)
     4.19
     """
 
     _serves = PairScores
-    _saved_fields = saved_real("signal", low=0.0), unsaved("decision")
+    _saved_fields = saved_real("signal", low=0.0), SAVED_DECISION
     _max_users = MAX_USERS
     scoring: ClassVar[str] = "ease"
 

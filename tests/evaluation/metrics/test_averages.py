@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
+from support.significance import ALPHA
 
 from fastfedrec import Interactions, Key
 from fastfedrec.evaluation import compare, evaluate
 from fastfedrec.evaluation.metrics.averages import average_fits
-from fastfedrec.evaluation.metrics.results import UserValues
+from fastfedrec.evaluation.metrics.user_values import UserValues
 
 METRICS = ["ndcg@5", "recall@3", "coverage@5"]
 
@@ -95,3 +97,55 @@ def test_results_of_other_tests_are_refused():
         average_fits([*fits(METRICS, n=1), *fits(METRICS[:2], n=1)])
     with pytest.raises(TypeError, match=r"results\[0\]"):
         average_fits([{"ndcg@5": 1.0}])
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one_fit():
+    [result] = fits(["ndcg@5"], n=1)
+    return result
+
+
+def noisy_average(result, rng, n_fits, n_users=40):
+    """Return the average of fits with an expected metric of 0: users and fits deviate by .1, a fit's user by .2."""
+    users = rng.normal(0, 0.1, n_users)
+
+    def fit():
+        values = UserValues(users + rng.normal(0, 0.1) + rng.normal(0, 0.2, n_users))
+        return replace(result, n_users=n_users, means={"ndcg@5": values.mean}, user_values={"ndcg@5": values})
+
+    return average_fits([fit() for _ in range(n_fits)])
+
+
+@pytest.mark.slow
+def test_intervals_of_averages_cover_users_and_fits(one_fit):
+    rng, n = np.random.default_rng(4), 1500
+    averages = [noisy_average(one_fit, rng, 3) for _ in range(n)]
+
+    def n_covered(results):
+        intervals = [r.intervals(n_resamples=400, key=Key.from_seed(i))["ndcg@5"] for i, r in enumerate(results)]
+        return sum(low <= 0 <= high for low, high in intervals)
+
+    assert binomtest(n_covered(averages), n, 0.95, alternative="less").pvalue > ALPHA
+    # Negative control: the bootstrap over users alone misses the truth far more often.
+    assert binomtest(n_covered([replace(a, fits=()) for a in averages]), n, 0.95, alternative="less").pvalue < ALPHA
+
+
+@pytest.mark.slow
+def test_paired_tests_of_averages_cover_users_and_fits(one_fit):
+    rng, n = np.random.default_rng(5), 400
+    pairs = [(noisy_average(one_fit, rng, 3), noisy_average(one_fit, rng, 3)) for _ in range(n)]
+
+    def n_rejected(pairs):
+        comparisons = [
+            compare({"a": a, "b": b}, n_permutations=200, n_resamples=1, key=Key.from_seed(i))
+            for i, (a, b) in enumerate(pairs)
+        ]
+        return sum(c.tests[0].p_value < 0.05 for c in comparisons)
+
+    assert binomtest(n_rejected(pairs), n, 0.05, alternative="greater").pvalue > ALPHA
+    # Negative control: without the noise of fits, equal models differ significantly far too often.
+    single = [(replace(a, fits=()), replace(b, fits=())) for a, b in pairs]
+    assert binomtest(n_rejected(single), n, 0.05, alternative="greater").pvalue < ALPHA

@@ -6,8 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from fastfedrec import Interactions, Key
-from fastfedrec.evaluation import Sampled, compare, evaluate
+from fastfedrec import DPGram, DPPopularity, Interactions, Key, Popularity
+from fastfedrec.accounting import Ledger
+from fastfedrec.core.text import format_epsilon
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.evaluation import LeaveOneOut, Sampled, compare, evaluate
+from fastfedrec.evaluation.metrics.averages import average_fits
 
 KEY = Key.from_seed(3)
 
@@ -97,15 +101,50 @@ def test_names_and_tables():
         assert list(frame["value"]) == [value for result in pair for value in result.values()]
         assert list(comparison.tests_to_frame(library=library)["p_holm"]) == [comparison.tests[0].p_holm]
     markdown = comparison.to_markdown().splitlines()
-    assert markdown[0] == "| model | ndcg@5 | gini@5 |"
+    assert markdown[0] == "| model | ndcg@5 | gini@5 | true epsilon |"
     low, high = comparison.intervals["Better"]["ndcg@5"]
     assert markdown[2].startswith(f"| Better | {pair[0]['ndcg@5']:.4f} ({low:.4f} to {high:.4f}) | ")
     assert markdown[5].startswith("| metric | first | second | difference | p_value | p_holm |")
-    assert r"\begin{tabular}{lll}" in comparison.to_latex()
+    assert r"\begin{tabular}{llll}" in comparison.to_latex()
     document = json.loads(comparison.to_json())
     assert document["tests"][0]["p_value"] == comparison.tests[0].p_value
     assert document["results"]["Scores"]["protocol"] == "all unseen items"
     assert document["results"]["Scores"]["metrics"]["gini@5"]["low"] is None
+
+
+def test_every_table_has_the_true_cost_of_the_ledger():
+    data = generate_implicit(300, 40, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
+    models = {
+        "DPGram(epsilon=2)": DPGram(2.0),
+        "local": DPPopularity(2.0, trust="local"),
+        "popularity": Popularity(),
+    }
+    results = {name: evaluate(model.fit(train, key=KEY), train, test) for name, model in models.items()}
+    comparison = compare(results | {"own model": evaluate(Scores(np.zeros(train.shape)), train, test)}, key=KEY)
+    private, local = models["DPGram(epsilon=2)"].ledger_.epsilon("public"), models["local"].ledger_
+    assert private > 2.5  # negative control: the cost is not the parameter
+    shuffled = format_epsilon(local.epsilon("shuffled_server"))
+    costs = [f"{format_epsilon(private)} (central)", f"2.000 (local), {shuffled} (shuffle)", "none", "none"]
+    lines = comparison.summary().splitlines()[2:6]
+    assert [line.rpartition("  ")[2] for line in lines] == costs
+    for text in (comparison.to_markdown(), comparison.to_latex(), comparison._repr_html_()):
+        assert "true epsilon" in text
+        assert costs[0] in text
+    frame = comparison.to_frame()
+    assert frame["epsilon_central"].iloc[0] == private
+    assert frame["epsilon_local"].tolist()[:4] == [np.inf, np.inf, 2.0, 2.0]
+
+
+def test_the_cost_is_that_at_the_evaluation_and_an_average_has_the_largest():
+    data = generate_implicit(300, 40, key=KEY)
+    train, test = next(LeaveOneOut().split(data, key=KEY))
+    ledger = Ledger()
+    first = evaluate(DPGram(1.0).fit(train, key=KEY, ledger=ledger), train, test)
+    cost = ledger.epsilon("public")
+    second = evaluate(DPGram(1.0).fit(train, key=KEY, ledger=ledger), train, test)
+    assert first.epsilon["public"] == cost < second.epsilon["public"] == ledger.epsilon("public")
+    assert average_fits([first, second]).epsilon == second.epsilon
 
 
 # ---- bad inputs --------------------------------------------------------------------------------------------------
@@ -120,7 +159,10 @@ def test_a_summary_names_the_best_model_and_its_rivals():
     }
     comparison = compare(named, key=KEY)
     lines = comparison.summary().splitlines()
-    assert lines[0].split() == ["model", "ndcg@5", "mpr", "coverage@5"]
+    assert lines[0].split() == ["model", "ndcg@5", "mpr", "coverage@5", "true", "epsilon"]
+    assert lines[-1].startswith(
+        "95% intervals and paired tests cover the choice of users, not the noise of a fit; pass"
+    )
     low, high = comparison.intervals["good"]["ndcg@5"]
     assert f"{named['good']['ndcg@5']:.4f} ({low:.4f} to {high:.4f})" in lines[3]
     for metric, pick in (("ndcg@5", max), ("mpr", min)):  # a lower mpr is better

@@ -54,7 +54,7 @@ def interactions_of(rows, items):
 
 @given(worlds())
 @settings(deadline=None, max_examples=60)
-@pytest.mark.filterwarnings("ignore:.*(tested users have no list|listed items are in train)")
+@pytest.mark.filterwarnings("ignore:.*(tested users have no list|listed items are in train|lists of tested users have)")
 def test_any_lists_equal_naive(world):
     items, train, test, lists = world
     data = interactions_of(train, items), interactions_of(test, [*items, "x"])
@@ -70,6 +70,7 @@ def test_any_lists_equal_naive(world):
     assert dict(result) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*lists of tested users have at most 30 items")
 def test_equal_to_trec_eval():
     pytrec_eval = pytest.importorskip("pytrec_eval")
     rng = np.random.default_rng(5)
@@ -150,6 +151,24 @@ def test_seen_items_and_items_outside_train_keep_their_rank():
     assert result.dropped["seen_again"] == 1
 
 
+def test_items_of_users_are_lists():
+    train = Interactions.from_arrays(["a", "b", "b", "b"], [9, 10, 11, 12])
+    test = Interactions.from_arrays(["a", "b", "c"], [11, 9, 9])
+    columns = {"user": ["a", "a", "b"], "item": [12, 11, 9]}
+    of_users = {"a": [12, 11], "b": np.array([9]), "d": []}
+    expected = evaluate_lists(columns, train, test, ["mrr", "hr@2"])
+    assert evaluate_lists(of_users, train, test, ["mrr", "hr@2"]) == expected == {"mrr": 0.75, "hr@2": 1.0}
+
+
+def test_cutoffs_beyond_all_lists_warn_once_and_count_misses():
+    train, test = Interactions.from_arrays([1, 2, 2], [9, 10, 11]), Interactions.from_arrays([1, 1], [10, 11])
+    with pytest.warns(UserWarning, match=r"at most 1 items, and recall@5, hr@9 count more; each test item") as caught:
+        result = evaluate_lists({1: [10]}, train, test, ["recall@5", "hr@9", "recall@1"])
+    assert len(caught) == 1
+    assert result == {"recall@5": 0.5, "hr@9": 1.0, "recall@1": 0.5}
+
+
+@pytest.mark.filterwarnings("ignore:.*lists of tested users have at most 2 items")
 def test_threshold_and_functions():
     train = Interactions.from_arrays([1, 2, 2, 2], [9, 10, 11, 12], [5, 4, 3, 2])
     test = Interactions.from_arrays([1, 1], [10, 11], [2, 5])
@@ -168,6 +187,7 @@ def test_threshold_and_functions():
     assert evaluate_lists({"user": [1], "item": [10]}, train, test, [missed])["missed"] == 0.5
 
 
+@pytest.mark.filterwarnings("ignore:.*lists of tested users have at most 1 items")
 def test_long_cutoffs_need_no_memory():
     train, test = Interactions.from_arrays([1, 2], [9, 10]), Interactions.from_arrays([1], [10])
     lists = {"user": [1], "item": [10]}
@@ -188,7 +208,10 @@ def test_long_cutoffs_need_no_memory():
             "lists must be a frame, or a mapping, with the columns user, item and rank or score, got",
         ),
         ({"user": [1], "score": [2]}, KeyError, r"lists must have the columns 'user' and 'item', got"),
-        ({"user": [1, 1], "item": [10, 10]}, ValueError, "10"),
+        ({"user": [1, 1], "item": [10, 10]}, ValueError, "lists must have each item of a user once, got 1 repeated"),
+        ({1: [10, 10]}, ValueError, "lists must have each item of a user once, got 1 repeated rows; remove the later"),
+        ({1: 10}, TypeError, r"lists must map each user to a list of item ids, got 10 for 1; pass {user: \[item, item"),
+        ({1: "10"}, TypeError, "got '10' for 1"),
         ({"user": [1, 1], "item": [10, 11], "score": [1, np.nan]}, ValueError, "finite ranks and scores, got 1 others"),
         ({"user": ["1"], "item": [10]}, TypeError, "user ids"),
         ({"user": [1], "item": ["10"]}, TypeError, "item ids"),

@@ -10,7 +10,7 @@ from support.evaluation_case import KEY
 from fastfedrec import Interactions, Popularity
 from fastfedrec.cli.main import main
 from fastfedrec.evaluation import Sampled, compare, evaluate, mean_percentile_rank
-from fastfedrec.evaluation.metrics.results import UserValues
+from fastfedrec.evaluation.metrics.user_values import UserValues
 from fastfedrec.systems.rating_svd.baselines import GlobalMean
 
 METRICS = ["recall@2", "ndcg", "mpr", "auc"]
@@ -154,7 +154,7 @@ def test_the_command_line_refuses_and_drops_too(command, tmp_path, capsys):
         if code:
             assert "got -1; add --binarize 0 so that values" in said.err
         else:
-            assert "1 with a value that does not count as relevant; 1 users have no other interactions" in said.out
+            assert "1 with a value that does not count as relevant; 1 users have no other interaction, and" in said.out
     TEST.assign(value=[1, 1, -1]).to_csv(test, index=False)
     assert main([*command, *parts, "--metrics", "mpr", "--binarize", "0"]) == 0
     capsys.readouterr()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, kstest
-from support.significance import ALPHA
+from scipy.stats import binom, kstest, t
+from support.significance import ALPHA, assert_only
 
 from fastfedrec import Key
-from fastfedrec.evaluation.metrics.resampling import bootstrap_sums, holm, share_error, sign_test
+from fastfedrec.evaluation.metrics.resampling import bootstrap_sums, fit_deviations, holm, share_error, sign_test
 
 KEY = Key.from_seed(5)
 
@@ -77,6 +77,22 @@ def test_no_difference_is_no_evidence():
     assert sign_test(np.ones((100, 1)), 999, KEY).tolist() == [1 / 1000]  # never 0
 
 
+def test_one_fit_and_equal_fits_show_no_deviation():
+    assert not fit_deviations([0.3], 5, KEY, "hr").any()
+    assert not fit_deviations([0.3, 0.3], 5, KEY, "hr").any()
+    draws = fit_deviations([0.3, 0.4], 5, KEY, "hr")
+    assert draws.all()
+    assert (draws != fit_deviations([0.3, 0.4], 5, KEY, "ndcg")).all()
+
+
+def test_noise_between_fits_weakens_a_test():
+    differences = np.ones((100, 1))
+    assert sign_test(differences, 999, KEY, np.zeros((999, 1))).tolist() == [1 / 1000]
+    noise = fit_deviations([0.0, 50.0, 100.0], 999, KEY, "hr")[:, None]
+    # The sum 100 is far below the 97.5% quantile of the noise, 4.3 * 50 / sqrt(3).
+    assert 0.05 < sign_test(differences, 999, KEY, noise)[0] < 0.15
+
+
 # ---- statistics --------------------------------------------------------------------------------------------------
 
 
@@ -106,3 +122,12 @@ def test_p_values_of_equal_models_are_uniform():
     assert kstest(p_values, "uniform").pvalue > ALPHA
     assert kstest(p_values * 0.9, "uniform").pvalue < ALPHA
     assert kstest(np.minimum(p_values * 1.1, 1), "uniform").pvalue < ALPHA
+
+
+@pytest.mark.slow
+def test_deviations_of_a_mean_of_fits_have_students_distribution():
+    draws = fit_deviations([1.0, 3.0, 5.0, 9.0], 100_000, KEY, "hr")
+    error = np.std([1.0, 3.0, 5.0, 9.0], ddof=1) / 2
+    assert_only(lambda factor: kstest(draws / error * factor, t(3).cdf).pvalue > ALPHA)
+    # Negative control: with a normal distribution an interval would be too short.
+    assert kstest(draws / error, "norm").pvalue < ALPHA

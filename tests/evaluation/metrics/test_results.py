@@ -11,7 +11,8 @@ from fastfedrec import Interactions, Key
 from fastfedrec.evaluation import Sampled, compare, evaluate
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.resampling import bootstrap_sums
-from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
+from fastfedrec.evaluation.metrics.results import Evaluation
+from fastfedrec.evaluation.metrics.user_values import UserValues
 
 KEY = Key.from_seed(3)
 

@@ -150,6 +150,12 @@ def test_validation_is_in_every_form_and_stored(tmp_path, capsys):
     assert [cell["metrics"] for cell in document["tested"]] == [
         {name: list(values) for name, values in cell.metrics.items()} for cell in result.tested
     ]
+    # The text names the chosen setting in the first line below the table; all runs are read from the folder.
+    assert main(argv[:-1]) == 0
+    below = capsys.readouterr().out.split("\n\n")[2].splitlines()
+    [chosen] = document["tested"]
+    label = f"DPGram(epsilon={chosen['parameters']['epsilon']})"
+    assert below[0].startswith(f"Chosen on validation, and tested: {label} with hr@10 ")
 
 
 def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):

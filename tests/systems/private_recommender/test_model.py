@@ -236,7 +236,7 @@ def test_the_decision_is_that_of_the_system(model, tmp_path):
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
     assert loaded.is_personal_ is True
-    assert loaded.decision_ is None
+    assert loaded.decision_ == model.decision_
 
 
 def test_independent_items_give_popularity():
