@@ -26,8 +26,8 @@ settings.register_profile("nightly", settings.get_profile("any"), max_examples=1
 #: Packages that tests import in addition to the requirements. If one is missing, tests that need it are skipped, and
 #: only test_dependencies.py fails.
 PACKAGES = (
-    "dask", "distributed", "dp_accounting", "fastapi", "httpx", "hypothesis", "matplotlib", "mpmath", "numpydoc",
-    "pandas", "polars", "pyarrow", "sklearn", "tqdm", "uvicorn", "zstandard",
+    "cryptography", "dask", "distributed", "dp_accounting", "fastapi", "httpx", "hypothesis", "matplotlib", "mpmath", "numpydoc",
+    "pandas", "polars", "prometheus_client", "pyarrow", "sklearn", "tqdm", "uvicorn", "zstandard",
 )  # fmt: skip
 
 
