@@ -55,8 +55,8 @@ def name_system(deployment: Deployment, min_crowd: int | None, unsealed: bool) -
     if min_crowd is None:
         return repr(deployment.model)
     # Runs of version 0.2.0 were unsealed, and their folders have a digest of this text.
-    seal = "" if unsealed else ", which cannot read their reports"
-    return f"{deployment.model!r}, behind a shuffler, among at least {min_crowd} users{seal}"
+    blind = "" if unsealed else " that cannot read reports"
+    return f"{deployment.model!r}, behind a shuffler{blind}, among at least {min_crowd} users"
 
 
 @dataclass(frozen=True)

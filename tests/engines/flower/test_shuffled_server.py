@@ -92,7 +92,7 @@ def test_an_unsealed_run_is_a_choice_that_the_ledger_states_as_an_assumption(dat
     assert [traffic.upload < 150 * 10 * 8 for traffic in engine.messages.rounds] == [True] * 3
     (note,) = (note for note in there.ledger_.notes if "The shuffler reads reports" in note)
     assert note.kind == "assumption"
-    there.ledger_.write_report(tmp_path / "page.md")
+    there.ledger_.report(tmp_path / "page.md")
     assert "The shuffler reads reports" in (tmp_path / "page.md").read_text()
 
 
@@ -353,7 +353,7 @@ def test_a_node_seals_to_no_key_but_its_own(data, shuffler, tmp_path):
         ({}, "no file of the server's public key"),
         ({"server-key": str(other[1])}, "is not in this node's file of keys"),
         ({"server-key": str(hop.keys[0])}, "server-key cannot be used (ValueError)"),
-        ({"server-key": "/nonexistent"}, "server-key cannot be used (FileNotFoundError)"),
+        ({"server-key": str(tmp_path / "missing")}, "server-key cannot be used (FileNotFoundError)"),
     ):
         grid = MemoryGrid({n: (app, config | {"shuffler": hop.url} | change) for n, (app, config) in nodes.items()})
         with pytest.raises(NoAnswerError) as caught:
@@ -387,20 +387,20 @@ def test_a_node_that_seals_sends_nothing_that_a_shuffler_can_read(data, shuffler
 
 def test_a_shuffler_with_another_key_is_refused_before_any_request(data, shuffler, tmp_path):
     other = make_keys(tmp_path / "other")
-    for is_sealed, options in ((True, {"server_keys": other[0]}), (True, {"server_keys": None, "unsealed": True})):
-        hop = shuffler(is_sealed=is_sealed)
+    hop = shuffler()
+    for options in ({"server_keys": other[0]}, {"server_keys": None, "unsealed": True}):
         grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD, unsealed="unsealed" in options)))
         with pytest.raises(NoAnswerError, match=r"the shuffler's key of the server is '\w{16}', and this run"):
             serve_shuffled(SYSTEM, data, grid, hop, **options)
         assert len(requests_of(grid)) == 0
-        hop.kill()
-        hop.start()
 
 
 def test_server_and_nodes_agree_on_the_seal(data, shuffler):
     hop = shuffler()
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD, unsealed=True)))
-    with pytest.raises(RuntimeError, match=r"the server runs .*which cannot read their reports' .* is configured for"):
+    with pytest.raises(
+        RuntimeError, match=r"the server runs .*a shuffler that cannot read reports.* is configured for"
+    ):
         serve_shuffled(SYSTEM, data, grid, hop)
 
 

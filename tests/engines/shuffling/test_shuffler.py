@@ -211,6 +211,8 @@ def test_bad_arguments(tmp_path, capsys):
         (["--listen=127.0.0.1:0", "--authority=x", "--insecure"], "or --insecure"),
         (["--listen=0.0.0.0:0", "--insecure"], "--insecure needs a loopback address"),
         (["--listen=8000", "--insecure"], "--listen must be HOST:PORT"),
+        (["--listen=127.0.0.1:0", "--insecure"], "give --server-key, so that the shuffler cannot read reports"),
+        (["--listen=127.0.0.1:0", "--insecure", "--unsealed", "--server-key=x"], "or --unsealed"),
     ):
         assert main([*common, *arguments]) == 2
         assert reason in capsys.readouterr().err
