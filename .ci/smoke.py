@@ -193,6 +193,42 @@ def check_aggregation():
     assert (total.tolist(), n_answers) == ([20, 25], 5)
 
 
+def check_sealing():
+    """A report that is sealed to a server's key."""
+    import tempfile
+    from pathlib import Path
+
+    import numpy as np
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    from fastfedrec import Key
+    from fastfedrec.engines.shuffling.sealing import PublicKeys, ServerKeys, report_ids
+
+    key, pem = X25519PrivateKey.generate(), serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "server.pem")
+        path.write_bytes(secret)
+        server = ServerKeys(path)
+        path.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+        node = PublicKeys(path)
+    round_options = {"n_coordinates": 9, "run": "0" * 32, "round": 0}
+    report = np.array([7]), np.array([1]), report_ids(Key.from_seed(1), "node", 0, 1)
+    opened = server.unseal(server.names[0], node.seal(node.names[0], *report, **round_options), **round_options)
+    assert (opened.index.tolist(), opened.bit.tolist(), opened.refused) == ([7], [1], {})
+
+
+def check_metrics():
+    """A page of metrics."""
+    import urllib.request
+
+    from fastfedrec.engines.metrics import Metrics
+
+    with Metrics(0) as metrics, urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as page:
+        assert b"process_resident_memory_bytes" in page.read()
+
+
 def check_opendp():
     """Noise as a measurement, with its cost."""
     import opendp.prelude as dp
@@ -216,6 +252,8 @@ EXTRAS = {
     "dp-accounting": check_dp_accounting,
     "opendp": check_opendp,
     "aggregation": check_aggregation,
+    "sealing": check_sealing,
+    "metrics": check_metrics,
 }
 
 

@@ -27,7 +27,7 @@ settings.register_profile("nightly", settings.get_profile("any"), max_examples=1
 #: only test_dependencies.py fails.
 PACKAGES = (
     "Crypto", "cryptography", "dask", "distributed", "dp_accounting", "fastapi", "httpx", "hypothesis", "matplotlib",
-    "mpmath", "numpydoc", "pandas", "polars", "pyarrow", "sklearn", "tqdm", "uvicorn", "zstandard",
+    "mpmath", "numpydoc", "pandas", "polars", "prometheus_client", "pyarrow", "sklearn", "tqdm", "uvicorn", "zstandard",
 )  # fmt: skip
 
 

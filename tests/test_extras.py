@@ -16,7 +16,7 @@ PACKAGE = ROOT / "fastfedrec"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 MODULES = {
-    "flwr": ("flwr", "grpc"),
+    "flwr": ("flwr", "grpc", "cryptography"),
     "numba": ("numba", "llvmlite"),
     "scikit-learn": ("sklearn",),
     "distributed": ("distributed", "dask"),

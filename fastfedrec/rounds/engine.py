@@ -149,12 +149,15 @@ class Engine(ABC):
                 # A restart after this line must apply the same messages, since the step may release noise with them.
                 self._settle(receiver)
                 state = system.apply(state, update)
-                n_refused = len(receiver.rejections)
-                refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
-                log_done(name, round_number + 1, n_in_all or n_rounds, details=refused)
+                self._log_round(name, round_number + 1, n_in_all or n_rounds, receiver)
                 if after_round is not None:
                     after_round(round_number, state)
         return state
+
+    def _log_round(self, name: str, number: int, n: int, receiver: RoundReceiver) -> None:
+        n_refused = len(receiver.rejections)
+        refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
+        log_done(name, number, n, details=refused)
 
     def _shards_of(self, interactions: Interactions | Mapping[str, Interactions]) -> dict[str, Any]:
         """Return the shards by name."""

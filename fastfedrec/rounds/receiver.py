@@ -1,13 +1,29 @@
 """The server's side of one round: each message is checked against the rules before it is added."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastfedrec.core.old_names import OldAttribute, refuse_old_names
 from fastfedrec.rounds.system import FederatedSystem, Update, find_violation
 
-__all__ = ["PartialRound", "Rejection", "RoundReceiver"]
+__all__ = ["PartialRound", "Rejection", "RoundReceiver", "count_kinds"]
+
+
+# Kinds of reasons by their first words, the longer ones first.
+_KINDS = {
+    "no acceptable message": "missing",
+    "it answers round": "late",
+    "the sender has answered": "repeated",
+    "the sender": "unexpected",
+    "could not be read": "unreadable",
+    "unreadable": "unreadable",
+    "the node refuses": "refused by the node",
+    "the node failed": "failed",
+    "it could not send its reports": "unsent",
+    "reports were refused": "reports",
+}
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,27 @@ class Rejection:
     round: int
     sender: str
     reason: str
+
+    @property
+    def kind(self) -> str:
+        """Kind of the reason, for counts.
+
+        Returns
+        -------
+        str
+            "missing", "late", "repeated", "unexpected", "unreadable", "refused by the node", "failed", "unsent",
+            "reports", or "invalid" for all other reasons.
+        """
+        return next((kind for words, kind in _KINDS.items() if self.reason.startswith(words)), "invalid")
+
+
+def count_kinds(rejections: Sequence[Rejection]) -> Counter[str]:
+    """Count the rejections of a round by kind; a sender with a refused message is not missing as well."""
+    # The receiver lists a sender again if all of its messages were refused.
+    refused = [rejection for rejection in rejections if rejection.kind != "missing"]
+    senders = {rejection.sender for rejection in refused}
+    missing = [one for one in rejections if one.kind == "missing" and one.sender not in senders]
+    return Counter(rejection.kind for rejection in refused + missing)
 
 
 @dataclass(frozen=True)

@@ -226,35 +226,28 @@ ENGINES = [
     ),
     on("Shuffler.release", "test_users_count_and_not_reports")(
         "reports-pass-for-users", "the batch's reports are counted as users",
-        "sum(map(len, self._reports.values())) // width.itemsize // self.n_reports",
-        "sum(map(len, self._reports.values())) // width.itemsize",
+        "self.n_bytes // self._width // self.n_reports", "self.n_bytes // self._width",
     ),
-    on("Shuffler.release", "test_batches_of_the_same_reports_have_independent_orders")(
+    on("_mix", "test_batches_of_the_same_reports_have_independent_orders")(
         "order-of-arrival", "the shuffler's output order is the order of arrival",
-        """
-        codes = np.sort(np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()]))
-        order = Key.from_entropy().permutation(_ORDER, size=len(codes), n_threads=0)
-        """,
-        """
-        codes = np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()])
-        order = np.arange(len(codes))
-        """,
+        "np.argsort(starts)[Key.from_entropy().permutation(_ORDER, size=len(rows), n_threads=0)]",
+        "np.arange(len(rows))",
     ),
-    on("Shuffler.release", "test_batches_of_the_same_reports_have_independent_orders")(
+    on("_mix", "test_batches_of_the_same_reports_have_independent_orders")(
         "order-that-is-known", "the shuffler's permutation is derived from a public seed", "Key.from_entropy()",
         "Key.from_seed(0)",
     ),
     on("Shuffler.release", "test_released_reports_are_erased")(
         "senders-stay", "the link between senders and reports remains in the shuffler after a batch",
-        "self._batch, self._reports = codes[order].tobytes(), {}", "self._batch = codes[order].tobytes()",
+        "self._batch, self._reports = batch.tobytes(), {}", "self._batch = batch.tobytes()",
     ),
     on("Shuffler.open", "test_a_round_is_released_once")(
         "round-released-twice", "a round is released a second time after a restart",
-        "round <= self._released.get(run, -1)", "False",
+        "round <= self._journal.last_round(run)", "False",
     ),
     on("Shuffler.release", "test_a_round_is_released_once")(
-        "released-before-written", "a batch is released before the release is stored", "self._remember(run, round)",
-        "pass",
+        "released-before-written", "a batch is released before the release is stored",
+        "self._journal.record(run, round)", "pass",
     ),
     on("Shuffler.submit", "test_a_repeated_message_counts_once")(
         "resent-reports-count-twice", "reports that a node sends again are counted twice",
@@ -333,5 +326,45 @@ ENGINES = [
     on("open_answer", "test_an_answer_is_of_the_node_and_the_stage_that_signed_it")(
         "answers-not-signed", "any party answers in the name of a node",
         "not is_signed(name, signature, _answer_statement(plan, stage, answer))", "False",
+    ),
+    # ---- memory and time of the shuffler -----------------------------------------------------------------------------
+    on("Shuffler.check_memory", "test_a_full_memory_refuses_bodies_and_keeps_accepted_ones")(
+        "memory-without-bound", "the memory of a round's reports has no bound",
+        "self.n_bytes + n_bytes > self.max_memory", "False",
+    ),
+    on("ShufflerServer.receive", "test_bodies_in_transfer_count_in_the_memory")(
+        "transfers-are-free", "bodies in transfer do not count in the memory",
+        "n_bytes + sum(body.received for body in self._sending.values())", "n_bytes",
+    ),
+    on("ShufflerServer._cut_late", "test_half_open_connections_end_at_the_deadline")(
+        "late-connections-stay", "connections have no deadline", "connection.ends < now", "False",
+    ),
+    # ---- sealed reports ----------------------------------------------------------------------------------------------
+    on("ServerKeys.unseal", "test_a_replayed_report_counts_once")(
+        "replays-in-a-batch", "a report that is repeated in a batch counts twice",
+        "reports['code'][np.sort(first)]", "reports['code']",
+    ),
+    on("ServerKeys.unseal", "test_a_report_out_of_range_is_refused")(
+        "sealed-out-of-range", "sealed reports about other coordinates are accepted", "codes < 2 * n_coordinates",
+        "codes >= 0",
+    ),
+    on("report_ids", "test_a_replayed_report_counts_once")(
+        "fresh-identifiers", "a report that is sealed twice has two identifiers",
+        "key.words(_IDS, round=round, user=node, size=2 * n_reports)",
+        "Key.from_entropy().words(_IDS, round=round, user=node, size=2 * n_reports)",
+    ),
+    on("_info", "test_a_report_of_another_round_does_not_open[changed0]")(
+        "round-not-sealed", "a sealed report opens in every round of its run", "round.to_bytes(8, 'big')", "b''",
+    ),
+    on("_info", "test_a_report_of_another_round_does_not_open[changed1]")(
+        "run-not-sealed", "a sealed report opens in every run", "bytes.fromhex(run)", "b''",
+    ),
+    on("read_key_name", "test_bad_files_of_keys")(
+        "two-keys-in-a-round", "nodes of one round may use different keys, which separate their reports",
+        "len(names) != 1", "not names",
+    ),
+    on("ShuffledFlowerEngine._amend", "test_a_shuffler_that_reads_reports_is_an_assumption_of_the_ledger")(
+        "unsealed-not-stated", "the ledger does not state that the shuffler reads reports",
+        "ledger.note(_UNSEALED_NOTE, 'assumption')", "pass",
     ),
 ]  # fmt: skip

@@ -22,13 +22,14 @@ def free_port():
 class ShufflerProcess:
     """`fastfedrec shuffler` on loopback, with the same port for its lifetime, also after it is killed."""
 
-    def __init__(self, folder, min_crowd, n_reports, n_coordinates, files=None, **options):
+    def __init__(self, folder, min_crowd, n_reports, n_coordinates, files=None, server_key=None, **options):
         self.port, self.folder, self.files = free_port(), folder, files
         options = {"min-crowd": min_crowd, "reports": n_reports, "coordinates": n_coordinates} | options
         options |= {"folder": folder / "shuffler", "listen": f"127.0.0.1:{self.port}"}
         secure = ["--insecure"] if files is None else [f"--{name}={path}" for name, path in files("shuffler").items()]
         self.command = [sys.executable, "-P", "-c", COMMAND, "shuffler", *secure]
         self.command += [f"--{name}={value}" for name, value in options.items()]
+        self.command.append("--unsealed" if server_key is None else f"--server-key={server_key}")
         self.process = None
         self.start()
 

@@ -23,8 +23,10 @@ from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError, 
 from fastfedrec.engines.flower.wire.records import STATE, array_record, config_record, read_arrays, read_values
 from fastfedrec.engines.flower.wire.state_codec import decode_state
 from fastfedrec.engines.flower.wire.updates import pack_update, read_update, split_update
+from fastfedrec.engines.shuffling.client import ShufflerClient
+from fastfedrec.engines.shuffling.refusals import ShufflerError
 from fastfedrec.engines.shuffling.reports import encode_reports
-from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
+from fastfedrec.engines.shuffling.sealing import PublicKeys, report_ids
 from fastfedrec.rounds.checkpoint import OtherRunError
 from fastfedrec.rounds.deployment import Deployment, NodeRounds
 from fastfedrec.rounds.system import ArrayRule, Update, find_violation
@@ -48,10 +50,13 @@ def digest_of_items(item_ids: np.ndarray) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def name_system(deployment: Deployment, min_crowd: int | None) -> str:
+def name_system(deployment: Deployment, min_crowd: int | None, unsealed: bool) -> str:
     """Return the text that server and nodes must agree on: class, parameters before the fit, and the shuffler."""
-    through = "" if min_crowd is None else f", behind a shuffler, among at least {min_crowd} users"
-    return repr(deployment.model) + through
+    if min_crowd is None:
+        return repr(deployment.model)
+    # Runs of version 0.2.0 were unsealed, and their folders have a digest of this text.
+    blind = "" if unsealed else " that cannot read reports"
+    return f"{deployment.model!r}, behind a shuffler{blind}, among at least {min_crowd} users"
 
 
 def answering(work: Callable[["Message", "Context"], "RecordDict"]) -> Callable[..., "Message"]:
@@ -103,10 +108,12 @@ class Node:
         max_runs: int,
         n_threads: int,
         min_crowd: int | None,
+        unsealed: bool,
     ):
         self._deployment, self._data_loader = deployment, data_loader
-        self._seed, self._max_runs, self._n_threads, self._min_crowd = seed, max_runs, n_threads, min_crowd
-        self._text = name_system(deployment, min_crowd)
+        self._seed, self._max_runs, self._n_threads = seed, max_runs, n_threads
+        self._min_crowd, self._unsealed = min_crowd, unsealed
+        self._text = name_system(deployment, min_crowd, unsealed)
         self._catalogue: tuple[np.ndarray | None, str] = None, ""  # the last one, and its digest
 
     def join(self, message: "Message", context: "Context") -> "RecordDict":
@@ -150,12 +157,12 @@ class Node:
                 update = self._work(rounds, state, shard, run_memory, request, round_number, name)
         update = replace(update, round=round_number)
         if self._min_crowd is not None:
-            return self._send_single(update, request.run, context, self._min_crowd)
+            return self._send_single(update, request.run, context, self._min_crowd, self._key(run_memory))
         arrays, values = split_update(update.arrays)
         values |= {"round": update.round, "num_examples": update.n_clients}
         return RecordDict({"update": array_record(arrays), "config": config_record(values)})
 
-    def _send_single(self, update: Update, run: str, context: "Context", min_crowd: int) -> "RecordDict":
+    def _send_single(self, update: Update, run: str, context: "Context", min_crowd: int, key: Key) -> "RecordDict":
         """Send single reports to the shuffler; the server learns only whether they arrived."""
         from flwr.app import RecordDict
 
@@ -166,11 +173,28 @@ class Node:
             expected = {"min_crowd": min_crowd, "n_reports": self._deployment.separable().n_reports}
             if about["min_crowd"] < expected["min_crowd"] or about["n_reports"] != expected["n_reports"]:
                 raise RefusalError(f"the shuffler is configured for {about}, and this node for {expected}")
-            body = encode_reports(update.arrays["index"], update.arrays["bit"], about["n_coordinates"])
-            shuffler.submit(run, update.round, body)
+            shuffler.submit(run, update.round, self._write_reports(update, run, context, about, key))
         except ShufflerError as error:
             values |= {"unsent": str(error)[:400], "again": not error.is_final}
         return RecordDict({"config": config_record(values)})
+
+    def _write_reports(self, update: Update, run: str, context: "Context", about: dict[str, Any], key: Key) -> bytes:
+        """Return reports as the shuffler takes them, sealed unless this node's app allows it to read them."""
+        reports = update.arrays["index"], update.arrays["bit"]
+        server_key = about.get("server_key")
+        if self._unsealed:
+            if server_key is not None:
+                raise RefusalError("the shuffler takes sealed reports only, and this node's app has unsealed=True")
+            return encode_reports(*reports, about["n_coordinates"])
+        keys = _server_keys(context)
+        if server_key not in keys.names:
+            raise RefusalError(
+                "the shuffler reads reports: it has no server's key"
+                if server_key is None
+                else f"the shuffler's key of the server, {server_key[:16]!r}, is not in this node's file of keys"
+            )
+        ids = report_ids(key, update.sender, update.round, len(reports[0]))
+        return keys.seal(server_key, *reports, ids, n_coordinates=about["n_coordinates"], run=run, round=update.round)
 
     def _describe(self, shard: Interactions, run: str, name: str) -> dict[str, str]:
         """Return digests of the system, run, name and data that this node's key of a run is bound to."""
@@ -208,11 +232,7 @@ class Node:
         round_number: int,
         name: str,
     ) -> Update:
-        # In a deployment each node has a key of its own; in a simulation all parties have the seed's key.
-        if self._seed is None and memory is not None:
-            key = memory.key()
-        else:
-            key = _key_of_seed(check_integer("seed", self._seed, high=None))
+        key = self._key(memory)
         devices: dict[str, np.ndarray] = {}
         if self._min_crowd is not None:
             separable = self._deployment.separable()
@@ -232,6 +252,12 @@ class Node:
             stored = replace(update, round=rounds.n_before + round_number)
             memory.keep_answer(stored, request.n_users, devices)
         return update
+
+    def _key(self, memory: RunMemory | None) -> Key:
+        # In a deployment each node has a key of its own; in a simulation all parties have the seed's key.
+        if self._seed is None and memory is not None:
+            return memory.key()
+        return _key_of_seed(check_integer("seed", self._seed, high=None))
 
     def _check_memory(self, rounds: NodeRounds, state: Any, shard: Interactions) -> None:
         """Refuse a message that does not fit into this node's memory, before the computation."""
@@ -298,21 +324,35 @@ def _key_of_seed(seed: int) -> Key:
     return Key.from_seed(seed)
 
 
+def _file(context: "Context", name: str) -> str | None:
+    """Return a file of this node's configuration."""
+    value = context.node_config.get(name)
+    return None if value is None else os.path.expanduser(str(value))
+
+
+def _server_keys(context: "Context") -> PublicKeys:
+    """Return the server's public keys of this node's configuration, which the server cannot choose."""
+    path = _file(context, "server-key")
+    if path is None:
+        raise RefusalError("this node has no file of the server's public key: add server-key to its configuration")
+    try:
+        return PublicKeys(path)
+    except (ValueError, OSError, ImportError) as error:  # the text may hold this node's paths
+        _LOG.exception("the server's public key cannot be used")
+        raise RefusalError(f"this node's server-key cannot be used ({type(error).__name__})") from error
+
+
 def _shuffler(context: "Context") -> ShufflerClient:
     """Return the shuffler of this node's configuration, which the server cannot choose."""
     config: Any = context.node_config
-
-    def path(name: str) -> str | None:
-        value = config.get(f"shuffler-{name}")
-        return None if value is None else os.path.expanduser(str(value))
-
+    path = functools.partial(_file, context)
     try:
         return ShufflerClient(
             str(config.get("shuffler", "")),
             name=_name(context),
-            authority=path("authority"),
-            certificate=path("certificate"),
-            private_key=path("private-key"),
+            authority=path("shuffler-authority"),
+            certificate=path("shuffler-certificate"),
+            private_key=path("shuffler-private-key"),
         )
     except (ValueError, OSError) as error:  # the text may hold this node's paths
         raise RefusalError(f"this node's shuffler cannot be used ({type(error).__name__})") from error

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.core.arrays import Column
-from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import check_n_threads
@@ -26,7 +26,8 @@ from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.engines.flower.wire.state_codec import decode_state, encode_state
-from fastfedrec.engines.shuffling.shuffler import ShufflerClient
+from fastfedrec.engines.shuffling.client import ShufflerClient
+from fastfedrec.engines.shuffling.sealing import ServerKeys
 from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
 from fastfedrec.rounds.deployment import Deployment, OwnDeployment
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem
@@ -53,6 +54,7 @@ def client_app(
     max_runs: int = 1,
     n_threads: int = 0,
     min_crowd: int | None = None,
+    unsealed: bool = False,
 ) -> "ClientApp":
     """Make a node's app, which sends the messages of `system` and refuses any other request.
 
@@ -77,6 +79,8 @@ def client_app(
     min_crowd : int or None
         None sends sums of reports to the server.  A number, at least 2, sends single reports through a shuffler
         (`fastfedrec.engines.shuffling.shuffler`) that releases only batches of at least this many users.
+    unsealed : bool
+        Whether the shuffler may read the reports.  By default each report is sealed to the server's key.
 
     Returns
     -------
@@ -88,7 +92,8 @@ def client_app(
     TypeError
         The system has no rounds.
     ValueError
-        `fit` needs data with these parameters, or the system's guarantee requires a seed and none is given.
+        `fit` needs data with these parameters, or the system's guarantee requires a seed and none is given, or
+        `unsealed` is given without `min_crowd`.
     ImportError
         Flower is not installed.
 
@@ -97,7 +102,8 @@ def client_app(
     The node's configuration has these keys.  ``name`` is the node's name for the server (in Flower's simulation,
     ``partition-id`` gives it).  ``folder`` stores its keys and last message, and only its owner can read it.
     ``shuffler`` is the shuffler's address; ``shuffler-authority``, ``shuffler-certificate`` and
-    ``shuffler-private-key`` are files for TLS.  They belong to the node, so the server cannot choose them.
+    ``shuffler-private-key`` are files for TLS; ``server-key`` is a file of the server's public keys.  They belong to
+    the node, so the server cannot choose them.
     """
     try:
         from flwr.clientapp import ClientApp
@@ -114,6 +120,7 @@ def client_app(
         check_integer("max_runs", max_runs, low=1),
         check_n_threads(n_threads),
         _check_crowd(system, min_crowd),
+        _check_unsealed(unsealed, min_crowd),
     )
     app = ClientApp()
     app.query()(answering(node.join))
@@ -136,6 +143,8 @@ def server_app(
     shuffler: ShufflerClient | None = None,
     min_crowd: int | None = None,
     honest_fraction: float = 1.0,
+    server_keys: str | os.PathLike[str] | None = None,
+    unsealed: bool = False,
 ) -> "ServerApp":
     """Make a server's app, which waits for nodes, runs the rounds, and passes on a fitted model without users.
 
@@ -172,6 +181,11 @@ def server_app(
     honest_fraction : float
         Share of honest users, in (0, 1].  All other users may be in a batch and reveal their reports, so the ledger
         subtracts them from `min_crowd`.
+    server_keys : path-like or None
+        PEM file with the private keys that open the reports of `shuffler`, several during a rotation.
+    unsealed : bool
+        Whether the shuffler may read the reports, which the ledger then notes as an assumption.  With `shuffler`,
+        exactly one of `server_keys` and `unsealed` is required.
 
     Returns
     -------
@@ -208,12 +222,21 @@ def server_app(
         "max_clients": check_integer("max_clients", max_clients, low=1),
     }
     n_nodes = check_integer("n_nodes", n_nodes, low=1)
+    unsealed = _check_unsealed(unsealed, min_crowd)
     if (shuffler is None) != (_check_crowd(system, min_crowd) is None):
         raise ValueError("shuffler and min_crowd must be given together; give both or neither")
     if shuffler is not None and min_crowd is not None:
         # The event's constructor checks the fraction.
         ShuffledReports("checked before any report is sent", 1.0, 1, min_crowd, honest_fraction)
         options |= {"shuffler": shuffler, "min_crowd": min_crowd, "honest_fraction": honest_fraction}
+        if (server_keys is None) != unsealed:
+            raise ValueError(
+                f"either server_keys or unsealed=True must be given with shuffler, got {server_keys!r} and {unsealed}; "
+                "give the file of the server's private key, so that the shuffler cannot read reports"
+            )
+        options["keys"] = None if server_keys is None else ServerKeys(server_keys)
+    elif server_keys is not None:
+        raise ValueError(f"server_keys must be given with shuffler, got {server_keys!r}; leave it out")
     app = ServerApp()
 
     @app.main()
@@ -239,6 +262,14 @@ def _check_crowd(system: FederatedSystem | Recommender, min_crowd: int | None) -
     return check_integer("min_crowd", min_crowd, low=2)
 
 
+def _check_unsealed(unsealed: bool, min_crowd: int | None) -> bool:
+    if check_flag("unsealed", unsealed) and min_crowd is None:
+        raise ValueError(
+            "unsealed=True must be given with min_crowd, since there is no shuffler without it; leave it out"
+        )
+    return unsealed
+
+
 @dataclass
 class _RunStart:
     """A server's state before the first round, or at a restart."""
@@ -262,7 +293,8 @@ class _RunStart:
         options: Mapping[str, Any],
     ) -> Self:
         """Make the engine and restore a stored run, without a request to any node."""
-        request = {"system": name_system(deployment, options.get("min_crowd")), "items": digest_of_items(item_ids)}
+        text = name_system(deployment, options.get("min_crowd"), options.get("keys") is None)
+        request = {"system": text, "items": digest_of_items(item_ids)}
         checkpoint = stored = None
         if folder is not None:
             checkpoint = Checkpoint(folder, digests(request | {"seed": seed}))

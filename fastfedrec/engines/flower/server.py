@@ -10,6 +10,7 @@ import numpy as np
 from fastfedrec.accounting import CommunicationLedger, LocalReports, RoundTraffic, ShuffledReports
 from fastfedrec.accounting.events import Event
 from fastfedrec.core.arrays import distinct
+from fastfedrec.core.log import RoundTotals, log_round
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.engines.flower.round_records import RoundRecords
@@ -25,7 +26,7 @@ from fastfedrec.engines.flower.wire.state_codec import encode_state
 from fastfedrec.engines.flower.wire.updates import read_update
 from fastfedrec.rounds.deployment import Deployment
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver
+from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver, count_kinds
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class FlowerEngine(Engine):
         self.records: RoundRecords | None = None
         # Messages of the open round that are not recorded yet.
         self._unrecorded: PartialRound | None = None
+        # Time of the start of the open round.
+        self._begun = 0.0
         # Number of the current phase, counted from 0.
         self._phase = -1
         self.refused: list[Rejection] = []
@@ -267,6 +270,7 @@ class FlowerEngine(Engine):
         return self.shards()
 
     def _collect(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> None:
+        self._begun = time.monotonic()
         recorded = None if self.records is None else self.records.recall(self._phase, receiver)
         self._unrecorded = None
         # A restarted server uses the recorded messages, since the same noise must not be added to another sum.
@@ -304,6 +308,22 @@ class FlowerEngine(Engine):
             except Exception as error:
                 reason = str(error)[:500] if type(error) is ValueError else f"unreadable ({type(error).__name__})"
                 self.rejections.append(Rejection(round_number, name, reason))
+
+    def _log_round(self, name: str, number: int, n: int, receiver: RoundReceiver) -> None:
+        traffic, rejections = self.messages.rounds[-1], [r for r in self.rejections if r.round == receiver.round]
+        totals = RoundTotals(
+            self._count_answers(receiver),
+            count_kinds(rejections),
+            time.monotonic() - self._begun,
+            traffic.upload * traffic.n_clients,
+        )
+        outcome = "answered" if totals.answers else "unanswered"
+        text = f"{name}: round {number} of {n} is done"
+        log_round(text, totals, process="server", round=number, outcome=outcome)
+
+    def _count_answers(self, receiver: RoundReceiver) -> int:
+        """Return the number of nodes with an accepted message."""
+        return len(receiver.partial_round().answered)
 
     def _question(self, state: Any, round_number: int) -> "RecordDict":
         from flwr.app import RecordDict

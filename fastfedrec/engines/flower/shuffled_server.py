@@ -5,12 +5,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.events import Event, LocalReports
 from fastfedrec.core.randomness import Key
 from fastfedrec.engines.flower.server import FlowerEngine
+from fastfedrec.engines.shuffling.client import ShufflerClient
+from fastfedrec.engines.shuffling.refusals import ShufflerError
 from fastfedrec.engines.shuffling.reports import decode_reports
-from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
+from fastfedrec.engines.shuffling.sealing import SEALED_BYTES, ServerKeys
 from fastfedrec.rounds.receiver import Rejection, RoundReceiver
 from fastfedrec.rounds.system import FederatedSystem, Update
 
@@ -21,8 +25,12 @@ __all__ = ["ShuffledFlowerEngine"]
 
 # The shuffler's name in rejections and records.
 _NAME = "shuffler"
-# Maximum size of an encoded report.
+# Maximum size of an encoded report that is not sealed.
 _BYTES_PER_REPORT = 8
+_UNSEALED_NOTE = (
+    "The shuffler reads reports, since the run has unsealed=True. It must not be the server, and against the shuffler "
+    "only the local guarantee holds."
+)
 # Seconds until the next attempt to reach the shuffler.
 _RETRY_INTERVAL = 1.0
 
@@ -41,10 +49,20 @@ class ShuffledFlowerEngine(FlowerEngine):
     """A `FlowerEngine` with a shuffler; the ledger uses the shuffler's guarantee only for rounds with a batch."""
 
     def __init__(
-        self, *arguments: Any, shuffler: ShufflerClient, min_crowd: int, honest_fraction: float, **options: Any
+        self,
+        *arguments: Any,
+        shuffler: ShufflerClient,
+        min_crowd: int,
+        honest_fraction: float,
+        keys: ServerKeys | None = None,
+        **options: Any,
     ):
         super().__init__(*arguments, **options)
         self._shuffler, self._min_crowd, self._honest_fraction = shuffler, min_crowd, honest_fraction
+        # Keys that open sealed reports; None if the shuffler reads them.
+        self._keys = keys
+        # Name of the key of the open round, and the number of nodes that sent their reports in it.
+        self._key_name, self._n_senders = "", 0
 
     def _receiver(
         self, system: FederatedSystem, state: Any, round_number: int, expected: Mapping[str, int]
@@ -52,6 +70,8 @@ class ShuffledFlowerEngine(FlowerEngine):
         return _BatchReceiver(system, state, round_number, {_NAME: sum(expected.values())}, min_crowd=self._min_crowd)
 
     def _amend(self, ledger: Ledger, event: Event, n_heard: int) -> None:
+        if self._keys is None:
+            ledger.note(_UNSEALED_NOTE, "assumption")
         if isinstance(event, LocalReports) and n_heard >= self._min_crowd:
             ledger.confirm_shuffled(event, self._min_crowd, self._honest_fraction)
         else:
@@ -85,19 +105,36 @@ class ShuffledFlowerEngine(FlowerEngine):
                     break
             time.sleep(_RETRY_INTERVAL)
         self._count(question, replies, len(batch))
+        self._n_senders = len(replies)
         for name, reply in replies:
             reason, _ = self._reason_unsent(reply, round_number) or ("", False)
+            self._n_senders -= bool(reason)
             self.rejections += [Rejection(round_number, name, reason)] if reason else []
         if failure is not None:
             self.rejections.append(failure)
             return
         try:
             rounds = self._deployment.separable()
-            index, bit = decode_reports(batch, rounds.n_coordinates(state))
+            index, bit = self._read_batch(batch, rounds.n_coordinates(state), round_number)
+            # After refused reports, the rest of a user's number is dropped: the crowd counts whole users.
             n_users = len(index) // rounds.n_reports
-            yield rounds.collect_reports(state, index, bit, round_number, sender=_NAME, n_clients=n_users)
+            kept = slice(n_users * rounds.n_reports)
+            yield rounds.collect_reports(state, index[kept], bit[kept], round_number, sender=_NAME, n_clients=n_users)
         except ValueError as error:
             self.rejections.append(Rejection(round_number, _NAME, str(error)[:500]))
+
+    def _count_answers(self, receiver: RoundReceiver) -> int:
+        return self._n_senders
+
+    def _read_batch(self, batch: bytes, n_coordinates: int, round_number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the reports of a batch, and record refused ones."""
+        if self._keys is None:
+            return decode_reports(batch, n_coordinates)
+        run = self._request["run"]
+        reports = self._keys.unseal(self._key_name, batch, n_coordinates=n_coordinates, run=run, round=round_number)
+        for reason, n in reports.refused.items():
+            self.rejections.append(Rejection(round_number, _NAME, f"reports were refused: {n} {reason}"))
+        return reports.index, reports.bit
 
     def _open(self, state: Any, round_number: int) -> bool:
         """Check the shuffler's configuration and open the round; return whether its batch is already released."""
@@ -108,6 +145,15 @@ class ShuffledFlowerEngine(FlowerEngine):
         if about["min_crowd"] < self._min_crowd or any(about[name] != expected[name] for name in expected):
             expected["min_crowd"] = self._min_crowd
             raise ShufflerError(f"the shuffler is configured for {about}, and the server for {expected}", is_final=True)
+        self._key_name = about.get("server_key", "")
+        known = (None,) if self._keys is None else self._keys.names
+        if about.get("server_key") not in known:
+            expects = "reads reports" if self._keys is None else f"has the keys {[name[:16] for name in known]}"
+            raise ShufflerError(
+                f"the shuffler's key of the server is {self._key_name[:16]!r}, and this run {expects}; start the "
+                "shuffler with --server-key and the public key of the server, or with --unsealed",
+                is_final=True,
+            )
         return self._shuffler.open(self._request["run"], round_number)
 
     def _fetch(self, replies: list[tuple[str, "Message"]], round_number: int, is_last: bool) -> bytes:
@@ -124,7 +170,8 @@ class ShuffledFlowerEngine(FlowerEngine):
         return self._release(round_number, 0 if is_last else n_sent)
 
     def _release(self, round_number: int, n_users: int) -> bytes:
-        max_bytes = _BYTES_PER_REPORT * self._deployment.separable().n_reports * sum(self.members.values())
+        n_bytes = _BYTES_PER_REPORT if self._keys is None else SEALED_BYTES
+        max_bytes = n_bytes * self._deployment.separable().n_reports * sum(self.members.values())
         return self._shuffler.release(self._request["run"], round_number, n_users, max_bytes=max_bytes)
 
     def _reason_unsent(self, reply: "Message", round_number: int) -> tuple[str, bool] | None:

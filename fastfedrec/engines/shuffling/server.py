@@ -23,7 +23,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from fastfedrec.engines.shuffling.shuffler import Shuffler, ShufflerError
+from fastfedrec.engines.shuffling.refusals import ShufflerError
+from fastfedrec.engines.shuffling.shuffler import Shuffler
 
 __all__ = ["ShufflerServer", "make_tls"]
 
@@ -107,7 +108,7 @@ class ShufflerServer(ThreadingHTTPServer):
                 unnamed = (other for other in self._connections.values() if not other.name and other.ends < math.inf)
                 # An honest party gives its name long before its connection is the oldest.
                 if (oldest := next(unnamed, None)) is not None:
-                    oldest.cut()
+                    self._cut(oldest, "crowded out")
                 self._changed.wait(0.5)
             self._connections[request] = _Connection(request)
         try:
@@ -148,22 +149,24 @@ class ShufflerServer(ThreadingHTTPServer):
             self.served.connection.name = name
             same = [other for other in self._connections.values() if other.name == name and other.ends < math.inf]
             for older in same[:-_MAX_CONNECTIONS_OF_NAME]:
-                older.cut()
+                self._cut(older, "connections of a name")
 
     @contextmanager
     def receiving(self, sender: str) -> Iterator[None]:
         """Limit bodies in transfer to one of each sender, and to the maximum number in total."""
         with self._changed:
             if sender in self._sending:
-                raise ShufflerError("another message of this node is in transfer; send one at a time")
+                raise ShufflerError("another message of this node is in transfer; send one at a time", kind="busy")
             if len(self._sending) >= _MAX_BODIES:
                 # The body that is furthest behind is closed, if it is below the minimum rate.
                 slowest = max(self._sending.values(), key=lambda connection: connection.lag)
                 if slowest.lag > 0.0:
-                    slowest.cut()
+                    self._cut(slowest, "slow")
                     self._changed.wait_for(lambda: len(self._sending) < _MAX_BODIES, timeout=1.0)
             if sender in self._sending or len(self._sending) >= _MAX_BODIES:
-                raise ShufflerError(f"{_MAX_BODIES} messages are in transfer, which is the maximum; try again")
+                raise ShufflerError(
+                    f"{_MAX_BODIES} messages are in transfer, which is the maximum; try again", kind="busy"
+                )
             self._sending[sender] = self.served.connection
             self.served.connection.allow(0)
         try:
@@ -173,11 +176,26 @@ class ShufflerServer(ThreadingHTTPServer):
                 self._sending.pop(sender)
                 self._changed.notify_all()
 
+    def receive(self, n_bytes: int) -> None:
+        """Count bytes of a body before they are stored, or raise if the bodies in transfer take too much memory."""
+        with self._changed:
+            self.shuffler.check_memory(n_bytes + sum(body.received for body in self._sending.values()))
+            self.served.connection.receive(n_bytes)
+
+    @property
+    def n_connections(self) -> int:
+        """Number of open connections."""
+        return len(self._connections)
+
+    def _cut(self, connection: _Connection, kind: str) -> None:
+        connection.cut()
+        self.shuffler.count_refusal(kind)
+
     def _cut_late(self) -> None:
         now = time.monotonic()
         for connection in self._connections.values():
             if connection.ends < now:
-                connection.cut()
+                self._cut(connection, "slow")
 
     def _forget(self, request: Any) -> None:
         with self._changed:
@@ -233,8 +251,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not sender or sender == self.server.opener:
             raise _ForbiddenError("only a node can send reports")
         length = self.headers.get("Content-Length", "")
-        if not _is_number(length) or int(length) > self.server.shuffler.max_bytes:
-            raise ShufflerError(f"a node's message must have at most {self.server.shuffler.max_bytes} bytes")
+        max_bytes = min(self.server.shuffler.max_bytes, self.server.shuffler.max_memory)
+        if not _is_number(length) or int(length) > max_bytes:
+            raise ShufflerError(f"a node's message must have at most {max_bytes} bytes", kind="too large")
         if not self.server.shuffler.expects(run, round_number, sender):
             return b""  # the reports are already here, so the body is not read
         with self.server.receiving(sender):
@@ -246,9 +265,9 @@ class _Handler(BaseHTTPRequestHandler):
         while len(body) < length:
             piece = self.rfile.read1(min(length - len(body), _CHUNK_BYTES))
             if not piece:
-                raise ShufflerError("the message is shorter than its declared length; send it again")
+                raise ShufflerError("the message is shorter than its declared length; send it again", kind="cut off")
+            self.server.receive(len(piece))
             body += piece
-            self.server.served.connection.receive(len(piece))
         return body
 
     def _release(self, run: str, round_number: int, n_users: int) -> bytes:
@@ -272,6 +291,9 @@ class _Handler(BaseHTTPRequestHandler):
                 status, body = 200, work()
             except ShufflerError as error:
                 status, body = 410 if error.is_final else 409, str(error).encode()
+                # The server repeats its requests until a batch is complete, which is no refusal.
+                if self._peer() != self.server.opener:
+                    self.server.shuffler.count_refusal(error.kind)
             except _ForbiddenError as error:
                 status, body = 403, str(error).encode()
         self.server.served.connection.allow(len(body))

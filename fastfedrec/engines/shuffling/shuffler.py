@@ -1,56 +1,33 @@
 """The shuffler: a separate process that removes the sender and time of reports, and forwards only whole batches.
 
-Nodes send it their users' single reports in each round.  The server gets all reports of a round at once, in random
-order, if they come from at least a public number of users; otherwise it gets none.  The trust model is in
-docs/how-to/deploy-with-flower.md.  The command `fastfedrec shuffler` runs a shuffler.
+Nodes send it their users' single reports in each round, sealed to the server's key (`sealing`), so it cannot read them.
+The server gets all reports of a round at once, in random order, if they come from at least a public number of users;
+otherwise it gets none.  The trust model is in docs/how-to/deploy-with-flower.md.  The command `fastfedrec shuffler`
+runs a shuffler.
 """
 
-import http.client
-import json
 import os
-import ssl
 import threading
-from pathlib import Path
-from typing import Any, NoReturn
-from urllib.parse import quote, urlsplit
+import time
+from collections import Counter
+from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_instance, check_integer, check_real
-from fastfedrec.core.files import check_path
-from fastfedrec.core.folder_lock import FolderLock
-from fastfedrec.core.kept_files import checking, is_kept, read_document, write_document
+from fastfedrec.core.check import check_integer
+from fastfedrec.core.log import RoundTotals, log_round
 from fastfedrec.core.old_names import OldAttribute
 from fastfedrec.core.randomness import Key
 from fastfedrec.engines.deployment.node_memory import check_run_name
+from fastfedrec.engines.shuffling.client import ShufflerClient
+from fastfedrec.engines.shuffling.journal import ReleaseJournal
+from fastfedrec.engines.shuffling.refusals import ShufflerError
 from fastfedrec.engines.shuffling.reports import decode_reports, report_width
+from fastfedrec.engines.shuffling.sealing import SEALED_BYTES, read_key_name
 
 __all__ = ["Shuffler", "ShufflerClient", "ShufflerError"]
 
 _ORDER = "shuffler.order"
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_REMEDY = (
-    "without it a round could be released twice: restore the file itself, never an older copy of it, or start with a "
-    "new folder, for later runs only"
-)
-# Maximum bytes of an answer that is not a batch.
-_MAX_TEXT_BYTES = 4096
-
-
-class ShufflerError(Exception):
-    """Refusal of a shuffler, or failure to reach it.
-
-    Parameters
-    ----------
-    reason : str
-        Reason of the refusal or failure.
-    is_final : bool
-        Whether a retry is useless.
-    """
-
-    def __init__(self, reason: str, *, is_final: bool = False):
-        super().__init__(reason)
-        self.is_final = is_final
 
 
 class Shuffler:
@@ -74,6 +51,11 @@ class Shuffler:
         Maximum number of users of a node.
     max_nodes : int
         Maximum number of nodes that send reports in a round.
+    max_memory : int
+        Maximum number of bytes of a round's reports, those in transfer included.  A release takes three times as many.
+    server_key : path-like or None
+        PEM file with the server's public key, which reports must be sealed to.  None accepts reports that the shuffler
+        can read; nodes send them only with ``client_app(..., unsealed=True)``.
 
     Raises
     ------
@@ -109,43 +91,67 @@ class Shuffler:
         *,
         max_users: int = 100_000,
         max_nodes: int = 1_000,
+        max_memory: int = 2**30,
+        server_key: str | os.PathLike[str] | None = None,
     ):
         self.min_crowd = check_integer("min_crowd", min_crowd, low=2)
         self.n_reports = check_integer("n_reports", n_reports, low=1)
         self.n_coordinates = check_integer("n_coordinates", n_coordinates, low=1, high=2**62)
-        self.max_bytes = (
-            check_integer("max_users", max_users, low=1) * self.n_reports * report_width(self.n_coordinates).itemsize
-        )
+        self._server_key = None if server_key is None else read_key_name(server_key)
+        # Bytes of a report.
+        self._width = SEALED_BYTES if self._server_key else report_width(self.n_coordinates).itemsize
+        self.max_memory = check_integer("max_memory", max_memory, low=1, high=None)
+        # Bytes of a node's message.
+        self.max_bytes = check_integer("max_users", max_users, low=1) * self.n_reports * self._width
         self._max_nodes = check_integer("max_nodes", max_nodes, low=1)
-        folder = check_path("folder", folder)
-        self._path = folder / "released.json"
-        # Without the lock, two shufflers could each release the same round.
-        self._folder_lock = FolderLock(folder)
-        try:
-            self._released = _read_released(self._path)
-        except BaseException:
-            self.close()
-            raise
+        self._journal = ReleaseJournal(folder)
         self._open: tuple[str, int] | None = None
         # Reports by sender, until the release.
         self._reports: dict[str, bytes | bytearray] = {}
         # The batch of the open round after its release, for a server that lost its copy.
         self._batch: bytes | None = None
+        # Refused messages of the open round by kind, and the time of its start; for the log.
+        self._refused: Counter[str] = Counter()
+        self._begun = 0.0
         self._lock = threading.Lock()
 
     def close(self) -> None:
         """Unlock the folder for another shuffler; do not use this one afterwards."""
-        self._folder_lock.close()
+        self._journal.close()
 
-    def about(self) -> dict[str, int]:
+    @property
+    def n_bytes(self) -> int:
+        """Number of bytes of the open round's reports in memory.
+
+        Returns
+        -------
+        int
+            Bytes of accepted messages, without a released batch.
+        """
+        return sum(map(len, list(self._reports.values())))
+
+    def count_refusal(self, kind: str) -> None:
+        """Count a message that was refused, for the log of the open round.
+
+        Parameters
+        ----------
+        kind : str
+            Kind of the reason, as in `ShufflerError`.
+        """
+        with self._lock:
+            self._refused[kind] += 1
+
+    def about(self) -> dict[str, Any]:
         """Return the configuration, which nodes and the server check before they send reports.
 
         Returns
         -------
-        dict of str to int
-            Public numbers "min_crowd", "n_reports" and "n_coordinates".
+        dict
+            Public numbers "min_crowd", "n_reports" and "n_coordinates"; "server_key" has the name of the server's
+            public key, and is missing if the shuffler reads reports.
         """
-        return {"min_crowd": self.min_crowd, "n_reports": self.n_reports, "n_coordinates": self.n_coordinates}
+        numbers = {"min_crowd": self.min_crowd, "n_reports": self.n_reports, "n_coordinates": self.n_coordinates}
+        return numbers if self._server_key is None else numbers | {"server_key": self._server_key}
 
     def open(self, run: str, round: int) -> bool:
         """Open a round for reports, and drop the reports of any other round.
@@ -171,9 +177,11 @@ class Shuffler:
         with self._lock:
             if name == self._open:
                 return self._batch is not None
-            if round <= self._released.get(run, -1):
+            if round <= self._journal.last_round(run):
                 raise ShufflerError(f"round {round} was released before, and its reports are gone", is_final=True)
+            self._log_end("given up")
             self._open, self._reports, self._batch = name, {}, None
+            self._refused, self._begun = Counter(), time.monotonic()
             return False
 
     wants = OldAttribute("expects")
@@ -206,11 +214,11 @@ class Shuffler:
     def _is_missing(self, name: tuple[str, int], sender: str) -> bool:
         """Check whether a sender's reports are missing, and raise if the round does not accept them."""
         if name != self._open:
-            raise ShufflerError("the round is not open")
+            raise ShufflerError("the round is not open", kind="not open")
         if self._batch is not None:
-            raise ShufflerError("the round is over", is_final=True)
+            raise ShufflerError("the round is over", is_final=True, kind="late")
         if sender not in self._reports and len(self._reports) >= self._max_nodes:
-            raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is the maximum")
+            raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is the maximum", kind="full")
         return sender not in self._reports
 
     def submit(self, run: str, round: int, sender: str, body: bytes | bytearray) -> None:
@@ -225,7 +233,7 @@ class Shuffler:
         sender : str
             Name of the sender, which the shuffler deletes at the release.
         body : bytes
-            Reports from `encode_reports`, `n_reports` for each user.
+            Reports from `PublicKeys.seal`, or from `encode_reports` without a server's key; `n_reports` for each user.
 
         Raises
         ------
@@ -235,15 +243,44 @@ class Shuffler:
         name = _round_name(run, round)
         if len(body) > self.max_bytes:
             raise ShufflerError(f"a node's message must have at most {self.max_bytes} bytes, got {len(body)}")
-        try:
-            n_reports = len(decode_reports(body, self.n_coordinates)[0])
-        except ValueError as error:
-            raise ShufflerError(str(error)) from None
+        n_reports = self._count_reports(body)
         if n_reports % self.n_reports:  # 0 reports are valid: a node without users sends none
             raise ShufflerError(f"each user must send {self.n_reports} reports, got {n_reports} in total")
         with self._lock:
-            self._is_missing(name, sender)
+            if self._is_missing(name, sender):
+                self.check_memory(len(body))
             self._reports.setdefault(sender, body)
+
+    def check_memory(self, n_bytes: int) -> None:
+        """Raise if there is no memory for more bytes of reports.
+
+        Parameters
+        ----------
+        n_bytes : int
+            Number of bytes in addition to the accepted messages.
+
+        Raises
+        ------
+        ShufflerError
+            The round's reports would take more than `max_memory`.
+        """
+        if self.n_bytes + n_bytes > self.max_memory:
+            raise ShufflerError(
+                f"the reports of a round may take {self.max_memory} bytes of memory, and this message exceeds them; "
+                "start the shuffler with more memory",
+                kind="full",
+            )
+
+    def _count_reports(self, body: bytes | bytearray) -> int:
+        """Return the number of reports of a message, or raise if it is not a whole number of valid reports."""
+        if self._server_key is not None:
+            if len(body) % SEALED_BYTES:
+                raise ShufflerError(f"sealed reports must have {SEALED_BYTES} bytes each, got {len(body)} in total")
+            return len(body) // SEALED_BYTES
+        try:
+            return len(decode_reports(body, self.n_coordinates)[0])
+        except ValueError as error:
+            raise ShufflerError(str(error)) from None
 
     def release(self, run: str, round: int, n_users: int = 0) -> bytes:
         """Return all reports of a round and delete their senders; a repeated call returns the same bytes.
@@ -260,7 +297,7 @@ class Shuffler:
         Returns
         -------
         bytes
-            Reports as from `encode_reports`, in random order.
+            Reports as nodes sent them, in random order.
 
         Raises
         ------
@@ -272,32 +309,36 @@ class Shuffler:
             if name != self._open:
                 raise ShufflerError("the round is not open")
             if self._batch is None:
-                width = report_width(self.n_coordinates)
-                n_received = sum(map(len, self._reports.values())) // width.itemsize // self.n_reports
+                n_received = self.n_bytes // self._width // self.n_reports
                 if n_received < max(self.min_crowd, n_users):
                     raise ShufflerError(
                         f"a batch must have at least {max(self.min_crowd, n_users)} users, got reports of {n_received}"
                     )
-                # Sorting removes the order of arrival, independently of the random permutation.
-                codes = np.sort(np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()]))
-                order = Key.from_entropy().permutation(_ORDER, size=len(codes), n_threads=0)
+                batch = _mix(b"".join(self._reports.values()), self._width)
                 # Recorded before the batch leaves: a crash here loses the round, but cannot release it twice.
-                self._remember(run, round)
-                self._batch, self._reports = codes[order].tobytes(), {}
+                self._journal.record(run, round)
+                self._log_end("released")
+                self._batch, self._reports = batch.tobytes(), {}
             return self._batch
 
-    def _remember(self, run: str, round_number: int) -> None:
-        write_document(self._path, {**self._released, run: round_number})
-        self._released[run] = round_number
+    def _log_end(self, outcome: str) -> None:
+        """Log the open round, if it ends now."""
+        if self._open is None or self._batch is not None:
+            return
+        run, number = self._open
+        totals = RoundTotals(len(self._reports), self._refused, time.monotonic() - self._begun, self.n_bytes)
+        text = f"shuffler: round {number} of run {run[:8]} is {outcome}"
+        log_round(text, totals, process="shuffler", round=number, outcome=outcome)
 
 
-def _read_released(path: Path) -> dict[str, int]:
-    """Return the last released round of each run."""
-    if not is_kept(path):
-        return {}
-    with checking(path, _REMEDY):
-        document = read_document(path)
-        return {check_run_name(run): check_integer("round", last, low=0) for run, last in document.items()}
+def _mix(reports: bytes, width: int) -> np.ndarray:
+    """Return reports of `width` bytes in an order that is independent of the order of arrival."""
+    rows = np.frombuffer(reports, dtype=f"V{width}")
+    # The first bytes: the whole code, or a part of the fresh key of a sealed report.
+    starts = np.ndarray((len(rows),), dtype=f"<u{min(width, 8)}", buffer=reports, strides=(width,))
+    # Sorting removes the order of arrival, independently of the random permutation.
+    order = np.argsort(starts)[Key.from_entropy().permutation(_ORDER, size=len(rows), n_threads=0)]
+    return rows[order]
 
 
 def _round_name(run: Any, round_number: Any) -> tuple[str, int]:
@@ -305,148 +346,3 @@ def _round_name(run: Any, round_number: Any) -> tuple[str, int]:
         return check_run_name(run), check_integer("round", round_number, low=0, high=2**32 - 1)
     except (TypeError, ValueError) as error:
         raise ShufflerError(str(error)) from None
-
-
-class ShufflerClient:
-    """Client of a shuffler for nodes and the server, with the methods of `Shuffler`.
-
-    Parameters
-    ----------
-    url : str
-        "https://host:port", or "http://127.0.0.1:port" on the same machine.
-    name : str
-        Name of this party, used only with http; with https the certificate has the name.
-    authority, certificate, private_key : path-like or None
-        PEM files for https: the authority of the shuffler's certificate, and this party's certificate and key.
-    timeout : float
-        Maximum seconds, above 0, without data from the shuffler.
-
-    Raises
-    ------
-    ValueError
-        The URL is malformed, or the connection would not be encrypted and authenticated.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        name: str = "",
-        authority: str | os.PathLike[str] | None = None,
-        certificate: str | os.PathLike[str] | None = None,
-        private_key: str | os.PathLike[str] | None = None,
-        timeout: float = 60.0,
-    ):
-        parts = urlsplit(check_instance("url", url, str, "pass https://host:port"))
-        try:
-            host, port = parts.hostname, parts.port
-        except ValueError:  # the port is not a number, or out of range
-            host, port = None, None
-        if parts.scheme not in ("http", "https") or not host or not port or parts.path.strip("/"):
-            raise ValueError(f"url must be https://host:port, got {url!r}; name a host and a port")
-        if parts.scheme == "http" and host not in _LOOPBACK:
-            raise ValueError(f"url must be https:// for another machine, got {url!r}; use certificates")
-        self._host, self._port, self._name = host, port, check_instance("name", name, str, "pass the party's name")
-        self._timeout = check_real("timeout", timeout, low=0.0, exclusive=True)
-        self._tls: ssl.SSLContext | None = None
-        if parts.scheme == "https":
-            if authority is None or certificate is None or private_key is None:
-                raise ValueError("https needs authority, certificate and private_key; give all three")
-            self._tls = ssl.create_default_context(cafile=os.fspath(authority))
-            self._tls.minimum_version = ssl.TLSVersion.TLSv1_3
-            self._tls.load_cert_chain(certificate, private_key)
-
-    def about(self) -> dict[str, int]:
-        """Return the shuffler's configuration, as `Shuffler.about`.
-
-        Returns
-        -------
-        dict of str to int
-            Numbers "min_crowd", "n_reports" and "n_coordinates"; other keys of the answer are dropped.
-        """
-        try:
-            answer = json.loads(self._request("GET", "/about"))
-            return {
-                name: check_integer(name, answer[name], low=1) for name in ("min_crowd", "n_reports", "n_coordinates")
-            }
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise ShufflerError(f"the shuffler's configuration could not be read ({error})") from error
-
-    def open(self, run: str, round: int) -> bool:
-        """Open a round, as `Shuffler.open`.
-
-        Parameters
-        ----------
-        run : str
-            Name of the run.
-        round : int
-            Number of the round.
-
-        Returns
-        -------
-        bool
-            Whether the round is already released.
-        """
-        return self._request("POST", f"/open/{quote(run)}/{round}") == b"released"
-
-    def submit(self, run: str, round: int, body: bytes) -> None:
-        """Send this party's reports, as `Shuffler.submit`.
-
-        Parameters
-        ----------
-        run : str
-            Name of the run.
-        round : int
-            Number of the open round.
-        body : bytes
-            Reports from `encode_reports`.
-        """
-        self._request("POST", f"/reports/{quote(run)}/{round}", body)
-
-    def release(self, run: str, round: int, n_users: int = 0, *, max_bytes: int) -> bytes:
-        """Get the batch of a round, as `Shuffler.release`.
-
-        Parameters
-        ----------
-        run : str
-            Name of the run.
-        round : int
-            Number of the open round.
-        n_users : int
-            Minimum number of users in the batch.
-        max_bytes : int
-            Maximum size of the batch; a larger one is refused unread.
-
-        Returns
-        -------
-        bytes
-            Reports of the batch, as from `encode_reports`.
-        """
-        return self._request("POST", f"/release/{quote(run)}/{round}/{n_users}", max_bytes=max_bytes)
-
-    def _request(self, method: str, path: str, body: bytes = b"", max_bytes: int = _MAX_TEXT_BYTES) -> bytes:
-        """Send a request, and return the answer of at most `max_bytes`; raise ShufflerError for a refusal."""
-        if self._tls is None:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        else:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
-        try:
-            headers = {"Content-Length": str(len(body))} | ({"X-Name": quote(self._name)} if self._name else {})
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            length = answer.length
-            # The declared length is checked before the answer is read into memory.
-            limit = max_bytes if answer.status == 200 else _MAX_TEXT_BYTES
-            if length is None or length > limit:
-                raise ShufflerError(f"the shuffler's answer must have at most {limit} bytes, got {length}")
-            content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            reason = f": {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
-            raise ShufflerError(f"the shuffler could not be reached ({type(error).__name__}{reason})") from error
-        finally:
-            connection.close()
-        return content if answer.status == 200 else _refuse(answer.status, content)
-
-
-def _refuse(status: int, text: bytes) -> NoReturn:
-    raise ShufflerError(f"the shuffler refuses: {text[:400].decode(errors='replace')}", is_final=status != 409)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.server_keys import make_keys
 
 from fastfedrec import (
     DPALS,
@@ -21,6 +22,7 @@ from fastfedrec.accounting import Ledger, LocalReports, ShuffledReports
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
+from fastfedrec.engines.shuffling.sealing import ServerKeys
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems import factor_rounds
 from fastfedrec.systems import projection_rounds as subspace_rounds
@@ -186,6 +188,18 @@ def test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more(n_heard, hone
         assert type(event) is LocalReports
         assert (event.separable, event.epsilon, event.n_reports) == (False, 2.5, 4)
         assert ("The ledger counts this round without a shuffler" in ledger.summary()) == (n_heard < CROWD)
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_shuffler_that_reads_reports_is_an_assumption_of_the_ledger(is_sealed, tmp_path):
+    keys = ServerKeys(make_keys(tmp_path)[0]) if is_sealed else None
+    options = {"shuffler": None, "min_crowd": CROWD, "honest_fraction": 1.0, "keys": keys}
+    behind, ledger = engine(FMFLDP(n_reports=4), ShuffledFlowerEngine, **options), Ledger()
+    event = behind._as_carried(LocalReports("bits", 2.5, 4, 70, separable=True))
+    ledger.record(event)
+    behind._amend(ledger, event, 70)
+    notes = [note.kind for note in ledger.notes if "The shuffler reads reports" in note]
+    assert notes == ([] if is_sealed else ["assumption"])
 
 
 @pytest.mark.parametrize(("n_clients", "is_heard"), [(CROWD - 1, False), (CROWD, True), (60, True), (61, False)])

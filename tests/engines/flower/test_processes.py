@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from support.patience import HANG, wait_until
+from support.server_keys import make_keys
 from support.shuffler_process import Certificates, ShufflerProcess
 
 from fastfedrec import DPALS, Key, load
@@ -243,8 +244,10 @@ def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch)
     """Follow docs/how-to/deploy-with-flower.md: TLS everywhere, two registered nodes, and one unregistered node."""
     files = Certificates(tmp_path / "certificates")
     files("server")
-    hop = ShufflerProcess(tmp_path, 200, 100, 300, files)
+    private, public = make_keys(tmp_path / "keys")
+    hop = ShufflerProcess(tmp_path, 200, 100, 300, files, server_key=public)
     addresses = {"FASTFEDREC_SHUFFLER": hop.url, "FASTFEDREC_CERTIFICATES": str(files.folder)}
+    addresses["FASTFEDREC_SERVER_KEYS"] = str(private)
     there = Federation(tmp_path, EXAMPLES / "fmf_ldp", None, files, **addresses)
     try:
         for partition, name in enumerate(["a", "b", "stranger"]):
@@ -252,6 +255,7 @@ def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch)
             if name != "stranger":
                 there.register(name)
             settings = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
+            settings += f' server-key="{public}"'
             there.start_node(name, partition % 2, there.port + 1 + partition, f'shuffler="{hop.url}" {settings}')
         there.run()
         wait_for(lambda: there.finished_round() >= 1)

@@ -9,6 +9,7 @@ pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from scipy.stats import ttest_ind
 from support.flower_grid import MemoryGrid, serve
+from support.server_keys import make_keys
 from support.shuffler_process import ShufflerProcess
 
 from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD
@@ -46,7 +47,7 @@ def rating_error(model, split, names):
     return np.sqrt(np.mean((model.predict(users, test.item_ids[test.indices]) - test.values) ** 2))
 
 
-def deployed(split, seed, folder, hop=None):
+def deployed(split, seed, folder, hop=None, keys=()):
     """Return one run's NDCG; with a seed all nodes share a key although their users differ."""
     train, _, of_nodes = split
     crowd = None if hop is None else N_USERS
@@ -54,8 +55,8 @@ def deployed(split, seed, folder, hop=None):
     nodes = {}
     for node in range(N_NODES):
         config = {"name": str(node), "folder": str(folder / f"{seed}-{node}")}
-        nodes[11 + node] = (app, config if hop is None else config | {"shuffler": hop.url})
-    link = {} if hop is None else {"shuffler": hop.client("server"), "min_crowd": crowd}
+        nodes[11 + node] = (app, config if hop is None else config | {"shuffler": hop.url, "server-key": str(keys[1])})
+    link = {} if hop is None else {"shuffler": hop.client("server"), "min_crowd": crowd, "server_keys": keys[0]}
     model, engine = serve(SYSTEM, train, MemoryGrid(nodes), n_nodes=N_NODES, seed=seed, round_timeout=30.0, **link)
     assert engine.rejections == []
     return quality(model.with_users(train), split)
@@ -85,9 +86,10 @@ def test_separate_keys_give_the_quality_of_one_process(split, one_key, tmp_path)
 
 
 def test_behind_a_shuffler_as_well(split, one_key, tmp_path):
-    hop = ShufflerProcess(tmp_path, N_USERS, SYSTEM.n_reports, N_ITEMS * SYSTEM.n_factors)
+    keys = make_keys(tmp_path / "keys")
+    hop = ShufflerProcess(tmp_path, N_USERS, SYSTEM.n_reports, N_ITEMS * SYSTEM.n_factors, server_key=keys[1])
     try:
-        of_nodes = [deployed(split, None, tmp_path / str(run), hop) for run in range(N_RUNS)]
+        of_nodes = [deployed(split, None, tmp_path / str(run), hop, keys) for run in range(N_RUNS)]
     finally:
         hop.kill()
     assert is_alike(of_nodes, one_key)

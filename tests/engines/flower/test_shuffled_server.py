@@ -1,5 +1,7 @@
 """Tests of Flower behind a shuffler in a separate process: the same counts, and a ledger of completed rounds only."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,12 +9,15 @@ pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from flwr.app import Message, RecordDict
 from support.flower_grid import KEY, SEED, KilledError, MemoryGrid, in_folders, of_node, requests_of, serve, two_nodes
+from support.server_keys import join, make_keys
 from support.shuffler_process import ShufflerProcess
 
 from fastfedrec import FMFLDP, Key, NoAnswerError, PrivatePrototypes
 from fastfedrec.accounting import Ledger, ShuffledReports, shuffled_epsilon
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.engines.flower.wire.records import config_record
+from fastfedrec.engines.shuffling.sealing import read_key_name
+from fastfedrec.engines.shuffling.shuffler import ShufflerClient
 
 SYSTEM = FMFLDP(epsilon=1.0, n_reports=10, n_rounds=3, n_factors=2)
 CROWD = 250
@@ -23,8 +28,10 @@ LOCAL = 3 * 10 * 1.0
 def shuffler(tmp_path):
     made = []
 
-    def start(min_crowd=CROWD, n_reports=10, n_coordinates=120):
-        made.append(ShufflerProcess(tmp_path, min_crowd, n_reports, n_coordinates))
+    def start(min_crowd=CROWD, n_reports=10, n_coordinates=120, is_sealed=True):
+        keys = make_keys(tmp_path / "keys") if is_sealed else (None, None)
+        made.append(ShufflerProcess(tmp_path, min_crowd, n_reports, n_coordinates, server_key=keys[1]))
+        made[0].keys = keys
         return made[0]
 
     yield start
@@ -33,12 +40,17 @@ def shuffler(tmp_path):
 
 
 def through(shuffler, nodes, url=None):
-    """Return the nodes with the shuffler's address in their configuration."""
-    return {node: (app, config | {"shuffler": url or shuffler.url}) for node, (app, config) in nodes.items()}
+    """Return the nodes with the shuffler's address, and the server's public key, in their configuration."""
+    settings = {"shuffler": url or shuffler.url}
+    if shuffler.keys[1] is not None:
+        settings["server-key"] = str(shuffler.keys[1])
+    return {node: (app, config | settings) for node, (app, config) in nodes.items()}
 
 
 def serve_shuffled(system, data, grid, shuffler, link=None, **options):
-    options = {"round_timeout": 20.0, "shuffler": link or shuffler.client("server"), "min_crowd": CROWD} | options
+    keys = {"unsealed": True} if shuffler.keys[0] is None else {"server_keys": shuffler.keys[0]}
+    link = link or shuffler.client("server")
+    options = {"round_timeout": 20.0, "shuffler": link, "min_crowd": CROWD} | keys | options
     return serve(system, data, grid, **options)
 
 
@@ -67,8 +79,107 @@ def test_the_model_of_one_process_and_the_shufflers_figure(data, shuffler, optio
     assert ledger.epsilon("shuffled_server") == claimed(3) < LOCAL / 4
     assert abs(claimed(3) / shuffled_epsilon(1.0, 10, CROWD, 3, 1e-6) - 1) < 1e-6
     assert {type(event) for event in ledger.events} == {ShuffledReports}
-    assert [traffic.upload > 150 * 10 * 4 for traffic in engine.messages.rounds] == [True] * 3
+    assert [traffic.upload > 150 * 10 * 72 for traffic in engine.messages.rounds] == [True] * 3
+    assert not any("The shuffler reads" in note for note in ledger.notes)
     assert hop.log() == ""
+
+
+def test_an_unsealed_run_is_a_choice_that_the_ledger_states_as_an_assumption(data, shuffler, tmp_path):
+    hop = shuffler(is_sealed=False)
+    grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD, unsealed=True)))
+    there, engine = serve_shuffled(SYSTEM, data, grid, hop)
+    np.testing.assert_array_equal(there.item_factors_, SYSTEM.fit(data, key=Key.from_seed(SEED)).item_factors_)
+    assert [traffic.upload < 150 * 10 * 8 for traffic in engine.messages.rounds] == [True] * 3
+    (note,) = (note for note in there.ledger_.notes if "The shuffler reads reports" in note)
+    assert note.kind == "assumption"
+    there.ledger_.report(tmp_path / "page.md")
+    assert "The shuffler reads reports" in (tmp_path / "page.md").read_text()
+
+
+def test_a_key_is_rotated_between_two_rounds(data, shuffler, tmp_path):
+    """Nodes and server know both keys, and the shuffler is restarted with the new one."""
+    hop = shuffler()
+    new = make_keys(tmp_path / "keys", "new")
+    private = join(tmp_path / "private.pem", new[0], hop.keys[0])
+    public = join(tmp_path / "public.pem", hop.keys[1], new[1])
+    count = []
+
+    def tamper(reply):
+        count.extend([1] * (reply.metadata.message_type == "train"))
+        if len(count) == 3:  # in round 1, which is repeated with the new key
+            count.append(1)
+            hop.kill()
+            hop.command[-1] = f"--server-key={new[1]}"
+            hop.start()
+        return [reply]
+
+    nodes = through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD))
+    nodes = {node: (app, config | {"server-key": str(public)}) for node, (app, config) in nodes.items()}
+    there, engine = serve_shuffled(SYSTEM, data, MemoryGrid(nodes, tamper), hop, server_keys=private)
+    np.testing.assert_array_equal(there.item_factors_, SYSTEM.fit(data, key=Key.from_seed(SEED)).item_factors_)
+    assert engine.rejections == []
+    assert there.ledger_.epsilon("shuffled_server") == claimed(3)
+
+
+class Link:
+    """A shuffler that changes its batches."""
+
+    def __init__(self, client, change):
+        self.about, self.open, self._release, self._change = client.about, client.open, client.release, change
+
+    def release(self, run, round_number, n_users, *, max_bytes):
+        return self._change(round_number, self._release(run, round_number, n_users, max_bytes=max_bytes))
+
+
+def test_a_shuffler_that_replays_reports_is_named_and_each_report_counts_once(data, shuffler):
+    hop, batches = shuffler(), []
+
+    def replay(round_number, batch):
+        batches.append(batch)
+        # The first ten reports again, and in the next round also ten of this round.
+        return batch + batch[:720] + (batches[round_number - 1][:720] if round_number else b"")
+
+    grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
+    there, engine = serve_shuffled(SYSTEM, data, grid, hop, Link(hop.client("server"), replay))
+    np.testing.assert_array_equal(there.item_factors_, SYSTEM.fit(data, key=Key.from_seed(SEED)).item_factors_)
+    replayed, unreadable = ("reports were refused: 10 replayed", "reports were refused: 10 unreadable")
+    assert [(r.round, r.reason) for r in engine.rejections if r.reason == replayed] == [(n, replayed) for n in range(3)]
+    assert [r.round for r in engine.rejections if r.reason == unreadable] == [1, 2]
+    assert {r.kind for r in engine.rejections} == {"reports"}
+
+
+@pytest.mark.parametrize(("n_damaged", "n_confirmed"), [(500, 3), (501, 2)])
+def test_damaged_reports_do_not_count_in_the_crowd(data, shuffler, n_damaged, n_confirmed):
+    """Of 3,000 reports of 300 users, 2,500 of 250 users must open."""
+    hop = shuffler()
+
+    def damage(round_number, batch):
+        return batch if round_number != 1 else bytes(72 * n_damaged) + batch[72 * n_damaged :]
+
+    grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
+    there, engine = serve_shuffled(SYSTEM, data, grid, hop, Link(hop.client("server"), damage))
+    kinds = {type(event).__name__: times for event, times in there.ledger_.events.items()}
+    assert kinds.get("ShuffledReports") == n_confirmed
+    assert f"reports were refused: {n_damaged} unreadable" in [r.reason for r in engine.rejections if r.round == 1]
+
+
+def test_each_round_is_one_line_with_its_answers_refusals_seconds_and_bytes(data, shuffler, caplog):
+    hop = shuffler()
+
+    def tamper(reply):
+        return [] if reply.metadata.message_type == "train" and len(requests_of(grid)) == 5 else [reply]
+
+    grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)), tamper)
+    with caplog.at_level("INFO", "fastfedrec"):
+        serve_shuffled(SYSTEM, data, grid, hop, round_timeout=0.5)
+    lines = [record for record in caplog.records if getattr(record, "fields", {}).get("process") == "server"]
+    assert [line.fields["round"] for line in lines] == [1, 2, 3]
+    assert [line.fields["answers"] for line in lines] == [2, 2, 1]
+    assert [line.fields["outcome"] for line in lines] == ["answered"] * 3
+    assert all(line.fields["bytes"] > 300 * 10 * 72 for line in lines[:2])
+    assert re.fullmatch(
+        r"FMFLDP: round 1 of 3 is done; 2 answers, 0 refused, \d+\.\d s, \d+ bytes", lines[0].getMessage()
+    )
 
 
 def test_a_node_without_users_sends_an_empty_message_without_delay(data, shuffler):
@@ -204,7 +315,7 @@ def test_a_shuffler_of_smaller_crowds_is_refused_by_nodes_and_server(data, shuff
         open, release = hop.client("server").open, hop.client("server").release
 
         def about(self):
-            return {"min_crowd": CROWD, "n_reports": 10, "n_coordinates": 120}
+            return hop.client("server").about() | {"min_crowd": CROWD}
 
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
     with pytest.raises(NoAnswerError) as caught:
@@ -218,6 +329,7 @@ def test_server_and_nodes_agree_on_the_shuffler(data, shuffler, min_crowd, serve
     hop = shuffler()
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=min_crowd)))
     options = {"shuffler": None if server_crowd is None else hop.client("server"), "min_crowd": server_crowd}
+    options |= {} if server_crowd is None else {"server_keys": hop.keys[0]}
     with pytest.raises(RuntimeError, match=r"the server runs .* and this node is configured for"):
         serve(SYSTEM, data, grid, **options)
 
@@ -231,6 +343,65 @@ def test_a_node_without_a_shuffler_sends_no_message(data, shuffler):
         assert caught.value.ledger.epsilon("shuffled_server", 0) == LOCAL
         assert any(reason in r.reason for r in caught.value.rejections)
         assert {type(event).__name__ for event in caught.value.ledger.events} == {"LocalReports"}
+
+
+def test_a_node_seals_to_no_key_but_its_own(data, shuffler, tmp_path):
+    """The server's key comes from the node's configuration, and neither a shuffler nor a server can replace it."""
+    hop, other = shuffler(), make_keys(tmp_path / "keys", "other")
+    nodes = two_nodes(SYSTEM, data, min_crowd=CROWD)
+    for change, reason in (
+        ({}, "no file of the server's public key"),
+        ({"server-key": str(other[1])}, "is not in this node's file of keys"),
+        ({"server-key": str(hop.keys[0])}, "server-key cannot be used (ValueError)"),
+        ({"server-key": str(tmp_path / "missing")}, "server-key cannot be used (FileNotFoundError)"),
+    ):
+        grid = MemoryGrid({n: (app, config | {"shuffler": hop.url} | change) for n, (app, config) in nodes.items()})
+        with pytest.raises(NoAnswerError) as caught:
+            serve_shuffled(SYSTEM, data, grid, hop, round_timeout=0.5)
+        assert any(reason in r.reason for r in caught.value.rejections), reason
+        assert caught.value.ledger.epsilon("shuffled_server", 0) == LOCAL
+
+
+def test_a_node_that_seals_sends_nothing_that_a_shuffler_can_read(data, shuffler):
+    """A shuffler without a key, with a server that lies about it."""
+    hop = shuffler(is_sealed=False)
+    keys = make_keys(hop.folder / "keys")
+    nodes = two_nodes(SYSTEM, data, min_crowd=CROWD)
+    configs = {
+        n: (app, config | {"shuffler": hop.url, "server-key": str(keys[1])}) for n, (app, config) in nodes.items()
+    }
+    link = hop.client("server")
+
+    class Lying:
+        open, release = link.open, link.release
+
+        def about(self):
+            return link.about() | {"server_key": read_key_name(keys[1])}
+
+    with pytest.raises(NoAnswerError) as caught:
+        serve_shuffled(
+            SYSTEM, data, MemoryGrid(configs), hop, Lying(), round_timeout=0.5, server_keys=keys[0], unsealed=False
+        )
+    assert any("the shuffler reads reports: it has no server's key" in r.reason for r in caught.value.rejections)
+
+
+def test_a_shuffler_with_another_key_is_refused_before_any_request(data, shuffler, tmp_path):
+    other = make_keys(tmp_path / "other")
+    hop = shuffler()
+    for options in ({"server_keys": other[0]}, {"server_keys": None, "unsealed": True}):
+        grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD, unsealed="unsealed" in options)))
+        with pytest.raises(NoAnswerError, match=r"the shuffler's key of the server is '\w{16}', and this run"):
+            serve_shuffled(SYSTEM, data, grid, hop, **options)
+        assert len(requests_of(grid)) == 0
+
+
+def test_server_and_nodes_agree_on_the_seal(data, shuffler):
+    hop = shuffler()
+    grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD, unsealed=True)))
+    with pytest.raises(
+        RuntimeError, match=r"the server runs .*a shuffler that cannot read reports.* is configured for"
+    ):
+        serve_shuffled(SYSTEM, data, grid, hop)
 
 
 def test_dishonest_users_are_not_counted_on(data, shuffler):
@@ -252,3 +423,17 @@ def test_bad_arguments(data):
         client_app(SYSTEM, of_node(data), min_crowd=1)
     with pytest.raises(ValueError, match="shuffler and min_crowd must be given together"):
         server_app(SYSTEM, data.item_ids, print, n_nodes=2, min_crowd=CROWD)
+    link = ShufflerClient("http://127.0.0.1:9", name="server")
+    for options in ({}, {"server_keys": "server.pem", "unsealed": True}):
+        with pytest.raises(ValueError, match="either server_keys or unsealed=True must be given with shuffler"):
+            server_app(SYSTEM, data.item_ids, print, n_nodes=2, min_crowd=CROWD, shuffler=link, **options)
+    with pytest.raises(ValueError, match=r"server_keys must be given with shuffler, got 'server\.pem'"):
+        server_app(SYSTEM, data.item_ids, print, n_nodes=2, server_keys="server.pem")
+    for make in (
+        lambda: client_app(SYSTEM, of_node(data), unsealed=True),
+        lambda: server_app(SYSTEM, data.item_ids, print, n_nodes=2, unsealed=True),
+    ):
+        with pytest.raises(ValueError, match="unsealed=True must be given with min_crowd"):
+            make()
+    with pytest.raises(TypeError, match="unsealed must be"):
+        client_app(SYSTEM, of_node(data), min_crowd=CROWD, unsealed="no")

@@ -14,7 +14,7 @@ from support.significance import counts_are
 
 from fastfedrec import FMFLDP, Key
 from fastfedrec.cli.main import main
-from fastfedrec.core.kept_files import DamagedFileError, read_document
+from fastfedrec.core.kept_files import DamagedFileError, read_document, write_document
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.shuffling.reports import decode_reports, encode_reports
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
@@ -211,6 +211,8 @@ def test_bad_arguments(tmp_path, capsys):
         (["--listen=127.0.0.1:0", "--authority=x", "--insecure"], "or --insecure"),
         (["--listen=0.0.0.0:0", "--insecure"], "--insecure needs a loopback address"),
         (["--listen=8000", "--insecure"], "--listen must be HOST:PORT"),
+        (["--listen=127.0.0.1:0", "--insecure"], "give --server-key, so that the shuffler cannot read reports"),
+        (["--listen=127.0.0.1:0", "--insecure", "--unsealed", "--server-key=x"], "or --unsealed"),
     ):
         assert main([*common, *arguments]) == 2
         assert reason in capsys.readouterr().err
@@ -235,6 +237,23 @@ def test_a_damaged_list_of_released_rounds_is_named_with_the_way_out(tmp_path, c
     ):
         make(tmp_path)
     assert (tmp_path / "released.json").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({OTHER: -1}, f"record 2, '{OTHER}': round must be at least 0, got -1"),
+        ({OTHER: "7"}, f"record 2, '{OTHER}': round must be "),
+        ({"x" * 90: 3}, f"record 2, '{'x' * 40}': the run must be named by 32 hexadecimal digits"),
+    ],
+)
+def test_a_damaged_record_is_named_with_its_file_and_the_way_out(tmp_path, record, reason):
+    write_document(tmp_path / "released.json", {RUN: 4})
+    make(tmp_path).close()  # the control: one sound record
+    write_document(tmp_path / "released.json", {RUN: 4} | record)
+    with pytest.raises(DamagedFileError, match=r"/released.json' is damaged: .*; without it .* new folder") as caught:
+        make(tmp_path)
+    assert reason in str(caught.value)
 
 
 def test_the_list_of_released_rounds_is_whole_or_as_it_was(tmp_path, monkeypatch):

@@ -2,18 +2,20 @@
 
 import contextlib
 import itertools
+import json
 import math
 import shutil
 import socket
 import ssl
 import subprocess
 import threading
+import urllib.request
 from pathlib import Path
 
 import pytest
 from support.patience import HANG, Clock, wait_until
 from support.shuffler_case import RUN, codes, codes_of, make, opened
-from support.shuffler_process import AUTHORITY, SERVER, Certificates, ShufflerProcess
+from support.shuffler_process import AUTHORITY, SERVER, Certificates, ShufflerProcess, free_port
 
 from fastfedrec.engines.shuffling import server as server_module
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
@@ -68,6 +70,27 @@ def test_permissions_of_server_and_nodes(process):
         server.release(RUN, 0, max_bytes=7)
     assert server.release(RUN, 0, max_bytes=8) == codes(1, 1)
     assert there.log() == ""
+
+
+def test_a_round_is_a_line_of_json_and_a_count_on_request(process):
+    pytest.importorskip("prometheus_client")
+    port = free_port()
+    there = process(2, 1, 10, log="json", metrics=port)
+    server = there.client("server")
+    server.open(RUN, 0)
+    for name in "ab":
+        there.client(name).submit(RUN, 0, codes(1))
+    with pytest.raises(ShufflerError, match="must have at most"):
+        there.client("c").submit(RUN, 0, bytes(400_004))
+    server.release(RUN, 0, max_bytes=8)
+    (line,) = there.log().splitlines()
+    values = json.loads(line)
+    expected = {"process": "shuffler", "outcome": "released", "answers": 2, "refused": {"too large": 1}, "bytes": 8}
+    assert {name: values[name] for name in expected} == expected
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANG) as page:
+        text = page.read().decode()
+    assert 'fastfedrec_answers_total{process="shuffler"} 2.0' in text
+    assert "fastfedrec_report_bytes 0.0" in text
 
 
 def head_of_body(name, n_bytes):

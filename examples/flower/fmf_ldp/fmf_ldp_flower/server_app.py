@@ -1,6 +1,7 @@
 """The server app.  FASTFEDREC_FOLDER names the folder of its state and of the model (default ./server).
 
-FASTFEDREC_CERTIFICATES names a folder with ca.crt, server.crt and server.key, the certificates for the shuffler.
+FASTFEDREC_CERTIFICATES names a folder with ca.crt, server.crt and server.key, the certificates for the shuffler, and
+FASTFEDREC_SERVER_KEYS the file of the private key that opens the nodes' reports.
 """
 
 import os
@@ -39,4 +40,5 @@ app = server_app(
     seed=SEED,
     shuffler=find_shuffler(),
     min_crowd=MIN_CROWD,
+    server_keys=SHUFFLER and os.environ["FASTFEDREC_SERVER_KEYS"],
 )
