@@ -1,7 +1,7 @@
 """Another fit of a fitted model on the same users, with the items and the ledger of the earlier one."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,9 +12,40 @@ from fastfedrec.core.text import format_epsilon
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 
+Model = TypeVar("Model")
 
-def refit(model: Any, interactions: InteractionsLike, ledger: Ledger | None, options: dict[str, Any]) -> Any:
-    """Fit `model` again, and note the cost of this fit alone."""
+
+def refit(self: Model, interactions: InteractionsLike, *, ledger: Ledger | None = None, **options: Any) -> Model:
+    """Fit this model again on newer data of the same users, and add the cost to its ledger.
+
+    Parameters
+    ----------
+    interactions : Interactions, SciPy sparse matrix or array, or frame
+        All data of the users up to now; users may be new.  A matrix or a frame has the items of the earlier fit.
+        `Interactions` may have further items.
+    ledger : Ledger or None
+        A ledger that holds the cost of the earlier fit; None takes `ledger_`.  One with a budget refuses a fit that
+        would exceed it, and the model keeps its earlier releases.
+    **options : object
+        Further arguments of `fit`.
+
+    Returns
+    -------
+    Recommender
+        This model, fitted again with the same parameters.  The ledger has a note with the cost of this fit alone.
+
+    Raises
+    ------
+    RuntimeError
+        The model is not fitted.
+    ValueError
+        The ledger lacks an event of the earlier fit, or the data lack an item.
+
+    Notes
+    -----
+    The fit does not use the earlier releases.
+    """
+    model: Any = self
     model._fitted()  # raises before a fit
     earlier: Ledger = model.ledger_
     data = _with_items(interactions, model.interactions_.item_ids)
@@ -35,7 +66,7 @@ def refit(model: Any, interactions: InteractionsLike, ledger: Ledger | None, opt
         f"{ledger.delta:g} against {VIEWS[view]}, without the earlier fits.",
         "guarantee",
     )
-    return model
+    return self
 
 
 def _with_items(interactions: InteractionsLike, item_ids: np.ndarray) -> Interactions:
