@@ -362,19 +362,17 @@ class RatingItemKNN(RatingModel):
         return neighbor_disagreement(self.neighbor_items_, self.neighbor_similarities_, self.n_neighbors)
 
     def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
-        n = sizes.n_interactions
-        n_pairs = min(expected_pairs(sizes), _BLOCK_PAIRS)
+        n, n_all = sizes.n_interactions, expected_pairs(sizes)
+        work = max(n**2 / max(sizes.n_users, 1), _BLOCK_PAIRS)
         ratings = {
             **reports_memory(n),
             "residuals, ones and squares by item": Array.of("float64", 3, n),
             "users by item": Array.of("int32", 3, n),
         }
+        pairs = {"products of pairs": Array.of("float64", 8, n_all * _BLOCK_PAIRS / work)}
         return [
-            {
-                **ratings,
-                "products of pairs": Array.of("float64", 8, n_pairs),
-                **neighbors_memory(sizes, self.n_neighbors),
-            }
+            {**ratings, "powers of residuals by user": Array.of("float64", 5, n)},
+            {**ratings, **pairs, **neighbors_memory(sizes, self.n_neighbors)},
         ]
 
     def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
