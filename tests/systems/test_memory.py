@@ -5,6 +5,7 @@ import platform
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.models import CASES, MODELS, new
 from support.peak import measure_peaks, spread
@@ -151,7 +152,7 @@ def record():
     document = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     document["memory"] = {
         "date": date.today().isoformat(),
-        "machine": f"{cpu.strip()}, Linux {platform.release()}, Python {platform.python_version()}",
+        "machine": f"{cpu.strip()}, Linux {platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
         "rows": rows,
     }
     RECORD.write_text(json.dumps(document, indent=1) + "\n")
