@@ -90,3 +90,8 @@ def check_fit(model: Any, data: Interactions, n_threads: int) -> None:
 def _arrays_at_peak(model: Any, sizes: Sizes) -> Arrays | None:
     """Return the arrays of the step of a fit that needs the most memory, or None without a declaration."""
     return max(model._memory(sizes), key=total_bytes, default=None)
+
+
+def counting_memory(sizes: Sizes) -> Arrays:
+    """Return the arrays in which exact users of each item are counted."""
+    return {"columns": Array.of("int64", sizes.n_interactions), "counts": Array.of("int64", 2, sizes.n_items)}

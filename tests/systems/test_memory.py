@@ -152,7 +152,8 @@ def record():
     document = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     document["memory"] = {
         "date": date.today().isoformat(),
-        "machine": f"{cpu.strip()}, Linux {platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}",
+        "machine": f"{cpu.strip()}, Linux {platform.machine()}, Python {platform.python_version()}, "
+        f"NumPy {np.__version__}",
         "rows": rows,
     }
     RECORD.write_text(json.dumps(document, indent=1) + "\n")

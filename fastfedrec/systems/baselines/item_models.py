@@ -18,6 +18,7 @@ from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import no_neighbors
+from fastfedrec.systems._memory import counting_memory
 from fastfedrec.systems._neighbors import (
     FEWER_NEIGHBORS,
     Neighbors,
@@ -29,7 +30,7 @@ from fastfedrec.systems._neighbors import (
 )
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import Served
-from fastfedrec.systems.baselines.popularity import Baseline, counting_memory
+from fastfedrec.systems.baselines.popularity import Baseline
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -22,13 +22,14 @@ from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._memory import counting_memory
 from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import PopularityScores, Served
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.recommender import Recommender
 
-__all__ = ["Baseline", "DPPopularity", "Popularity", "Random", "best_n_reports", "counting_memory"]
+__all__ = ["Baseline", "DPPopularity", "Popularity", "Random", "best_n_reports"]
 
 _SEED = "random.seed"
 _SCORES = "random.scores"
@@ -303,11 +304,6 @@ class DPPopularity(Baseline):
         # An answer, debiased, estimates 2 * bit - 1 of a random user.
         share = (1 + channel.decoder * sums / np.maximum(n_sampled, 1)) / 2
         return np.where(n_sampled > 0, data.n_users * share, 0.0)
-
-
-def counting_memory(sizes: Sizes) -> Arrays:
-    """Return the arrays in which exact users of each item are counted."""
-    return {"columns": Array.of("int64", sizes.n_interactions), "counts": Array.of("int64", 2, sizes.n_items)}
 
 
 def best_n_reports(epsilon: float) -> int:
