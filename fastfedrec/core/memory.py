@@ -116,7 +116,11 @@ def check_memory(model: str, n_items: int, bytes_of: Callable[[int], int], remed
     need = f"{model} of {n_items:,} items needs {format_bytes(n_bytes)} of memory, which grows with their {growth}"
     if available is not None and n_bytes > available:
         largest = largest_within(available, bytes_of, n_items)
-        fits = f"the largest catalogue that fits has {largest:,} items" if largest else "no catalogue fits"
+        fits = (
+            f"the largest catalogue that fits has {largest:,} items"
+            if largest
+            else "no catalogue fits, so fit fewer users"
+        )
         raise ValueError(
             f"interactions must have fewer items: {need}, and there are {format_bytes(available)}; {fits}; {remedy}"
         )

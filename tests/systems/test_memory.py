@@ -97,6 +97,12 @@ def test_the_largest_catalogue_that_fits_is_named(monkeypatch):
     assert model.fit(spread(20, 123, 60, with_values=False)).interactions_.n_items == 123
 
 
+def test_where_no_catalogue_fits_fewer_users_are_advised(monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 8 * 40**2)
+    with pytest.raises(ValueError, match="UserKNN of 30 items needs .*; no catalogue fits, so fit fewer users; "):
+        CASES["UserKNN"].small[""].fit(spread(40, 30, 120, with_values=False))
+
+
 def test_a_private_fit_is_refused_by_public_sizes_alone(monkeypatch):
     model, said = new(CASES["FedRec"].small[""], clip_norm=1.0, noise_multiplier=1.0, divisor=9.0), []
     monkeypatch.setattr(memory, "memory_bytes", lambda: 7)
