@@ -17,6 +17,7 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "_figures")
 import accuracy
 import comparisons
 import draw as figure_of
+import hardening
 import notebook_pages
 import table_downloads
 from flows import FLOWS
@@ -120,6 +121,7 @@ def write_tables(app):
     (folder / "speed.md").write_text(figures.format_table(runs, figures.read_targets()))
     (folder / "slower.md").write_text(figures.format_slower(runs, slower))
     (folder / "history.md").write_text(revisions.format_page())
+    (folder / "memory.md").write_text(hardening.format_memory())
 
 
 class MessageFlow(SphinxDirective):

@@ -15,6 +15,7 @@ from fastfedrec import _kernels
 
 ROOT = Path(__file__).resolve().parents[1]
 EVERY_MODEL = "systems/test_recommender.py::test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load"
+DECLARES = "systems/test_memory.py::test_every_model_declares_its_memory_and_has_two_shapes_to_measure"
 #: Tests that walk the tree, and those of them that find a part by its class or its folder, or look for it in a list.
 WALKING = ["test_api.py", "test_layers.py", "test_conventions.py"]
 LISTS = "mirror or a_page or layer or short or export or listed or lists or audited or has_a_mutant or called or twin"
@@ -94,7 +95,7 @@ def test_the_tests_of_the_tree_pass_without_an_addition(tree):
     [
         pytest.param(
             SYSTEM, 7, additions.USE_SYSTEM, f"{LISTS} or numpydoc_toy or first or every_model",
-            [*WALKING, EVERY_MODEL, "systems/toy"], id="system",
+            [*WALKING, EVERY_MODEL, DECLARES, "systems/toy"], id="system",
         ),
         pytest.param(
             EVENT, 4, additions.USE_EVENT, "Staircase or has_a_page or no_field or every_public_module or takes_a",
@@ -163,6 +164,21 @@ OMISSIONS = [
 def test_the_tests_of_the_tree_name_a_part_that_is_omitted(tree, addition, omitted, tests, named):
     add(tree, addition, without=omitted)
     checked = run_tests(tree, f"{LISTS} or every_model or every_kind", tests)
+    assert checked.returncode == 1
+    assert named in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "part", "named"),
+    [
+        ("fastfedrec/systems/toy/model.py", "_memory(", "Toy needs _memory(sizes), which lists the arrays of its fit"),
+        ("tests/systems/toy/case.py", ", memory=SHAPES", "the case of Toy needs two labelled pairs of a model and a"),
+    ],
+)
+def test_a_system_without_its_memory_is_named(tree, path, part, named):
+    add(tree, SYSTEM)
+    write(tree, path, SYSTEM.files[path].replace(part, "_other(" if part.endswith("(") else ""))
+    checked = run_tests(tree, "every_model", [DECLARES])
     assert checked.returncode == 1
     assert named in checked.stdout
 

@@ -71,7 +71,8 @@ class Fit:
         )
 
     def begin(self, model: Any, data: Interactions) -> tuple[Ledger, CommunicationLedger]:
-        """Claim the key and return the model's privacy and communication ledgers."""
+        """Check the memory, claim the key, and return the model's privacy and communication ledgers."""
+        model._check_memory(data, self.n_threads)
         # The claim comes after every check of arguments: an error must not use up an entropy key.
         self.caller = self.caller or type(model).__name__
         self.key.claim(f"{self.caller}.fit")

@@ -1,6 +1,7 @@
 """Item neighbours: scores, files, similar items, and the steps that fits share."""
 
 import functools
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import row_sums as _kernel
-from fastfedrec.core.memory import check_memory
+from fastfedrec.core.memory import Array, Arrays, Sizes, check_memory
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
@@ -24,7 +25,7 @@ from fastfedrec.systems._served import Served
 Neighbors = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 _NEIGHBOR_BYTES = 24  # per neighbour: column and similarity, in the fitted arrays and in `_table`
-_FEWER_NEIGHBORS = "keep fewer neighbours (n_neighbors=), or drop items that no user has (top_items)"
+FEWER_NEIGHBORS = "keep fewer neighbours (n_neighbors=), or drop items that no user has (top_items)"
 _NO_DEVIATION = 0.5  # similarity to a virtual neighbour without deviation, which damps few and distant neighbours
 _BLOCK_CELLS = 2**23  # marks of unused columns in memory at a time
 
@@ -195,12 +196,25 @@ def neighbor_arrays(
     into memory raise `ValueError`.
     """
     n_kept = max((int(n_found.max()) for n_found, _, _ in lists if len(n_found)), default=0)
-    check_memory(name, n_items, _NEIGHBOR_BYTES * n_items * n_kept, _FEWER_NEIGHBORS, growth="number")
+    check_memory(name, n_items, lambda n_items: _NEIGHBOR_BYTES * n_items * n_kept, FEWER_NEIGHBORS)
     items, falling = np.empty((n_items, n_kept), dtype=np.int32), np.zeros((n_items, n_kept))
     # From the end, since popping the last entry frees its memory at no cost.
     for rows in reversed(parts):
         _write(*lists.pop(), rows, items, falling)
     return items, falling
+
+
+def expected_pairs(sizes: Sizes) -> int:
+    """Return the expected number of pairs of items with a common user, if users draw items independently."""
+    n_all = sizes.n_items**2
+    return round(-n_all * math.expm1(-(sizes.n_interactions**2) / max(sizes.n_users, 1) / n_all))
+
+
+def neighbors_memory(sizes: Sizes, n_neighbors: int) -> Arrays:
+    """Return the arrays of `neighbor_arrays`; at most so many neighbours as pairs of items of one user are found."""
+    n_items = sizes.n_items
+    n_kept = min(n_neighbors, n_items, sizes.n_interactions**2 // max(sizes.n_users, 1))
+    return {"neighbours": Array.of("int32", n_items, n_kept), "similarities": Array.of("float64", n_items, n_kept)}
 
 
 def _ranks_in_rows(lengths: np.ndarray) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """Another fit of a fitted model on the same users, with the items and the ledger of the earlier one."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -9,9 +9,40 @@ from fastfedrec.core.check import check_instance
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 
+Model = TypeVar("Model")
 
-def refit(model: Any, interactions: InteractionsLike, ledger: Ledger | None, options: dict[str, Any]) -> Any:
-    """Fit `model` again; as for each fit with an earlier ledger, the ledger notes the cost of this fit alone."""
+
+def refit(self: Model, interactions: InteractionsLike, *, ledger: Ledger | None = None, **options: Any) -> Model:
+    """Fit this model again on newer data of the same users, and add the cost to its ledger.
+
+    Parameters
+    ----------
+    interactions : Interactions, SciPy sparse matrix or array, or frame
+        All data of the users up to now; users may be new.  A matrix or a frame has the items of the earlier fit.
+        `Interactions` may have further items.
+    ledger : Ledger or None
+        A ledger that holds the cost of the earlier fit; None takes `ledger_`.  One with a budget refuses a fit that
+        would exceed it, and the model keeps its earlier releases.
+    **options : object
+        Further arguments of `fit`.
+
+    Returns
+    -------
+    Recommender
+        This model, fitted again with the same parameters.  The ledger has a note with the cost of this fit alone.
+
+    Raises
+    ------
+    RuntimeError
+        The model is not fitted.
+    ValueError
+        The ledger lacks an event of the earlier fit, or the data lack an item.
+
+    Notes
+    -----
+    The fit does not use the earlier releases.
+    """
+    model: Any = self
     model._fitted()  # raises before a fit
     earlier: Ledger = model.ledger_
     data = _with_items(interactions, model.interactions_.item_ids)
@@ -22,7 +53,8 @@ def refit(model: Any, interactions: InteractionsLike, ledger: Ledger | None, opt
             f"`ledger` must hold the costs of the model's earlier fit, got none of {next(iter(missing)).mechanism!r}; "
             "pass the ledger of that fit, or None"
         )
-    return model.fit(data, ledger=ledger, **options)
+    model.fit(data, ledger=ledger, **options)  # as for each fit with an earlier ledger, the ledger notes its cost
+    return self
 
 
 def _with_items(interactions: InteractionsLike, item_ids: np.ndarray) -> Interactions:

@@ -1,7 +1,7 @@
 """DPLCF: item neighbours from randomized interaction bits, and recommendations on the device (Gao et al. 2020)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from fastfedrec.accounting import LocalReports
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.core.exact_sums import check_summands
-from fastfedrec.core.memory import check_memory
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
@@ -81,8 +81,19 @@ class DPLCF(Baseline):
     epsilon: float = real(2.5, above=0.0).doc("Epsilon per interaction bit, in nats, above 0.")
     n_neighbors: int = integer(50, low=1).doc("Number of neighbours stored for each item.")
 
+    _needs_less = FEWER_ITEMS
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_items = sizes.n_items
+        n_rows = min(sizes.n_users, max(1, _BLOCK_CELLS // n_items))
+        answers = {
+            "answers": Array.of("int8", n_rows, n_items),
+            "answers as numbers": Array.of("float32", n_rows, n_items),
+        }
+        pairs = {"sums": Array.of("float32", n_items, n_items), "pairs": Array.of("int32", n_items, n_items)}
+        return [{**answers, **pairs}]
+
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        check_memory("DPLCF", data.n_items, 8 * data.n_items**2, FEWER_ITEMS)  # float32 and int32 of sum_products
         channel = BinaryResponse(self.epsilon)
         event = LocalReports("binary response on every interaction bit", channel.epsilon, data.n_items, data.n_users)
         self.ledger_.record(event, simulation=key.is_simulation)

@@ -135,8 +135,8 @@ class ProjectionSum(SubspaceSum):
     def _sums(self, state, shard, key, n_threads):
         n_items, n_columns = len(state.mean), state.encoder.shape[1]
         # A shard may run on a worker or node that has less memory than the process of the fit.
-        n_needed = n_items * (n_columns * (8 + state.encoder.itemsize) + 16)
-        check_memory(f"a shard of {self._owner}", n_items, n_needed, self._remedy, speaks=False, growth="number")
+        bytes_of_row = n_columns * (8 + state.encoder.itemsize) + 16
+        check_memory(f"a shard of {self._owner}", n_items, lambda n: n * bytes_of_row, self._remedy, speaks=False)
         mean = state.mean.astype(np.int64)
         encoder = state.encoder if len(state.encoder) else public_signs(n_items, n_columns)
         squares = np.empty(n_items, dtype=np.int64)

@@ -4,15 +4,16 @@ import copy
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.core.check import check_flag
 from fastfedrec.core.html import html_card, html_table
+from fastfedrec.core.memory import Arrays, Sizes
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
 from fastfedrec.core.pages import write_page
@@ -26,6 +27,7 @@ from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._card import make_card
 from fastfedrec.systems._inputs import check_interactions, check_not_negative
+from fastfedrec.systems._memory import check_fit, memory_needed
 from fastfedrec.systems._refit import refit
 from fastfedrec.systems._saved import SavedField, SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
@@ -66,6 +68,9 @@ class Recommender(Answers):
     #: Conditions of runs with data on nodes, or the deployment of a system with a separate server; None for a model
     #: without such runs.  The noise is drawn as in one process.
     _deployment: ClassVar[DeploymentTerms | type[OwnDeployment] | None] = None
+
+    #: Remedy in the error of a fit that needs too much memory.
+    _needs_less: ClassVar[str] = "fit fewer items, or fewer factors if the model has any"
 
     #: Attribute by constructor argument, if a method has the argument's name.
     _attributes: ClassVar[dict[str, str]] = {}
@@ -170,6 +175,18 @@ class Recommender(Answers):
             fresh._unfinished_ = self._unfinished_
         return fresh
 
+    @property
+    def _is_private(self) -> bool:
+        """Return whether an error may depend on public numbers only, which excludes the number of interactions."""
+        return True
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        """Return the large arrays of each step of a fit; empty for a class that does not declare its memory."""
+        return ()
+
+    memory_needed = memory_needed
+    _check_memory = check_fit
+
     def _open_account(self, ledger: Ledger, data: Interactions, *, simulation: bool, run: str | None = None) -> Ledger:
         """Open the account and return the ledger that a fit writes to, before the fit reads users' data."""
         self._account_ = Account(ledger, self._unfinished_, simulation=simulation, run=run)
@@ -209,37 +226,7 @@ class Recommender(Answers):
         vars(model).update(changed)
         return model
 
-    def refit(self, interactions: InteractionsLike, *, ledger: Ledger | None = None, **options: Any) -> Self:
-        """Fit this model again on newer data of the same users, and add the cost to its ledger.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            All data of the users up to now; users may be new.  A matrix or a frame has the items of the earlier fit.
-            `Interactions` may have further items.
-        ledger : Ledger or None
-            A ledger that holds the cost of the earlier fit; None takes `ledger_`.  One with a budget refuses a fit that
-            would exceed it, and the model keeps its earlier releases.
-        **options : object
-            Further arguments of `fit`.
-
-        Returns
-        -------
-        Recommender
-            This model, fitted again with the same parameters.  The ledger has a note with the cost of this fit alone.
-
-        Raises
-        ------
-        RuntimeError
-            The model is not fitted.
-        ValueError
-            The ledger lacks an event of the earlier fit, or the data lack an item.
-
-        Notes
-        -----
-        The fit does not use the earlier releases.
-        """
-        return cast(Self, refit(self, interactions, ledger, options))
+    refit = refit
 
     def with_users(self, interactions: InteractionsLike) -> Self:
         """Serve other users with the released arrays, without another fit and at no cost to any user.

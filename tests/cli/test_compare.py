@@ -152,7 +152,9 @@ def test_the_interpretation_of_the_files_is_printed(files, capsys):
 
 
 def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
-    monkeypatch.setattr(memory, "memory_bytes", lambda: 12 * 60**2 - 1)
+    data = data_of(user_rows()[0])
+    needed = EASE().memory_needed(*data.shape, data.n_interactions)
+    monkeypatch.setattr(memory, "memory_bytes", lambda: needed - 1)
     few = ["--set", "n_neighbors=10"]
     words = [*TWO, *few, "--system", "ease", "--system", "ease", "--set", "top_items=30", *options(files)]
     document = run(capsys, *words)

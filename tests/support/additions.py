@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfedrec.accounting import Unprotected
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._saved import rules_of
@@ -64,6 +65,9 @@ class Toy(Baseline):
         self.ledger_.record(Unprotected("the number of items"))
         self.order_ = -np.arange(data.n_items, dtype=np.float64)
 
+    def _memory(self, sizes: Sizes) -> list[Arrays]:
+        return [{"order_": Array.of("float64", sizes.n_items)}]
+
     def _saved_rules(self):
         return rules_of(np.float64, order_=(self.interactions_.n_items,))
 ''',
@@ -73,7 +77,8 @@ from support.system_case import SystemCase
 
 from fastfedrec import Toy
 
-CASES = (SystemCase(small={"": Toy()}),)
+SHAPES = {"few items": (Toy(), (20, 1000, 20)), "many items": (Toy(), (20, 9_000_000, 20))}
+CASES = (SystemCase(small={"": Toy()}, memory=SHAPES),)
 ''',
         "tests/systems/toy/test_model.py": '''"""The toy."""
 

@@ -222,6 +222,9 @@ FUNCTIONS = {
     "data.interactions.Interactions.head": to(lambda: lambda n: implicit().head(n, "polars").rows(), n=2),
     "data.interactions.Interactions.shard": on(implicit, n=2),
     "data.interactions.Interactions.top_items": on(implicit, n=5),
+    "systems.recommender.Recommender.memory_needed": to(
+        lambda: fitted().memory_needed, n_users=60, n_items=40, n_interactions=600, n_threads=1
+    ),
     "systems.fmf.fmf_ldp.FMFLDP.recommend": to(lambda: functools.partial(fitted().recommend, [1, 2]), n=3),
     "systems.fmf.fmf_ldp.FMFLDP.recommend_for": to(lambda: functools.partial(fitted().recommend_for, [1, 2]), n=3),
     "systems.fmf.fmf_ldp.FMFLDP.similar_items": to(lambda: functools.partial(fitted().similar_items, [1, 2]), n=3),

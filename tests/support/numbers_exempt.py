@@ -53,7 +53,7 @@ EXEMPT = {
         "systems.private_prototypes.private_kmeans.selection_weights",
         "systems.private_prototypes.private_kmeans.swap_losses", "systems.private_prototypes.private_lloyd.limit_steps",
         "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers",
-        "systems.gram.shrinkage.denoising_bytes",
+        "systems.gram.shrinkage.denoising_memory",
         "systems.gram.shuffled_sketch.mean_largest",
         "compute.ranking.held_out_rank_counts_factors", "compute.ranking.held_out_ranks_factors",
         "data.times.check_timestamps",

@@ -21,6 +21,9 @@ class SystemCase:
     #: More settings that change the work of a user, and so its division among threads and shards.
     other_work: Models = field(default_factory=dict)
 
+    #: Pairs of a model and (n_users, n_items, n_interactions) in which different arrays dominate (`test_memory`).
+    memory: Mapping[str, tuple[Recommender, tuple[int, int, int]]] = field(default_factory=dict)
+
     # Guarantees (`test_claims`).
     #: Settings with a guarantee that holds without users.
     private: Models = field(default_factory=dict)

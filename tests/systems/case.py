@@ -8,6 +8,10 @@ from fastfedrec import DPLCF
 CASES = (
     SystemCase(
         small={"": DPLCF(2.5)},
+        memory={
+            "answers": (DPLCF(), (2000, 2000, 20_000)),
+            "pairs": (DPLCF(), (500, 3000, 5000)),
+        },
         private={"": DPLCF()},
         trust=["local"],
         without_rounds="counts, tried by `sum_answers` of `FUNCTIONS`",

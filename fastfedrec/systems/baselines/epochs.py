@@ -23,6 +23,8 @@ __all__ = ["EpochBaseline", "places_before"]
 class EpochBaseline(Recommender):
     """A baseline that trains in epochs: `fit` accepts a warm start and can track the loss."""
 
+    _is_private = False
+
     loss_: NDArray[np.float64]
 
     @transactional

@@ -1,6 +1,6 @@
 """ImplicitALS: matrix factorisation of implicit feedback by alternating least squares, without privacy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -12,6 +12,7 @@ from fastfedrec.compute import als
 from fastfedrec.core.arrays import Column, FloatArray
 from fastfedrec.core.check import check_array
 from fastfedrec.core.log import log_done
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
@@ -203,6 +204,20 @@ class ImplicitALS(EpochBaseline):
             if not np.isfinite(out).all():
                 raise ValueError(f"warm_start's {name} must be within the range of {self.dtype}; scale them down")
         return factors
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_users, n_items, n = sizes[:3]
+        factors = {
+            "user_factors_": Array.of(self.dtype, n_users, self.n_factors),
+            "item_factors_": Array.of(self.dtype, n_items, self.n_factors),
+        }
+        by_item = {"users by item": Array.of("int32", n), "values by item": Array.of("float32", n * self.use_values)}
+        longer = Array.of(self.dtype, max(n_users, n_items), self.n_factors)
+        return [
+            {"draws": Array.of("float64", 3, n_items, self.n_factors)},
+            {**factors, "interactions, and users by item": Array.of("int32", 4, n)},
+            {**factors, **by_item, "copy of factors": longer},
+        ]
 
     # ---- epochs -------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Models of implicit feedback without privacy: a user's own history, item neighbours, and EASE."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -11,13 +11,23 @@ from numpy.typing import NDArray
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import no_neighbors
-from fastfedrec.systems._neighbors import Neighbors, NeighborScores, blocks_of_rows, neighbor_arrays, select_neighbors
+from fastfedrec.systems._memory import counting_memory
+from fastfedrec.systems._neighbors import (
+    FEWER_NEIGHBORS,
+    Neighbors,
+    NeighborScores,
+    blocks_of_rows,
+    neighbor_arrays,
+    neighbors_memory,
+    select_neighbors,
+)
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import Served
 from fastfedrec.systems.baselines.popularity import Baseline
@@ -30,7 +40,6 @@ __all__ = ["EASE", "ItemKNN", "OwnHistory"]
 _BLOCK_CELLS = 2**23  # interactions or similarities in memory at a time
 _SORTED_PAIRS = 2**16  # pairs of a block that are sorted together
 _MAX_DENSITY = 1 / 8  # of the matrix of pairs: below it, sorting the nonzero pairs is faster than a dense block
-COUNTED_BYTES = 12  # per pair in count_pairs: float32 of the sum and float64 of the result
 
 
 def count_pairs(data: Interactions, *, show_progress: bool = False) -> NDArray[np.float64]:
@@ -56,6 +65,16 @@ def count_pairs(data: Interactions, *, show_progress: bool = False) -> NDArray[n
     # The blocks share this array: allocating new ones costs as much time as filling them.
     dense = np.empty((min(step, n_users), n_items), dtype=np.float32)
     return sum_products((_dense(block, dense[: block.n_users]) for block in blocks), n_items, np.float64)
+
+
+def _pairs_memory(sizes: Sizes) -> Arrays:
+    """Return the arrays of `count_pairs`."""
+    n_items = sizes.n_items
+    return {
+        "pairs": Array.of("float64", n_items, n_items),
+        "sums": Array.of("float32", n_items, n_items),
+        "rows": Array.of("float32", min(sizes.n_users, max(1, _BLOCK_CELLS // n_items)), n_items),
+    }
 
 
 def _dense(block: Interactions, out: np.ndarray) -> np.ndarray:
@@ -122,6 +141,10 @@ class OwnHistory(Baseline):
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
         self.user_values_ = data.values_or_ones().astype(np.float64)
 
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        values = {"values": Array.of("float64", 2, sizes.n_interactions), "counts": Array.of("float64", sizes.n_items)}
+        return [counting_memory(sizes), values]
+
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_
         return rules_of(np.float64, item_counts_=(data.n_items,), user_values_=(data.n_interactions,))
@@ -183,6 +206,7 @@ class ItemKNN(Baseline):
     _serves = NeighborScores
     _not_in_0_1_0 = ("item_counts_",)
     _released = "exact similarities and counts of items"
+    _needs_less = FEWER_NEIGHBORS
 
     n_neighbors: int = integer(100, low=1).doc("Number of neighbours stored for each item, at least 1.")
     shrinkage: float = real(10.0, low=0.0).doc("""
@@ -205,6 +229,15 @@ class ItemKNN(Baseline):
         numbers = progress_rounds(len(parts), show=show_progress, description="pairs of items")
         neighbors = [find(items[parts[k][0] : parts[k][-1] + 1], users, parts[k], lengths, n_threads) for k in numbers]
         self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays("ItemKNN", neighbors, parts, n_items)
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_items, n = sizes.n_items, sizes.n_interactions
+        rows = {"users x items, and items x users": Array.of("float64", 4, n), "columns": Array.of("int32", 2, n)}
+        found = neighbors_memory(sizes, self.n_neighbors)
+        if n**2 < _MAX_DENSITY * n_items**2 * sizes.n_users:
+            return [{**rows, **found, "sorted pairs": Array.of("float64", 10, min(n, _SORTED_PAIRS))}]
+        step = min(n_items, max(1, _BLOCK_CELLS // n_items))
+        return [{**rows, **found, "pairs": Array.of("float64", step, n_items)}]
 
     def _nearest(
         self, items: "csr_array", users: "csr_array", rows: np.ndarray, lengths: np.ndarray, n_threads: int
@@ -299,13 +332,17 @@ class EASE(Baseline):
     _serves = _WeightScores
     _not_in_0_1_0 = ("item_counts_",)
     _released = "weights between items and counts of items, computed from exact data"
-    _bytes_a_pair = COUNTED_BYTES
+    _needs_less = "fit only the most used items (top_items=5_000), or ImplicitALS, which has no pairs"
 
     regularization: float = real(250.0, above=0.0).doc("""
         Number that is added to the diagonal of the matrix of pairs, in users, above 0.""")
     top_items: int | None = integer(None, low=1, also=[None]).doc("""
         Number of items to fit, the most frequent ones (`Interactions.top_items`), if all pairs do not fit into
         memory.  The model never recommends other items, and `evaluate` ranks them last.  None fits all items.""")
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_items = min(sizes.n_items, self.top_items or sizes.n_items)
+        return [_pairs_memory(sizes._replace(n_items=n_items))]
 
     def _among_items(self, data: Interactions) -> Interactions:
         return data if self.top_items is None else data.top_items(self.top_items)

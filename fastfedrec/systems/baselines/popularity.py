@@ -1,7 +1,7 @@
 """Reference baselines: random scores, popularity, and popularity under differential privacy."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
@@ -13,7 +13,7 @@ from fastfedrec._kernels.mechanisms import item_choice as _kernel
 from fastfedrec._kernels.mechanisms.channels import binary_response as _response_kernel
 from fastfedrec.accounting import CentralRelease, Ledger, LocalReports, Unprotected
 from fastfedrec.core.check import check_epsilon, check_exact, check_integer
-from fastfedrec.core.memory import check_memory
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
@@ -22,6 +22,7 @@ from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._memory import counting_memory
 from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import PopularityScores, Served
@@ -36,8 +37,6 @@ _SUBSET = "dp_popularity.subset"
 _NOISE = "dp_popularity.noise"
 _REPORTS = "dp_popularity.reports"
 
-_FEWER_ITEMS = "fit only the most used items (top_items=5_000), or ImplicitALS, which has no pairs"
-
 # Epsilon of one report with the smallest worst-case variance, coth(e / 2)^2 * e, at a fixed total: sinh(e) = 2 e.
 BEST_REPORT_EPSILON = 2.1773189849653067
 _MAX_REPORTS = 2**24  # per user: more would not lower the variance, and each takes 16 bytes of a thread
@@ -47,7 +46,6 @@ class Baseline(Recommender):
     """A model that is fitted in one step: checks, then `_fit`, or `_compute` if all data are used exactly."""
 
     _released: ClassVar[str]  # release of a model of exact data, for the ledger
-    _bytes_a_pair: ClassVar[int] = 0  # memory for each pair of items during such a fit
     _keeps_values: ClassVar[bool] = False  # False: interactions are binary
     _is_private: ClassVar[bool] = False  # True: data without interactions are accepted, and values cause no warning
 
@@ -108,7 +106,6 @@ class Baseline(Recommender):
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         """Record the event, then compute the fitted arrays; without an override, those of exact data."""
-        check_memory(type(self).__name__, data.n_items, self._bytes_a_pair * data.n_items**2, _FEWER_ITEMS)
         self.ledger_.record(Unprotected(self._released))
         self._compute(data, n_threads, show_progress)
 
@@ -162,6 +159,9 @@ class Random(Baseline):
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.seed_ = key.words(_SEED, size=1)
 
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        return [{"seed": Array.of("uint64", 1)}]
+
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return rules_of(np.uint64, seed_=(1,))
 
@@ -192,6 +192,9 @@ class Popularity(Baseline):
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        return [counting_memory(sizes)]
 
 
 @declares_parameters
@@ -248,6 +251,12 @@ class DPPopularity(Baseline):
         self.ledger_.record(self._event(data.n_users), simulation=key.is_simulation)
         release = self._release_centrally if self.trust == "central" else self._collect_reports
         self.item_counts_ = release(data, key, n_threads)
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        if self.trust == "central":
+            return [{"counts, and draws of noise": Array.of("int64", 3, sizes.n_items)}]
+        by_thread = Array.of("int64", 2, sizes.n_threads, sizes.n_items)
+        return [{"sums by thread": by_thread, "estimates": Array.of("float64", 5, sizes.n_items)}]
 
     def _event(self, n_users: int) -> CentralRelease | LocalReports:
         """Return the event of a fit."""

@@ -1,6 +1,6 @@
 """UserKNN: recommendations from the items of the most similar users."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.data.interactions import Interactions
@@ -117,6 +118,20 @@ class UserKNN(Baseline):
             neighbors[rows], similarities[rows] = nearest[:, :n_neighbors], falling[:, :n_neighbors]
         self.user_neighbors_, self.user_similarities_ = neighbors, similarities
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_users, n = sizes.n_users, sizes.n_interactions
+        n_rows, n_kept = min(n_users, max(1, _BLOCK_CELLS // max(n_users, 1))), min(self.n_neighbors, n_users)
+        # A further block is computed while the last one and its denominators are still there.
+        n_blocks = 2 if n_rows == n_users else 3
+        return [
+            {
+                "products, denominators, last block": Array.of("float64", n_blocks, n_rows, n_users),
+                "neighbours": Array.of("int32", n_users + n_rows, n_kept),
+                "similarities": Array.of("float64", n_users + n_rows, n_kept),
+                "users by item": Array.of("float64", n),
+            }
+        ]
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_

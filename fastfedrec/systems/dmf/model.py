@@ -3,7 +3,7 @@
 docs/explanation/systems/dmf/dmf.md decides what the paper leaves open or derives from users' locations.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,7 +15,7 @@ from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.log import log_done
-from fastfedrec.core.memory import check_memory
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
@@ -183,9 +183,6 @@ class DMF(Baseline):
         recorded: Collection[int] = (),
     ) -> None:
         users = data.global_user_ids
-        n_bytes = 8 * data.n_users * data.n_items * (self.n_factors + 1)
-        remedy = "take fewer users, or n_factors; FedRec keeps one model of all items"
-        check_memory("DMF", data.n_items, n_bytes, remedy, growth="number")
         edges = draw_graph(users, self.n_neighbors, key) if graph is None else check_graph(graph, data.n_users)
         self._walks = walk_weights(edges, self.walk_length)
         self._note_claims(key)
@@ -239,6 +236,18 @@ class DMF(Baseline):
         if not np.isfinite(products).all():
             raise DivergenceError(f"training diverged in the last round: lower learning_rate ({self.learning_rate})")
         self.user_scores_: NDArray[np.float32] = products
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_users, n_items, n = sizes[:3]
+        n_examples = n * (1 + self.n_negatives)
+        return [
+            {
+                "item factors of each user": Array.of("float32", n_users, n_items, 2, self.n_factors),
+                "user_scores_": Array.of("float32", n_users, n_items),
+                "gradients": Array.of("float32", n_examples, self.n_factors),
+                "examples": Array.of("uint32", n_examples),
+            }
+        ]
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.check import check_integer
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -164,6 +165,22 @@ class DPALS(CentralModel):
             state = fit.rounds(system, state, data, n_rounds)
         self.item_factors_: NDArray[np.float64] = state.item_factors
         self.item_counts_: NDArray[np.float64] = state.item_counts
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_users, n_items, n = sizes[:3]
+        k = min(self.n_factors, n_items)
+        n_sums = k * (k + 1) // 2 + k
+        return [
+            {
+                "user factors, as numbers and on the grid": Array.of("float64", 2, n_users, k),
+                "sums of each item": Array.of("int64", n_items, n_sums),
+                "contributed items, and users by item": Array.of("int32", 4, n),
+            },
+            {
+                "sums of each item, without and with noise": Array.of("int64", 2, n_items, n_sums),
+                "matrices of items and their eigenvectors": Array.of("float64", 4, n_items, k, k),
+            },
+        ]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

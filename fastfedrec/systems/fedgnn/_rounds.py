@@ -30,7 +30,7 @@ from fastfedrec.systems.grid_noise import GridNoise
 _ROUND = "fedgnn.round"
 _COHORT = "fedgnn.cohort"
 _NOISE = "fedgnn.noise"
-_BLOCK = 16  # clients with messages in memory at a time; sums of whole numbers do not depend on it
+BLOCK = 16  # clients with messages in memory at a time; sums of whole numbers do not depend on it
 _BETA_1, _BETA_2, _TINY = 0.9, 0.99, 1e-8  # Adam's decay rates and epsilon
 
 
@@ -150,8 +150,8 @@ class FedGNNRounds(FederatedSystem):
     def _blocks(self, state: FedGNNState, shard: Interactions) -> Iterator[np.ndarray]:
         """Return the rows of the cohort's clients in a shard, in blocks."""
         rows = np.flatnonzero(np.isin(shard.global_user_ids, state.cohort))
-        for start in range(0, len(rows), _BLOCK):
-            yield rows[start : start + _BLOCK]
+        for start in range(0, len(rows), BLOCK):
+            yield rows[start : start + BLOCK]
 
     def _gradients(
         self,

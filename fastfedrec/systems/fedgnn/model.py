@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Gaussian, Ledger, PLDAccountant, calibrate_noise_multiplier
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.exact_sums import INT64_LIMIT, check_summands, max_summands
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, integer, parameter, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
@@ -31,7 +32,7 @@ from fastfedrec.systems.fedgnn._claims import note_attacks, note_published_claim
 from fastfedrec.systems.fedgnn._clients import Parameters, draw_entries, find_states
 from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
-from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
+from fastfedrec.systems.fedgnn._rounds import BLOCK, FedGNNRounds, FedGNNState, LocalTraining
 from fastfedrec.systems.grid_noise import GridNoise, check_grid_sums
 from fastfedrec.systems.rating_model import (
     RatingModel,
@@ -357,6 +358,28 @@ class FedGNN(RatingModel):
         # New users took no part in the expansion, so they have no neighbours.
         model.user_neighbors_ = np.zeros((data.n_users, self._n_graph_neighbors, self.n_factors))
         return model
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_users, n_items, n = sizes[:3]
+        d, n_neighbors = self.n_factors, self._n_graph_neighbors
+        n_parameters = d**2 + 2 * d + n_items * d
+        n_clients = min(self.cohort_size, n_users, BLOCK)
+        n_rows = n_clients * min(n_items, (1 + self.negatives) * n / max(n_users, 1) + self._n_pseudo)
+        stages = [
+            {"parameters, moments and sums": Array.of("float64", 10, n_parameters)},
+            {
+                "parameters, moments and sums": Array.of("float64", 5, n_parameters),
+                "gradients of clients": Array.of("float64", 2, n_rows, d),
+                "draws of pseudo items": Array.of("uint64", 3 * bool(self._n_pseudo), n_clients, n_items),
+            },
+        ]
+        neighbors = {"user_neighbors_": Array.of("float64", n_users, n_neighbors, d)} if n_neighbors else {}
+        return [{**arrays, **neighbors} for arrays in stages]
+
+    @property
+    def _n_pseudo(self) -> int:
+        """Number of pseudo items of a client."""
+        return self.n_pseudo_items if self._is_published else 0
 
     # ---- state --------------------------------------------------------------------------------------------------
 

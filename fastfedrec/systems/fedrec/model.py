@@ -119,6 +119,7 @@ class FedRec(RatingModel):
 
     fit = fitting.fit
     _plan = fitting.plan
+    _memory = fitting.memory
 
     def _set_run(self, run: fitting.Run) -> None:
         """Set the attributes of a run, and note the results of attacks on its records."""

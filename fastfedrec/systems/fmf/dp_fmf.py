@@ -6,7 +6,7 @@ docs/explanation/systems/fmf/dp-fmf-privacy.md.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.compute import als
 from fastfedrec.core.check import check_integer
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -94,6 +95,17 @@ class DPFMF(CentralModel):
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         ((system, state, n_rounds),) = phases
         self.item_factors_: NDArray[np.float64] = fit.rounds(system, state, data, n_rounds).item_factors
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        shape = sizes.n_items, min(self.n_factors, sizes.n_items)
+        return [
+            {
+                "item_factors_": Array.of("float64", *shape),
+                "item factors by column": Array.of("float32", *shape),
+                "sums by thread": Array.of("int64", sizes.n_threads, *shape),
+                "sums, by column and by item": Array.of("int64", 2, *shape),
+            }
+        ]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

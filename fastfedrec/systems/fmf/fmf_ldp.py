@@ -7,8 +7,9 @@ the system without privacy (Ammad-ud-din et al. 2019; MF-NP in the paper).  docs
 lists corrections of the paper.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.compute import als
 from fastfedrec.core.arrays import Column, FloatArray
 from fastfedrec.core.check import check_callback, check_flag
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -33,8 +35,9 @@ from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import RankedFactors
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fmf._auto import AUTO, Settings
+from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf.fmf_ldp_deployment import FMFDeployment
-from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
+from fastfedrec.systems.fmf.fmf_ldp_rounds import GRADIENT_BLOCKS, FMFRounds, FMFState
 from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["FMFLDP", "FMFState"]
@@ -214,6 +217,35 @@ class FMFLDP(Recommender):
             self.history_ = history
             fit.ledger.note("The diagnostics in history_ are computed from raw data.", "not covered")
         return self
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_users, n_items, n, n_threads = sizes
+        shape = n_items, self.n_factors
+        factors = {
+            "user_factors_": Array.of("float32", n_users, self.n_factors),
+            "item_factors_": Array.of("float32", *shape),
+        }
+        if self.epsilon is None:
+            users = Array.of("float64", n_users, self.n_factors)
+            blocks = Array.of("float64", GRADIENT_BLOCKS + 3, *shape)
+            return [{**factors, "user factors of the gradient": users, "blocks of the gradient": blocks}]
+        normal = NormalGradient(n_items, self.n_factors, 0 if self.rotate else None, 0)
+        is_normal = self.normalize is not None
+        n_sums = normal.size if is_normal else math.prod(shape)
+        return [
+            {
+                **factors,
+                "factors by column": Array.of("float32", 2 * is_normal, n_sums),
+                "sums, by thread and in all": Array.of("int64", n_threads + 1, n_sums),
+                "sums that are not zero, and their places": Array.of("int64", 3, min(n_sums, n_users * self.n_reports)),
+            },
+            {
+                **factors,
+                "estimate, step and factors": Array.of("float64", 3 + is_normal, n_sums),
+                "next factors": Array.of("float32", n_sums),
+            },
+            {**factors, "values": Array.of("float32", n)},
+        ]
 
     def _rounds(self) -> FMFRounds:
         """Return the rounds with these parameters."""

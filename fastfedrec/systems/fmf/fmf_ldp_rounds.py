@@ -21,13 +21,13 @@ from fastfedrec.systems.fmf._auto import FIRST_STEP_NOISE, MAX_AUTO_RATE, STEP_D
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf._sparse_sums import add_sums
 
-__all__ = ["FMFRounds", "FMFState"]
+__all__ = ["GRADIENT_BLOCKS", "FMFRounds", "FMFState"]
 
 _REPORTS = "fmf_ldp.reports"
 _SHUFFLE = "fmf_ldp.shuffle"
 _START = "fmf_ldp.item_factors"
 _ROTATION = "fmf_ldp.rotation"
-_GRADIENT_BLOCKS = 8  # of users; a fixed number, so that float sums do not depend on n_threads
+GRADIENT_BLOCKS = 8  # of users; a fixed number, so that float sums do not depend on n_threads
 _channel_of = functools.lru_cache(maxsize=16)(BinaryResponse)  # a round needs its constant channel several times
 
 
@@ -423,7 +423,7 @@ class FMFRounds(FederatedSystem):
             use_values=self.use_values,
             n_threads=n_threads,
         ).astype(np.float64)
-        blocks = np.zeros((_GRADIENT_BLOCKS, *factors.shape))
+        blocks = np.zeros((GRADIENT_BLOCKS, *factors.shape))
         _kernel.interaction_gradient(
             shard.indptr,
             shard.indices,

@@ -16,6 +16,7 @@ from fastfedrec.mechanisms.channels.channel import TOTAL
 from fastfedrec.rounds.system import ArrayRule
 
 __all__ = [
+    "N_DEVIATIONS",
     "RATED",
     "VIRTUAL",
     "WITHHELD",
@@ -40,7 +41,7 @@ _REPORTS = "sdcf.item_reports"
 _COUNTED = "fedrec.counted_items"
 _FIRST = "fedrec.user_factors"
 # Standard deviations of unrated reports above their mean that a buffer holds; one user in 10^10 exceeds it.
-_N_DEVIATIONS = 8.0
+N_DEVIATIONS = 8.0
 _INIT_WIDTH = 0.01  # width of the interval of the first factors
 
 
@@ -177,7 +178,7 @@ def fill_by_response(
     chance = add / TOTAL if later is None else (add * show + (TOTAL - add) * show_other) / TOTAL**2
     unrated = shard.n_items - rated
     expected = unrated * chance
-    max_added = np.clip(np.ceil(expected + _N_DEVIATIONS * np.sqrt(expected + 1)), 0, unrated).astype(np.int64)
+    max_added = np.clip(np.ceil(expected + N_DEVIATIONS * np.sqrt(expected + 1)), 0, unrated).astype(np.int64)
     buffer = _empty_lists(rated + max_added)
     _kernel.respond(*data, buffer.indptr, buffer.items, buffer.kinds, failed, *options)
     if (n_added > max_added).any():  # repeat with sufficient buffers; the draws are the same

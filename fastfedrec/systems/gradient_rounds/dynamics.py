@@ -1,6 +1,7 @@
 """The parts of a training step of FedRec that a variant with noise and a prior replaces."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ __all__ = ["GradientDescent"]
 @dataclass(frozen=True)
 class GradientDescent:
     """Steps along the gradients, without noise and without a prior."""
+
+    n_arrays: ClassVar[int] = 0  # further arrays of the items' size in a step
 
     def start(self, state: FedRecState) -> FedRecState:
         """Return the first state with the variant's fields."""

@@ -1,8 +1,9 @@
 """The fit that FedRec, FedRec++ and SDCF share, and the served and saved parts of their models."""
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.accounting.events import Event
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.docstrings import shares_docstring
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike
@@ -21,6 +23,7 @@ from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, DivergenceError
 from fastfedrec.systems._saved import SavedField, rules_of, saved_integer, unsaved
 from fastfedrec.systems._served import FactorScores
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.gradient_rounds.devices import N_DEVIATIONS
 from fastfedrec.systems.gradient_rounds.rounds import FedRecRounds
 from fastfedrec.systems.gradient_rounds.state import FedRecState
 from fastfedrec.systems.gradient_rounds.traffic import VectorTraffic, read_vectors, saved_vectors
@@ -113,6 +116,34 @@ def fit(
     common = Fit.resolve(key, n_threads, show_progress, ledger, engine)
     model._set_run(fit_rounds(model, data, common, record_views))
     return self
+
+
+def memory(self: Any, sizes: Sizes) -> Sequence[Arrays]:
+    """Return the arrays of a round on devices and server."""
+    n_users, n_items, n_interactions = sizes[:3]
+    rounds: FedRecRounds = self._rounds(Catalogue(n_items), Key.from_seed(0))
+    k, mean_length = self.n_factors, n_interactions / max(n_users, 1)
+    mean_reported = rounds.filling.mean_reports(np.array([mean_length]), n_items)
+    n_reported, drawn = n_users * mean_reported, {}
+    if rounds.filling.channel is not None:
+        drawn = {"places of drawn items": Array.of("int64", 3, n_reported)}
+        n_reported += n_users * N_DEVIATIONS * math.sqrt(mean_reported)
+    n_arrays = 3 + 2 * len(rounds.parties.fields) + rounds.dynamics.n_arrays
+    reported = {"reported items": Array.of("int32", n_reported), "their kinds": Array.of("uint8", n_reported)}
+    return [
+        {
+            **reported,
+            "sums, steps and factors of items": Array.of("float64", n_arrays, n_items, k + 1),
+            "user factors, on devices and checked": Array.of("float64", 3, n_users, k),
+        },
+        {**reported, **drawn, "user factors": Array.of("float64", n_users, k)},
+    ]
+
+
+class Catalogue(NamedTuple):
+    """The size on which rounds depend before they get data."""
+
+    n_items: int
 
 
 def plan(self: Any, data: Interactions, key: Key) -> list[Phase]:

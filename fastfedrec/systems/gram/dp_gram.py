@@ -7,6 +7,7 @@ docs/explanation/systems/gram/dp-gram-privacy.md.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
-from fastfedrec.core.memory import check_memory
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -45,7 +46,7 @@ from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, R
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.plan import planned_rounds
 from fastfedrec.systems.gram.pooled import PooledPairs
-from fastfedrec.systems.gram.shrinkage import denoising_bytes
+from fastfedrec.systems.gram.shrinkage import denoising_memory
 from fastfedrec.systems.measurement import candidates_with
 
 __all__ = ["DPGram"]
@@ -172,6 +173,17 @@ class DPGram(CentralModel):
     def _candidates(self) -> tuple[Candidate, ...]:
         return candidates_with(self.ridge)
 
+    _needs_less = FEWER_ITEMS
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_items = sizes.n_items
+        pairs = {"pairs": Array.of("float32", n_items, n_items)}
+        sums = {"noisy sums of pairs i < j, and in units": Array.of("int64", n_items, n_items)}
+        training = (
+            {} if self.item_features is None else {"pairs for training": Array.of("float32", 2, n_items, n_items)}
+        )
+        return [{**pairs, **sums}, {**pairs, **training, **denoising_memory(n_items)}]
+
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
@@ -179,10 +191,6 @@ class DPGram(CentralModel):
         n_items, n_users = data.n_items, self._public_users(data)
         mu, source = gaussian_mu(self.epsilon, self.delta), self._noise_source(data)
         self.signal_ = n_users * mu / math.sqrt(n_items)
-        if n_items > 1:
-            # The released pairs i < j in addition to the denoised matrix; features need two more for training.
-            matrices = 8 * n_items**2 * (1 if self.item_features is None else 2)
-            check_memory("DPGram", n_items, matrices + denoising_bytes(n_items), FEWER_ITEMS)
 
         def phases_at(mu: float) -> list[Phase]:
             max_users = max(n_users, data.n_users)

@@ -100,7 +100,7 @@ class PairSum(GramSum):
         indptr, indices = shard.indptr, shard.indices
         n_users, n_items = shard.shape
         # A shard may run on a worker or node that has less memory than the process of the fit.
-        check_memory("a shard of DPGram", n_items, 8 * self.n_sums(state), FEWER_ITEMS, speaks=False)
+        check_memory("a shard of DPGram", n_items, lambda n: 4 * n * (n - 1), FEWER_ITEMS, speaks=False)
         shares, weights = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.uint64)
         is_full = bool(state.mean.any())
         _kernel.weigh_users(indptr, indices, state.mean, shares, weights, SCALE, UNIT, is_full, n_threads)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_array, check_integer, check_real
+from fastfedrec.core.memory import Array, Arrays
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum, full_spectrum
 
@@ -119,8 +120,8 @@ def denoise_pairs(matrix: np.ndarray, noise: float, *, rank: int = RANK, n_threa
     return shrunk.vectors * np.sqrt(shrunk.values)
 
 
-def denoising_bytes(n_items: int, rank: int = RANK) -> int:
-    """Estimate the peak memory of `denoise_pairs`, with its input.
+def denoising_memory(n_items: int, rank: int = RANK) -> Arrays:
+    """Return the arrays of an estimate by `shrink_matrix` at its peak, without the noisy pairs.
 
     Parameters
     ----------
@@ -131,12 +132,18 @@ def denoising_bytes(n_items: int, rank: int = RANK) -> int:
 
     Returns
     -------
-    int
-        Number of bytes, without internal buffers of the linear algebra library.
+    mapping of str to Array
+        Arrays by name.
     """
     if _is_full(n_items, rank):
-        return 20 * n_items**2  # the matrix, its copy, the vectors of the previous pass, and two arrays of LAPACK
-    return 4 * n_items**2 + 88 * rank * n_items
+        return {
+            "pairs with weights, and vectors of the previous pass": Array.of("float32", 3, n_items, n_items),
+            "arrays of LAPACK": Array.of("float32", 3, n_items, n_items),
+        }
+    return {
+        "pairs with weights": Array.of("float32", n_items, n_items),
+        "largest eigenvectors": Array.of("float64", 8, n_items, rank),
+    }
 
 
 class Shrunk(NamedTuple):

@@ -9,6 +9,7 @@ docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gr
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, Self
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.core.check import check_integer
-from fastfedrec.core.memory import check_memory
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
@@ -40,17 +41,18 @@ from fastfedrec.systems._saved import saved_integer, saved_real
 from fastfedrec.systems._saved_decision import SAVED_DECISION
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, estimate_popularity
 from fastfedrec.systems.gram.decision import RIDGES, Estimator, choose_candidate, named_estimators
-from fastfedrec.systems.gram.shrinkage import denoising_bytes
+from fastfedrec.systems.gram.shrinkage import denoising_memory
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
+    FEWER_ROTATIONS,
     MAX_CELLS,
     TERMS,
     FirstSketchRound,
     LastSketchRound,
     SketchRound,
     SketchState,
+    sketch_memory,
 )
 from fastfedrec.systems.measurement import NoisyMean
 from fastfedrec.systems.recommender import Recommender
@@ -258,9 +260,6 @@ class ShuffledSketchGram(Recommender):
             round_of(kind, n_reports, has_pairs=has_pairs and number > 0)
             for number, (kind, n_reports) in enumerate(zip(kinds, counts, strict=False))
         ]
-        remedy = f"lower n_rotations, or {FEWER_ITEMS}"
-        denoising = 20 * data.n_items**2 + denoising_bytes(data.n_items) if has_pairs else 0
-        check_memory("ShuffledSketchGram", data.n_items, max(phases[-1].system.n_bytes, denoising), remedy)
         return phases
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
@@ -278,6 +277,16 @@ class ShuffledSketchGram(Recommender):
     def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
         """Return all rounds in which users may take part."""
         return all_phases(self._plans(self._plan(data, key)))
+
+    _needs_less = FEWER_ROTATIONS
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_items = sizes.n_items
+        pairs = {
+            "sums of both rounds": Array.of("int64", 2, n_items, n_items),
+            "pairs, for training and for tests": Array.of("float32", 2, n_items, n_items),
+        }
+        return [*sketch_memory(n_items, self.n_rotations), {**pairs, **denoising_memory(n_items)}]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

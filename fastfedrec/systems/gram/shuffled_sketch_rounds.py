@@ -15,7 +15,7 @@ from fastfedrec._kernels.systems.gram import shuffled_sketch as _kernel
 from fastfedrec.accounting import RoundTraffic, ShuffledReports
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.core.check import check_instance, check_integer
-from fastfedrec.core.memory import check_memory
+from fastfedrec.core.memory import Array, Arrays, check_memory, total_bytes
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
@@ -23,7 +23,16 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, FederatedSystem, Update
 from fastfedrec.systems.claims import FEWER_ITEMS
 
-__all__ = ["MAX_CELLS", "TERMS", "FirstSketchRound", "LastSketchRound", "SketchRound", "SketchState"]
+__all__ = [
+    "FEWER_ROTATIONS",
+    "MAX_CELLS",
+    "TERMS",
+    "FirstSketchRound",
+    "LastSketchRound",
+    "SketchRound",
+    "SketchState",
+    "sketch_memory",
+]
 
 #: Conditions of a run with data on nodes.
 TERMS = DeploymentTerms(
@@ -35,8 +44,27 @@ MAX_CELLS = 2**28  # number of cells of all rotations: 2 GiB of sums, and rows s
 # Number of answers that are sorted together, 64 MiB, or half the cells if that is more, since all sums are read.
 _MAX_ANSWERS = 2**24
 _CHUNK_ANSWERS, _MAX_CHUNK_USERS = 2**18, 16  # approximate answers, and largest number of users, of a thread's chunk
+#: Remedies if the sums do not fit into memory.
+FEWER_ROTATIONS = f"lower n_rotations, or {FEWER_ITEMS}"
 _CELLS = 2**16  # number of cells with magnitudes in memory at the same time
 _BUCKET_BITS = 17  # a bucket of 2^17 cells is 1 MiB of sums
+
+
+def sketch_memory(n_items: int, n_rotations: int, has_pairs: bool = True) -> list[Arrays]:
+    """Return the arrays of a round while answers are added, and while their sums are decoded."""
+    length = _length(n_items)
+    if not has_pairs:
+        return [{"sums": Array.of("int64", n_rotations, length)}]
+    sums = {"sums": Array.of("int64", n_rotations, length, length)}
+    return [
+        {**sums, "answers": Array.of("uint32", n_rotations * length**2 // 2)},
+        {**sums, "half decoded": Array.of("int64", length, n_items), "pairs": Array.of("int64", 2, n_items, n_items)},
+    ]
+
+
+def _length(n_items: int) -> int:
+    """Return the smallest power of two that is at least the number of items."""
+    return 1 << (n_items - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -75,22 +103,13 @@ class SketchRound(FederatedSystem):
         self.n_rotations = n_rotations
         self.has_pairs = has_pairs
         self.honest_fraction = honest_fraction
-        self.length = 1 << (n_items - 1).bit_length()  # the smallest power of two that is at least n_items
+        self.length = _length(n_items)
         self.shape = (n_rotations, self.length, self.length) if has_pairs else (n_rotations, self.length)
         if n_rotations * self.length**2 > MAX_CELLS:
             raise ValueError(
                 f"n_rotations times {self.length}^2 must be at most {MAX_CELLS} for {n_items} items, got "
                 f"n_rotations={n_rotations}; lower it, or keep fewer items"
             )
-
-    @property
-    def n_bytes(self) -> int:
-        """Peak memory in bytes of a fit on one machine, without the users' rows."""
-        cells = math.prod(self.shape)
-        if not self.has_pairs:
-            return 8 * cells
-        # Sums and a chunk of answers, with half the number of cells and half the size; or sums and their decoding.
-        return max(10 * cells, 8 * (cells + self.length * self.n_items + 2 * self.n_items**2))
 
     def _purpose(self, draws: str) -> str:
         """Return the purpose of the round's draws."""
@@ -131,9 +150,12 @@ class SketchRound(FederatedSystem):
         n_threads = resolve_n_threads(n_threads)
         if objection := self._objection(state):
             raise ValueError(objection)
+
         # A shard may run on a worker or node with less memory than the fit; it needs the sums and a chunk of answers.
-        n_bytes, remedy = 10 * math.prod(self.shape), f"lower n_rotations, or {FEWER_ITEMS}"
-        check_memory("a shard of ShuffledSketchGram", self.n_items, n_bytes, remedy, speaks=False)
+        def needed(n_items: int) -> int:
+            return total_bytes(sketch_memory(n_items, self.n_rotations, self.has_pairs)[0])
+
+        check_memory("a shard of ShuffledSketchGram", self.n_items, needed, FEWER_ROTATIONS, speaks=False)
         key.claim_message(self._purpose("reports"), round, sender)
         sums = np.zeros(self.shape, dtype=np.int64)
         chunk = max(1, min(_MAX_CHUNK_USERS, _CHUNK_ANSWERS // self.n_reports))

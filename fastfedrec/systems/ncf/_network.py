@@ -40,6 +40,11 @@ class Network:
         return self.product + self.tower
 
     @property
+    def padded_width(self) -> int:
+        """Width of a row of embeddings for kernels."""
+        return _padded(self.product) + _padded(self.tower)
+
+    @property
     def n_dense(self) -> int:
         """Number of dense weights."""
         return len(self._dense_positions)

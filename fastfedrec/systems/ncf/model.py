@@ -1,6 +1,6 @@
 """Neural collaborative filtering, trained centrally: GMF, MLP, and NeuMF, which combines both (He et al. 2017)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from fastfedrec._kernels.systems.ncf import model as _kernel
 from fastfedrec.accounting import Unprotected
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.log import log_done
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, parameter, real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
@@ -249,6 +250,20 @@ class NCF(EpochBaseline):
         for old_rows, embeddings, rows in sides:
             rows[old_rows >= 0] = embeddings[old_rows[old_rows >= 0]]
         return table, model.weights_
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_rows, network = sizes.n_users + sizes.n_items, Network(*self._widths, sizes.n_users, sizes.n_items)
+        width, padded = network.width, network.padded_width
+        examples = {"examples": Array.of("uint64", sizes.n_interactions * (1 + self.n_negatives))}
+        table = {"embeddings": Array.of("float32", n_rows, width)}
+        state = {"embeddings in training, with moments": Array.of("float32", 3, n_rows, padded)}
+        halves = {
+            "embeddings of both halves": Array.of("float32", n_rows, width * (self.kind == "neumf" and self.pretrain))
+        }
+        return [
+            {**table, "draws of embeddings": Array.of("float64", 3, n_rows, width)},
+            {**table, **state, **halves, **examples},
+        ]
 
     # ---- the network --------------------------------------------------------------------------------------------
 

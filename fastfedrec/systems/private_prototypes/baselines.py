@@ -1,6 +1,6 @@
 """Baselines of private prototypes: a non-negative factorisation of all data, and one of each entity's data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
 from fastfedrec.core.arrays import Column
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, threads_for_rows
@@ -33,6 +34,20 @@ _N_FACTORS = integer(20, low=1, high=MAX_FACTORS).doc("Number of factors, at lea
 _REGULARIZATION = real(5.0, low=0.0).doc("L2 penalty of user and item factors, at least 0.")
 _N_EPOCHS = integer(20, low=1).doc("Number of epochs of alternating least squares.")
 _VALUE_RANGE = range_of_values().doc("Range to which predictions are clipped.")
+
+
+def _nmf_memory(self: Any, sizes: Sizes) -> Sequence[Arrays]:
+    """Return the arrays of a fit of one entity."""
+    n_users, n_items, n = sizes[:3]
+    k = self.n_factors
+    factors = {"user_factors_": Array.of("float64", n_users, k), "item_factors_": Array.of("float64", n_items, k)}
+    trained = {
+        "factors in training": Array.of("float64", n_users + n_items, k),
+        "padded factors": Array.of("float64", max(n_users, n_items), -(-k // 16) * 16),
+        "values, by user and by item": Array.of("float64", 2, n),
+        "users by item": Array.of("int32", n),
+    }
+    return [{**factors, "interactions by user and by item": Array.of("int64", 5, n)}, {**factors, **trained}]
 
 
 @transactional
@@ -151,6 +166,8 @@ class CentralNMF(RatingModel):
         return self.value_range
 
     fit = _fit
+    _memory = _nmf_memory
+    _is_private = False
 
     def _factorize(self, data: Interactions, labels: np.ndarray, fit: Fit) -> None:
         _factorize(self, data, np.zeros_like(labels), fit, "all data, to a server")
@@ -195,6 +212,8 @@ class IndividualNMF(RatingModel):
         return self.value_range
 
     fit = _fit
+    _memory = _nmf_memory
+    _is_private = False
 
     def _factorize(self, data: Interactions, labels: np.ndarray, fit: Fit) -> None:
         _factorize(self, data, labels, fit, "each entity's data, within the entity")
@@ -215,6 +234,7 @@ def _check_data(model: Any, interactions: InteractionsLike, entities: Column | N
 
 def _factorize(model: Any, data: Interactions, user_models: NDArray[np.int64], fit: Fit, seen: str) -> None:
     """Fit a factorisation to the rows of each of `user_models`, and note in the ledger who has `seen` the data."""
+    model._check_memory(data, fit.n_threads)
     model.interactions_, model.user_models_ = data, user_models
     model.ledger_ = model._open_account(fit.ledger, data, simulation=fit.key.is_simulation)
     fit.ledger.record(Unprotected(seen))

@@ -33,6 +33,7 @@ from fastfedrec.systems._parameters import range_of_values
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes._entities import EntityScores, refine_entities, solve_users
+from fastfedrec.systems.private_prototypes._memory import prototypes_memory
 from fastfedrec.systems.private_prototypes.budget import (
     MAX_PROTOTYPES,
     Budget,
@@ -292,6 +293,8 @@ class PrivatePrototypes(RatingModel):
 
     def _bring(self, read_rows: Callable[[], InteractionsLike]) -> Self:
         return self.serve(read_rows())
+
+    _memory = prototypes_memory
 
     # ---- before the round ---------------------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ class Offer:
         Bytes of a client in the whole run, for the requested numbers of users and items; None if they are not counted.
     seconds : float or None
         Time of a fit in the reference cell, with all clients simulated.
+    memory : int or None
+        Bytes that a fit in one process needs beside its data, on one thread; None if they are not computed.
     """
 
     system: str
@@ -70,6 +72,7 @@ class Offer:
     download: int | None
     upload: int | None
     seconds: float | None
+    memory: int | None = None
 
     @property
     def setting(self) -> str:
@@ -243,6 +246,8 @@ class Advice:
             lines.append(f"By these figures it is not clearly better than {' or '.join(ties)}.")
         if best.upload is not None and best.download is not None:
             lines.append(f"A client receives {format_bytes(best.download)} and sends {format_bytes(best.upload)}.")
+        if best.memory is not None:
+            lines.append(f"A fit in one process needs {format_bytes(best.memory)} of memory beside the data.")
         return [f"  {line}" for line in lines]
 
     def _table(self, offers: Sequence[Offer]) -> str:

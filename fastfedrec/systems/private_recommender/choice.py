@@ -46,7 +46,7 @@ from fastfedrec.systems.private_recommender.recipes import (
     max_users_of,
     recipes_of,
 )
-from fastfedrec.systems.registry import system_class
+from fastfedrec.systems.registry import make_system, system_class
 
 __all__ = ["Advice", "Offer", "advise", "stored_sweeps"]
 
@@ -181,6 +181,8 @@ def _compared(
             remarks.append(f"{recipe.system}: {chosen}")
             continue
         offer = without_figures(recipe, *chosen, delta)
+        sizes = n_users, n_items, round(n_users * min(row_length or 0, n_items))
+        offer = replace(offer, memory=make_system(recipe.system, offer.parameters).memory_needed(*sizes))
         if has_figures:
             figures = _with_figures(offer, chosen[1], recipe, rows, n_users, n_items, near_length, epsilon, stored)
             if isinstance(figures, str):

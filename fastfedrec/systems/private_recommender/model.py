@@ -5,10 +5,12 @@ It contains the fitted model of the system that `advise` chooses, and returns th
 
 import copy
 import inspect
+from collections.abc import Sequence
 from typing import Any, Self
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.accounting.views import TRUST_VIEWS, VIEWS
+from fastfedrec.core.memory import Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.warn import warn
@@ -182,6 +184,7 @@ class PrivateRecommender(Recommender):
         options: dict[str, Any] = {} if engine is None else {"engine": engine}
         if options and "engine" not in inspect.signature(model.fit).parameters:
             raise ValueError(f"engine must be None: {_without_rounds(model)}")
+        model._check_memory(data, fit.n_threads)  # before the key is claimed
         # An entropy key serves one fit: this one, which hands it over to the fit of the system.
         inner = fit.key._hand_over(f"{type(self).__name__}.fit")
         self.interactions_ = data
@@ -199,6 +202,9 @@ class PrivateRecommender(Recommender):
         if not advice.best.is_popularity and type(model).__name__ in SELF_DECIDING:
             self.reason_ += f" Here they showed {'enough for personal lists' if self.is_personal_ else 'too little'}."
         return self
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        return self._make(self._advice(sizes.n_users, sizes.n_items))._memory(sizes)
 
     # ---- the choice ---------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.grid_noise import GridNoise
 
-_CLIENT_BLOCK = 64  # clients with updates in memory at a time; a fixed number, so that sums do not depend on threads
+CLIENT_BLOCK = 64  # clients with updates in memory at a time; a fixed number, so that sums do not depend on threads
 OPTIMIZERS = ("sgd", "adam")  # of the server
 _DECAYS, _ADAM_EPSILON = (0.9, 0.99), 1e-5  # Adam's betas and epsilon: a mean update is about .001 per parameter
 
@@ -117,8 +117,8 @@ class CohortRounds(FederatedSystem):
         total = np.zeros(self.network.n_parameters)
         clip_order = 1 if self.noise is None else self.noise.clip_order
         draws = {"key": key, "round": round, "n_threads": n_threads}
-        for start in range(0, len(rows), _CLIENT_BLOCK):
-            block = rows[start : start + _CLIENT_BLOCK]
+        for start in range(0, len(rows), CLIENT_BLOCK):
+            block = rows[start : start + CLIENT_BLOCK]
             updates = self._train(clients, block, state.parameters, clip_order, **draws)
             if self.noise is not None:  # float64 sums of whole numbers are exact
                 updates = replace(updates, values=self.noise.to_grid(updates.values))

@@ -40,6 +40,7 @@ from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec import start as first
 from fastfedrec.systems.privrec._cohort import OPTIMIZERS
 from fastfedrec.systems.privrec._joint import JointRounds
+from fastfedrec.systems.privrec._memory import privrec_memory
 from fastfedrec.systems.privrec._meta import METAS, MetaData, MetaRounds
 from fastfedrec.systems.privrec._run import Run
 from fastfedrec.systems.privrec._serving import TABLES, _Personalized, _TwoTowerRecommender
@@ -251,6 +252,7 @@ class PrivRec(_TwoTowerRecommender):
         with nullcontext() if folder is None else folder.lock():
             key = resolve_key(key if folder is None else folder.resolve_key(key))
             ledger = resolve_ledger(ledger, self.delta)
+            self._check_memory(visited, n_threads)
             key.claim(f"{type(self).__name__}.fit")
             run_name = None if folder is None else folder.run
             self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, run=run_name)
@@ -343,6 +345,12 @@ class PrivRec(_TwoTowerRecommender):
         return _Personalized(fitted.parameters_, fitted.ledger_, clients, updates)
 
     # ---- parts of a run -----------------------------------------------------------------------------------------
+
+    _memory = privrec_memory
+
+    @property
+    def _is_private(self) -> bool:
+        return is_private(self.get_params())
 
     def _build(self) -> TwoTower:
         return TwoTower(self.features_, n_factors=self.n_factors, hidden=tuple(self.hidden))

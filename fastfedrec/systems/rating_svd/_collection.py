@@ -1,12 +1,13 @@
 """Collection of all users' ratings by baselines, exactly or through private reports, and means of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.rounds.fit import Fit
@@ -15,6 +16,7 @@ from fastfedrec.systems.rating_model import RatingModel, check_ratings, warn_bey
 from fastfedrec.systems.rating_svd._biases import Biases
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder, fit_twice
 from fastfedrec.systems.rating_svd.laplace_rr_svd import COUNT_AS_NEAREST, LaplaceRRSVD
+from fastfedrec.systems.rating_svd.rounds import reports_memory
 
 Model = TypeVar("Model", bound=RatingModel)
 
@@ -65,6 +67,12 @@ def collect_ratings(model: Any, interactions: InteractionsLike, epsilon: float |
     state = collector._collect(data, fit)
     decoder = collector._decoder(state)
     return Ratings(state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder)
+
+
+def mean_memory(self: Any, sizes: Sizes) -> Sequence[Arrays]:
+    """Return the arrays of a fit of a mean."""
+    biases = {"biases, sums and counts": Array.of("float64", 3, sizes.n_users + sizes.n_items)}
+    return [{**reports_memory(sizes.n_interactions), **biases}]
 
 
 def fit_mean(model: Any, interactions: InteractionsLike, fit: Fit, find: Callable[..., Biases]) -> None:

@@ -7,9 +7,11 @@ import numpy as np
 
 from fastfedrec.compute import sgd
 from fastfedrec.core.arrays import split_permutation
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.randomness import Key
 
 _HELD_OUT_EVERY = 10  # one report in ten is held out to choose the number of epochs
+_LANES = 16  # numbers of a cache line, to which rows of factors are padded
 _PATIENCE = 5  # epochs without improvement after which training stops
 _MIN_GAIN_ERRORS = 2.0  # standard errors by which factors must lower the held-out error
 
@@ -22,6 +24,19 @@ class Training:
     n_epochs: int
     learning_rate: float
     regularization: float
+
+
+def training_memory(sizes: Sizes, training: Training, *, has_trial: bool) -> Arrays:
+    """Return the arrays of a training beside the reports, with those of the trial that chooses the epochs."""
+    n_rows, n = sizes.n_users + sizes.n_items, sizes.n_interactions
+    n_trained, width = 0.9 * n * has_trial, -(-training.n_factors // _LANES) * _LANES
+    return {
+        "factors": Array.of("float64", n_rows, training.n_factors),
+        "states of the training": Array.of("float32", min(training.n_epochs + 1, 5), n_rows, width),
+        "records of the training": Array.of("float32", 4, n_trained or n),
+        "residuals, scaled residuals, order": Array.of("float64", 3 * has_trial, n),
+        "users, items and residuals of the trial": Array.of("float64", 3.5 * n_trained),
+    }
 
 
 def fit_residual_factors(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.sgd import MAX_FACTORS
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
@@ -17,11 +18,14 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._neighbors import (
+    FEWER_NEIGHBORS,
     RatingNeighborScores,
     blocks_of_rows,
+    expected_pairs,
     neighbor_arrays,
     neighbor_disagreement,
     neighbor_rules,
+    neighbors_memory,
     select_neighbors,
 )
 from fastfedrec.systems._saved import rules_of
@@ -37,6 +41,7 @@ from fastfedrec.systems.rating_svd import _collection
 from fastfedrec.systems.rating_svd._biases import fit_biases, global_mean, item_means, user_means
 from fastfedrec.systems.rating_svd._collection import collect_ratings, fit_mean
 from fastfedrec.systems.rating_svd.laplace_rr_svd import BIAS_PRIOR_RULE, COUNT_AS_NEAREST, LaplaceRRSVD
+from fastfedrec.systems.rating_svd.rounds import reports_memory
 
 __all__ = ["BiasedMF", "GlobalMean", "ItemMean", "RatingItemKNN", "UserMean"]
 
@@ -86,6 +91,8 @@ class GlobalMean(RatingModel):
 
     fit = _collection.fit
 
+    _memory = _collection.mean_memory
+
     def _fit(self, interactions: InteractionsLike, fit: Fit) -> None:
         fit_mean(self, interactions, fit, global_mean)
 
@@ -124,6 +131,8 @@ class UserMean(RatingModel):
 
     fit = _collection.fit
 
+    _memory = _collection.mean_memory
+
     def _fit(self, interactions: InteractionsLike, fit: Fit) -> None:
         fit_mean(self, interactions, fit, user_means)
 
@@ -161,6 +170,8 @@ class ItemMean(RatingModel):
         self._check_grid(by_ends=self.epsilon is None)
 
     fit = _collection.fit
+
+    _memory = _collection.mean_memory
 
     def _fit(self, interactions: InteractionsLike, fit: Fit) -> None:
         fit_mean(self, interactions, fit, item_means)
@@ -250,6 +261,11 @@ class BiasedMF(RatingModel):
         self.user_factors_, self.item_factors_ = trainer.user_factors_, trainer.item_factors_
         return self
 
+    _is_private = False
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        return self._trainer._memory(sizes)
+
     def _serving(self, data: Interactions) -> Self:
         return self._trainer._serve(super()._serving(data))
 
@@ -296,6 +312,8 @@ class RatingItemKNN(RatingModel):
     """
 
     _serves = RatingNeighborScores
+    _needs_less = FEWER_NEIGHBORS
+    _is_private = False
     serves_others, _instead = False, _REFIT
 
     n_neighbors: int = integer(200, low=1).doc("Number of neighbours stored for each item, at least 1.")
@@ -342,6 +360,20 @@ class RatingItemKNN(RatingModel):
 
     def _disagreement(self) -> str | None:
         return neighbor_disagreement(self.neighbor_items_, self.neighbor_similarities_, self.n_neighbors)
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n, n_all = sizes.n_interactions, expected_pairs(sizes)
+        work = max(n**2 / max(sizes.n_users, 1), _BLOCK_PAIRS)
+        ratings = {
+            **reports_memory(n),
+            "residuals, ones and squares by item": Array.of("float64", 3, n),
+            "users by item": Array.of("int32", 3, n),
+        }
+        pairs = {"products of pairs": Array.of("float64", 8, n_all * _BLOCK_PAIRS / work)}
+        return [
+            {**ratings, "powers of residuals by user": Array.of("float64", 5, n)},
+            {**ratings, **pairs, **neighbors_memory(sizes, self.n_neighbors)},
+        ]
 
     def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
         """Return values of all interactions as a CSR array."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Ledger, LocalReports
 from fastfedrec.compute.sgd import MAX_FACTORS
 from fastfedrec.core.check import check_instance, check_real
+from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.parameters import choice, declares_parameters, flag, integer, parameter, real
 from fastfedrec.core.randomness import Key
@@ -50,8 +51,13 @@ from fastfedrec.systems.rating_model import (
 )
 from fastfedrec.systems.rating_svd._biases import Biases, fit_biases, fit_hidden_biases, shrink
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder, fit_twice
-from fastfedrec.systems.rating_svd._factors import Training, fit_published_factors, fit_residual_factors
-from fastfedrec.systems.rating_svd.rounds import RatingRounds, RatingState, on_scale, truth_statement
+from fastfedrec.systems.rating_svd._factors import (
+    Training,
+    fit_published_factors,
+    fit_residual_factors,
+    training_memory,
+)
+from fastfedrec.systems.rating_svd.rounds import RatingRounds, RatingState, on_scale, reports_memory, truth_statement
 
 __all__ = ["BIAS_PRIOR_RULE", "COUNT_AS_NEAREST", "LaplaceRRSVD", "RatingState"]
 
@@ -360,6 +366,15 @@ class LaplaceRRSVD(RatingModel):
         self.item_factors_: NDArray[np.float64]
         self.user_factors_, self.item_factors_, self.n_epochs_ = factors
         self.bias_prior_: NDArray[np.float64] = np.array([biases.spreads[0], max(variance - sum(biases.spreads), 0.0)])
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        if self.hide_items:
+            n_reports = sizes.n_users * min(self.n_reports, sizes.n_items)
+            return [{**reports_memory(n_reports), "estimates": Array.of("float64", n_reports)}]
+        longest = sizes.n_users * (self.max_ratings or sizes.n_items)
+        sizes = sizes._replace(n_interactions=min(sizes.n_interactions, longest))
+        reports = reports_memory(sizes.n_interactions)
+        return [{**reports, **training_memory(sizes, self._training, has_trial=self.variant != "published")}]
 
     # ---- new users ------------------------------------------------------------------------------------------------
 

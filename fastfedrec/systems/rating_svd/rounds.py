@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.memory import Array, Arrays
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
@@ -21,7 +22,7 @@ from fastfedrec.evaluation.splits import choose_entries
 from fastfedrec.mechanisms import Channel, PublishedLaplaceRR, RatedOrNot
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
-__all__ = ["RatingRounds", "RatingState", "nearest_codes", "on_scale", "truth_statement"]
+__all__ = ["RatingRounds", "RatingState", "nearest_codes", "on_scale", "reports_memory", "truth_statement"]
 
 _REPORTS = "laplace_rr_svd.reports"
 _SEED = "laplace_rr_svd.training"
@@ -289,6 +290,14 @@ def _is_repeated(users: np.ndarray, items: np.ndarray) -> np.ndarray:
     is_repeated = np.zeros(len(users), dtype=bool)
     is_repeated[1:] = (users[1:] == users[:-1]) & (items[1:] == items[:-1])
     return is_repeated
+
+
+def reports_memory(n_reports: int) -> Arrays:
+    """Return the arrays of the server that receives and decodes reports."""
+    return {
+        "users and items, received and sorted": Array.of("int64", 4, n_reports),
+        "values, decoded and centred": Array.of("float64", 2, n_reports),
+    }
 
 
 def truth_statement(published: PublishedLaplaceRR) -> str:

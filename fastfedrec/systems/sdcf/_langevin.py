@@ -1,7 +1,7 @@
 """Langevin dynamics: normal noise on every step, and steps along the gradient of a prior that is drawn anew."""
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ class SDCFState(FedRecState):
 @dataclass(frozen=True)
 class LangevinDynamics(GradientDescent):
     """Gradient descent with noise at a temperature, and a prior of the factors."""
+
+    n_arrays: ClassVar[int] = 2
 
     temperature: float
     prior: str

@@ -6,6 +6,7 @@ and fits a matrix of low rank to all of them.  There is no array of n_items x n_
 docs/explanation/systems/subspace/dp-subspace.md and docs/explanation/systems/subspace/dp-subspace-privacy.md.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ import numpy as np
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.log import logger
-from fastfedrec.core.memory import check_memory, format_bytes
+from fastfedrec.core.memory import Array, Arrays, Sizes, format_bytes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -183,11 +184,29 @@ class DPSubspace(CentralModel):
         traffic = [phase.system.traffic(phase.state, 1) for phase in phases]
         down, up = sum(one.download for one in traffic), sum(one.upload for one in traffic)
         masked = "; a secure sum has more messages" * (self.aggregation == "secure")
-        memory = format_bytes(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))
+        memory = format_bytes(self.memory_needed(1, n_items, 0))
         return (
             f"DPSubspace of {n_items:,} items: a user receives {format_bytes(down)} and sends {format_bytes(up)} at "
             f"most, in {len(phases)} rounds; the server holds {memory} beside the data{masked}"
         )
+
+    _needs_less = FEWER_COLUMNS
+
+    def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        n_items = sizes.n_items
+        n_columns = min(self.n_columns, n_items)
+        n_measured = min(n_columns, MAX_MEASURED_RANK) + 1
+        shape = self._n_projections, n_items, n_columns
+        rounds = {"results of rounds": Array.of("float32", *shape), "encoders": Array.of("int16", *shape)}
+        return [
+            {**rounds, "sums, noisy sums, results": Array.of("float64", 3, n_items, n_columns)},
+            {
+                **rounds,
+                "factors": Array.of("float64", n_items, n_columns),
+                "strongest factors": Array.of("float32", n_items, n_measured),
+                "measured candidate": Array.of("float64", 4, n_items, n_measured),
+            },
+        ]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -196,9 +215,6 @@ class DPSubspace(CentralModel):
         n_items, n_users = data.n_items, self._public_users(data)
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = n_users * mu / n_items
-        if n_items > 1:
-            n_needed = _n_bytes(n_items, min(self.n_columns, n_items), self._n_projections)
-            check_memory("DPSubspace", n_items, n_needed, FEWER_COLUMNS, growth="number")
         n_measured = max(n_users, data.n_users)
         source = self._noise_source(data)
         return self._within_delta(mu, lambda mu: self._phases_at(mu, n_items, n_measured, key, source), n_items)
@@ -229,14 +245,3 @@ class DPSubspace(CentralModel):
         """Return all rounds for a total cost mu of the noise."""
         n_columns, n_rounds = min(self.n_columns, n_items), self._n_projections
         return planned_rounds(mu, n_items, n_users, n_columns, n_rounds, key, self.mean_share, self._candidates, source)
-
-    # ---- state --------------------------------------------------------------------------------------------------
-
-
-def _n_bytes(n_items: int, n_columns: int, n_rounds: int) -> int:
-    """Return the server's peak memory in bytes, without the data."""
-    # All rounds' sums are in single precision, and encoders have 16 bits.  A round has two more arrays of sums, with
-    # noise and without, and one for results.  A measurement has all factors, and the strongest ones in single
-    # precision and in four arrays of one candidate.
-    n_measured = min(n_columns, MAX_MEASURED_RANK) + 1
-    return n_items * (n_columns * 6 * n_rounds + max(24 * n_columns, 8 * n_columns + 36 * n_measured))

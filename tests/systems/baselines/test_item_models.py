@@ -126,8 +126,9 @@ def test_items_without_users_cost_item_knn_no_memory(n_items):
 @pytest.mark.ignores_values
 def test_item_knn_refuses_neighbors_that_memory_does_not_hold(monkeypatch):
     data = Interactions.from_arrays(np.repeat(np.arange(5), 30), np.tile(np.arange(30), 5))
-    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: 24 * 30 * 20)
-    with pytest.raises(ValueError, match=r"ItemKNN of 30 items needs .* grows with their number, .*n_neighbors="):
+    needed = ItemKNN(20).memory_needed(*data.shape, data.n_interactions)
+    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: needed)
+    with pytest.raises(ValueError, match=r"ItemKNN of 30 items needs .*n_neighbors="):
         ItemKNN(100).fit(data)
     assert ItemKNN(20).fit(data).neighbor_items_.shape == (30, 20)
 

@@ -8,6 +8,10 @@ from fastfedrec import DMF
 CASES = (
     SystemCase(
         small={"": DMF(3, 2)},
+        memory={
+            "users": (DMF(n_rounds=1), (1000, 1000, 20_000)),
+            "gradients": (DMF(n_rounds=1), (200, 2000, 40_000)),
+        },
         ignores_values=[""],
         without_rounds="no guarantee: neighbours train on each other's gradients",
         serves_new_users=False,

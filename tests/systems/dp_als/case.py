@@ -16,6 +16,10 @@ FEW = {"n_factors": 3, "max_items": 4}
 CASES = (
     SystemCase(
         small={"": DPALS(8.0, n_factors=3), "adaptive": DPALS(8.0, n_factors=3, weights="adaptive")},
+        memory={
+            "users": (DPALS(8.0, n_rounds=1), (20_000, 500, 600_000)),
+            "items": (DPALS(8.0, n_rounds=1), (500, 8000, 10_000)),
+        },
         other_work={"uniform": DPALS(8.0, n_factors=3, max_items=10, sampling="uniform")},
         private={"": DPALS(n_factors=3), "uniform": DPALS(n_factors=3, sampling="uniform")},
         extreme={

@@ -15,6 +15,10 @@ CASES = (
             "": FedGNN(epsilon=8.0, n_rounds=2, n_factors=3, cohort_size=20),
             "published": FedGNN("published", user_steps=1, **PUBLISHED),
         },
+        memory={
+            "items": (FedGNN(n_rounds=1), (500, 30_000, 5000)),
+            "published": (FedGNN("published", n_rounds=1), (500, 20_000, 5000)),
+        },
         other_work={
             "cohort": FedGNN(n_rounds=3, n_factors=3, cohort_size=40),
             "published, cohort": FedGNN("published", cohort_size=40, **PUBLISHED),

@@ -16,6 +16,10 @@ HALVED = {"filling": "randomized_response", "keep_probability": HALF, "add_proba
 CASES = (
     SystemCase(
         small={"": FedRec(rho=1, **FEW)},
+        memory={
+            "users": (FedRec(n_rounds=1), (30_000, 500, 600_000)),
+            "items": (FedRec(n_rounds=1), (1000, 50_000, 20_000)),
+        },
         private_for_users={
             "": FedRec(divisor=5.0, **CENTRAL),
             "counts": FedRec(max_items=5, **CENTRAL),
@@ -45,6 +49,10 @@ CASES = (
     ),
     SystemCase(
         small={"": FedRecPlusPlus(2, min_clients_per_denoiser=1, **FEW)},
+        memory={
+            "users": (FedRecPlusPlus(n_rounds=1), (30_000, 500, 600_000)),
+            "items": (FedRecPlusPlus(n_rounds=1), (1000, 50_000, 20_000)),
+        },
         private_for_users={"": FedRecPlusPlus(divisor=5.0, min_clients_per_denoiser=1, **CENTRAL)},
         relations={"": (FedRecPlusPlus(1, min_clients_per_denoiser=1, **COUNTED), "replace")},
         refuses_ones=[""],

@@ -18,7 +18,12 @@ CASES = (
             "": FMFLDP(n_rounds=2, n_reports=10),
             "rotated": FMFLDP(n_reports=10, rotate=True, **NORMAL),
             "exact": FMFLDP(n_rounds=2, epsilon=None),
-        },
+        }, memory={
+"items": (FMFLDP(n_rounds=1), (500, 300_000, 5000)),
+"users": (FMFLDP(n_rounds=1), (1_000_000, 5000, 1_000_000)),
+"exact": (FMFLDP(n_rounds=1, epsilon=None), (500, 50_000, 5000)),
+"rotated": (FMFLDP(n_rounds=1, normalize="l2", rotate=True), (500, 100_000, 5000)),
+},
         other_work={
             "weight": FMFLDP(n_rounds=2, confidence_weight=0.5),
             "exact, weight": FMFLDP(n_rounds=2, epsilon=None, confidence_weight=0.5),
@@ -60,7 +65,10 @@ CASES = (
         changes={"": {"regularization": 5.0, "n_factors": 3}},
     ),
     SystemCase(
-        small={"": DPFMF(8.0, **FEW)},
+        small={"": DPFMF(8.0, **FEW)}, memory={
+"items": (DPFMF(8.0, n_rounds=1), (500, 50_000, 10_000)),
+"factors": (DPFMF(8.0, n_factors=64, n_rounds=1), (2000, 20_000, 10_000)),
+},
         private={"": DPFMF(**FEW)},
         extreme={"large ridge": DPFMF(regularization=9e99, **FEW), "small ridge": DPFMF(regularization=1e-300, **FEW)},
         trust=["central"],

@@ -11,6 +11,10 @@ CASES = (
     SystemCase(
         small={"": DPGram(8.0), "small budget": DPGram(1.0, score="knn"), "knn": DPGram(8.0, score="knn")},
         secure={"secure": DPGram(8.0, aggregation="secure", honest_fraction=0.7)},
+        memory={
+            "all eigenvectors": (DPGram(8.0), (6000, 1000, 180_000)),
+            "largest eigenvectors": (DPGram(8.0), (12_000, 2400, 360_000)),
+        },
         other_work={"epsilon 0.02": DPGram(0.02), "epsilon 2": DPGram(2.0), "epsilon 4": DPGram(4.0)},
         private={"": DPGram(), "knn": DPGram(score="knn"), "public": DPGram(n_users=5000)},
         trust=["central", "aggregator"],
@@ -48,6 +52,10 @@ CASES = (
     ),
     SystemCase(
         small={"": ShuffledSketchGram(8.0), "ridge": ShuffledSketchGram(8.0, score="ridge")},
+        memory={
+            "items": (ShuffledSketchGram(8.0), (2000, 500, 20_000)),
+            "sums": (ShuffledSketchGram(8.0), (1000, 1000, 10_000)),
+        },
         private_for_users={"": ShuffledSketchGram(4.0), "ridge": ShuffledSketchGram(4.0, score="ridge")},
         trust=["shuffle"],
         local={

@@ -26,7 +26,7 @@ from fastfedrec.systems.gram import plan, shrinkage
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum
 from fastfedrec.systems.gram.pairs import PairForm, public_mean, symmetric
 from fastfedrec.systems.gram.plan import planned_rounds
-from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
+from fastfedrec.systems.gram.shrinkage import denoise_pairs
 from fastfedrec.systems.measurement import HitSum, candidates_with
 
 KEY = Key.from_seed(1)
@@ -154,7 +154,7 @@ def test_a_fit_of_many_items_holds_no_more_than_it_is_checked_for(monkeypatch):
     finally:
         tracemalloc.stop()
     # All pairs with noise and without; other memory does not grow with users, and is small compared with the matrices.
-    assert 8 * n_items**2 < peak < 1.25 * (8 * n_items**2 + denoising_bytes(n_items))
+    assert 8 * n_items**2 < peak < 1.25 * DPGram().memory_needed(1000, n_items, data.n_interactions)
 
 
 def test_popularity_is_the_same_for_all_and_has_the_rest_of_the_budget(monkeypatch):

@@ -8,6 +8,10 @@ from fastfedrec import NCF
 CASES = (
     SystemCase(
         small={"": NCF(n_epochs=2, n_factors=3, layers=(6, 3))},
+        memory={
+            "examples": (NCF(n_epochs=1), (20_000, 1000, 400_000)),
+            "embeddings": (NCF(n_epochs=1), (50_000, 50_000, 100_000)),
+        },
         ignores_values=[""],
         without_rounds="no guarantee: central training on all values together",
         serves_new_users=False,

@@ -18,7 +18,10 @@ CASES = (
         small={
             "": PrivatePrototypes(n_factors=3, epsilon=5.0),
             "kmeans": PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
-        },
+        }, memory={
+"values": (PrivatePrototypes(), (20_000, 500, 1_000_000)),
+"items": (PrivatePrototypes(), (1000, 100_000, 20_000)),
+},
         private={
             "": PrivatePrototypes(n_factors=2),
             "kmeans": PrivatePrototypes(**TWO),
@@ -64,7 +67,10 @@ CASES = (
         changes={"": {"regularization": 90.0, "refine": True, "value_range": (1.0, 2.0)}},
     ),
     SystemCase(
-        small={"": CentralNMF(3)},
+        small={"": CentralNMF(3)}, memory={
+"rows": (CentralNMF(n_epochs=1), (20_000, 1000, 800_000)),
+"factors": (CentralNMF(n_epochs=1), (100_000, 50_000, 200_000)),
+},
         without_rounds=CENTRAL,
         serves_new_users=False,
         bad_values=[
@@ -72,6 +78,9 @@ CASES = (
         ],
     ),
     SystemCase(
-        small={"": IndividualNMF(3)}, without_rounds=CENTRAL, serves_new_users=False, compares_items=False
+        small={"": IndividualNMF(3)}, memory={
+"rows": (IndividualNMF(n_epochs=1), (20_000, 1000, 800_000)),
+"factors": (IndividualNMF(n_epochs=1), (100_000, 50_000, 200_000)),
+}, without_rounds=CENTRAL, serves_new_users=False, compares_items=False
     ),
 )  # fmt: skip

@@ -10,6 +10,10 @@ CASES = (
     SystemCase(
         small={"": PrivateRecommender(4.0)},
         secure={"secure": PrivateRecommender(4.0, trust="aggregator", honest_fraction=0.7)},
+        memory={
+            "items": (PrivateRecommender(4.0), (3000, 1000, 60_000)),
+            "more items": (PrivateRecommender(4.0), (5000, 2400, 100_000)),
+        },
         other_work={"large budget": PrivateRecommender(30.0)},
         private={"": PrivateRecommender(), "public": PrivateRecommender(n_users=5000)},
         private_for_users={

@@ -57,4 +57,8 @@ def test_the_rule_chooses_what_it_names_and_its_remark_is_the_reason():
     assert replace(advice, ruled=None).best is better  # figures would choose another system
     assert advice.to_dict()["best"]["expected"] is None
     assert "A client receives" not in advice.summary()
+    assert "of memory" not in advice.summary()
+    told = replace(advice, ruled=replace(bare, memory=1_200_000))
+    assert "  A fit in one process needs 1.2 MB of memory beside the data.\n" in told.summary()
+    assert told.to_dict()["best"]["memory"] == 1_200_000
     assert "A client receives 10 bytes and sends 20 bytes." in replace(advice, ruled=None).summary()

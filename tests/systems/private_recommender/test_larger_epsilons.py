@@ -67,8 +67,8 @@ def test_more_epsilon_gets_no_worse_answer_by_figures(tmp_path_factory, rows, n_
     path = tmp_path_factory.mktemp("sweeps") / "advice.json"
     header = {"source": "made up", "code": "0", "machine": "none", "n_threads": 1, "delta": 1e-6}
     path.write_text(json.dumps({**header, "rows": rows}))
-    # Calibration is exact and slow, so that the plan of one setting stands for all.
-    chosen = calibrated(RECIPES[0], 1.0, 1e-6, 1_000, 300)
+    # Calibration is exact and slow, so that the plan of one setting stands for all, with every system's defaults.
+    chosen = {}, calibrated(RECIPES[0], 1.0, 1e-6, 1_000, 300)[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice_module, "_setting_of", lambda *_: chosen)
         answers = [

@@ -35,7 +35,10 @@ CASES = (
             "": PrivRec(**ONE_A_ROUND),
             "popularity": PrivRec(n_rounds=0, popularity_epsilon=2.0, **NETWORK),
             "laplace": PrivRec(clip_norm=0.01, noise_multiplier=1.0, noise="laplace", **ONE_A_ROUND),
-        },
+        }, memory={
+"clients": (PrivRec(n_rounds=1), (2000, 2000, 40_000)),
+"items": (PrivRec(n_rounds=1), (500, 20_000, 10_000)),
+},
         private_for_users={
             "": PrivRec(**ALL),
             "popularity": PrivRec(n_rounds=0, popularity_epsilon=1.0, **NETWORK),

@@ -19,7 +19,11 @@ CASES = (
         small={
             "": LaplaceRRSVD(max_ratings=20, **FEW),
             "hidden": LaplaceRRSVD(hide_items=True, n_reports=10, **FEW),
-        },
+        }, memory={
+"ratings": (LaplaceRRSVD(n_epochs=4), (10_000, 1000, 300_000)),
+"factors": (LaplaceRRSVD(n_epochs=4), (100_000, 50_000, 200_000)),
+"hidden": (LaplaceRRSVD(hide_items=True, n_reports=10), (50_000, 1000, 100_000)),
+},
         other_work={**{variant: LaplaceRRSVD(variant) for variant in VARIANTS}, "exact": LaplaceRRSVD(None)},
         private_for_users={
             "": LaplaceRRSVD(max_ratings=5),
@@ -45,7 +49,10 @@ CASES = (
         changes={"": {"regularization": 5.0, "grid": (1.0, 2.0)}},
     ),
     SystemCase(
-        small={"": GlobalMean(2.0)},
+        small={"": GlobalMean(2.0)}, memory={
+"reports": (GlobalMean(2.0), (20_000, 1000, 1_000_000)),
+"users": (GlobalMean(), (1_000_000, 1000, 1_000_000)),
+},
         private_values={"": GlobalMean(1.0)},
         trust=["none", "local"],
         has_popularity=False,
@@ -55,7 +62,10 @@ CASES = (
         numbers={"epsilon": ONE},
     ),
     SystemCase(
-        small={"": UserMean(2.0)},
+        small={"": UserMean(2.0)}, memory={
+"reports": (UserMean(2.0), (20_000, 1000, 1_000_000)),
+"users": (UserMean(), (1_000_000, 1000, 1_000_000)),
+},
         private_values={"": UserMean(1.0)},
         trust=["none", "local"],
         has_popularity=False,
@@ -65,7 +75,10 @@ CASES = (
         numbers={"epsilon": ONE},
     ),
     SystemCase(
-        small={"": ItemMean()},
+        small={"": ItemMean()}, memory={
+"reports": (ItemMean(2.0), (20_000, 1000, 1_000_000)),
+"users": (ItemMean(), (1_000_000, 1000, 1_000_000)),
+},
         other_work={"private": ItemMean(1.0)},
         private_values={"": ItemMean(1.0)},
         trust=["none", "local"],
@@ -77,12 +90,18 @@ CASES = (
         numpy_numbers={"epsilon": np.array(2.0)},
     ),
     SystemCase(
-        small={"": BiasedMF()},
+        small={"": BiasedMF()}, memory={
+"ratings": (BiasedMF(n_epochs=1), (10_000, 1000, 300_000)),
+"factors": (BiasedMF(n_epochs=1), (100_000, 50_000, 200_000)),
+},
         without_rounds=CENTRAL,
         numbers={"n_epochs": 2, "learning_rate": HALF, "regularization": HALF},
     ),
     SystemCase(
-        small={"": RatingItemKNN(n_neighbors=5)},
+        small={"": RatingItemKNN(n_neighbors=5)}, memory={
+"pairs": (RatingItemKNN(), (5000, 2000, 100_000)),
+"ratings": (RatingItemKNN(), (20_000, 500, 400_000)),
+},
         without_rounds=CENTRAL,
         serves_new_users=False,
     ),

@@ -9,7 +9,10 @@ FEW = {"min_clients_per_denoiser": 1, "n_rounds": 3, "n_factors": 3}
 
 CASES = (
     SystemCase(
-        small={"": SDCF(True, 2, **FEW)},
+        small={"": SDCF(True, 2, **FEW)}, memory={
+"reports": (SDCF(n_rounds=1), (20_000, 500, 200_000)),
+"items": (SDCF(n_rounds=1), (1000, 30_000, 20_000)),
+},
         other_work={"wishart": SDCF(True, 2, prior="wishart", **FEW)},
         trust=["none", "local"],
         refuses_ones=[""],

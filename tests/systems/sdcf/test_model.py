@@ -147,7 +147,7 @@ def test_users_with_more_reports_than_the_buffer_are_sampled_again_and_answer_eq
     monkeypatch.setattr(devices, "_kernel", SimpleNamespace(respond=lambda *a: (reported.append(1), respond(*a))))
     lists = []
     for deviations in (8.0, 0.0, -100.0):
-        monkeypatch.setattr(devices, "_N_DEVIATIONS", deviations)
+        monkeypatch.setattr(devices, "N_DEVIATIONS", deviations)
         lists.append(devices.fill_by_response(data, filling.response, Key.from_seed(1), 2, filling.report, 3))
     assert len(reported) == 1 + 2 + 2
     for spoken in lists[1:]:

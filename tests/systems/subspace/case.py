@@ -11,6 +11,10 @@ CASES = (
     SystemCase(
         small={"": DPSubspace(8.0, n_columns=8)},
         secure={"secure": DPSubspace(8.0, n_columns=8, aggregation="secure", honest_fraction=0.7)},
+        memory={
+            "items": (DPSubspace(20.0), (40_000, 12_000, 800_000)),
+            "columns": (DPSubspace(20.0, n_columns=128), (20_000, 5000, 400_000)),
+        },
         other_work={"16 columns": DPSubspace(8.0, n_columns=16)},
         private={"": DPSubspace(), "public": DPSubspace(n_users=5000)},
         trust=["central", "aggregator"],

@@ -22,7 +22,6 @@ from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems._public_mean import floored, to_grid
 from fastfedrec.systems.projection_rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState, public_signs
 from fastfedrec.systems.subspace import _inference as inference
-from fastfedrec.systems.subspace.model import _n_bytes
 
 
 @pytest.fixture(scope="module")
@@ -298,14 +297,15 @@ def test_costs_are_those_of_a_fit(data, caplog, monkeypatch):
     down, up = sum(r.download for r in rounds), sum(r.upload for r in rounds)
     assert model.costs(80) in caplog.messages
     assert f"receives {format_bytes(down)} and sends {format_bytes(up)} at most, in 7 rounds" in model.costs(80)
-    assert f"holds {format_bytes(_n_bytes(80, 4, 3))} beside" in model.costs(80)
+    assert f"holds {format_bytes(model.memory_needed(1, 80, 0))} beside" in model.costs(80)
 
 
 def test_the_error_for_too_many_items_states_a_remedy(monkeypatch, data):
-    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: _n_bytes(80, 64, 3) - 1)
+    needed = DPSubspace().memory_needed(*data.shape, 0)
+    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: needed - 1)
     with pytest.raises(ValueError, match=r"grows with their number, and there are .*lower n_columns"):
         DPSubspace().fit(data)
-    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: _n_bytes(80, 64, 3))
+    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: needed)
     assert DPSubspace().fit(data).item_means_.any()
 
 
