@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import SHORT_NAMES, show_costs
+from fastfedrec.accounting.views import SHORT_NAMES, View, show_costs
 from fastfedrec.cli.outputs import EPSILON_LEGEND, footer, list_source
 from fastfedrec.cli.parts import describe_dropped
 from fastfedrec.cli.settings import SystemSettings
@@ -39,7 +39,7 @@ class ComparedRun:
     model: Any
     parameters: dict[str, Any] = field(default_factory=dict)
     result: Evaluation | None = None
-    epsilon: Mapping[str, float] = field(default_factory=dict)
+    epsilon: Mapping[View, float] = field(default_factory=dict)
     parties: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     n_items: int = 0
