@@ -38,7 +38,9 @@ EXEMPT = {
     ),
     "called by engines, with numbers of theirs": (
         "rounds.system.FederatedSystem", "rounds.engine.Engine",
-        "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
+        "engines.shuffling.shuffler.Shuffler", "engines.shuffling.client.ShufflerClient",
+        "engines.shuffling.sealing.PublicKeys", "engines.shuffling.sealing.ServerKeys",
+        "engines.shuffling.sealing.report_ids", "engines.shuffling.sealing.UnsealedReports", "engines.metrics.Metrics",
         "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",
         "compute.networks.gru.GRUEncoder.encode_sequences",
         "systems.private_prototypes.private_kmeans.draw_loss",
