@@ -1,7 +1,7 @@
 """A ledger's events in words: the conditions of the figures, and the source of each figure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fastfedrec.accounting.events import Event, ShuffledReports
 from fastfedrec.accounting.guesses import largest_guess_share
@@ -10,7 +10,7 @@ from fastfedrec.accounting.views import (
     TRUST_VIEWS,
     Cost,
     View,
-    cost_of,
+    check_view,
     epsilon_under,
     parties_of,
     seen_event,
@@ -57,15 +57,22 @@ def explain(event: Event, view: View, cost: Cost) -> str:
     return (seen_event(event, view) or event)._protection(view) + (f", delta {cost.delta:g}" if cost.delta else "")
 
 
-def refuse_unnamed_view(events: Mapping[Event, int], delta: float) -> None:
-    """Raise if events without a guarantee against the server have one against a weaker adversary."""
+def epsilon_against(against: str | None, events: Mapping[Event, int], cost: Callable[[View], float]) -> float:
+    """Return the cost in a view or under a word for the trusted party; None is the server, if it has a figure."""
+    parties = parties_of(events)
+    if against is not None:
+        view = check_view("against", against)
+        # A word for the trusted party excludes figures that depend on others.
+        return epsilon_under(against, {view: cost(view)}, parties) if against in TRUST_VIEWS else cost(view)
+    if math.isfinite(epsilon := cost("server")):
+        return epsilon
     for trust, view in TRUST_VIEWS.items():
-        epsilon = epsilon_under(trust, {view: cost_of(events, view, delta).epsilon}, parties_of(events))
-        if math.isfinite(epsilon):
+        if math.isfinite(weaker := epsilon_under(trust, {view: cost(view)}, parties)):
             raise ValueError(
                 f"`against` must be given, because this ledger has no guarantee {_AGAINST['server']}, and epsilon "
-                f'{format_epsilon(epsilon)} {_AGAINST[view]}; pass "{trust}" for that figure, or "server" for infinity'
+                f'{format_epsilon(weaker)} {_AGAINST[view]}; pass "{trust}" for that figure, or "server" for infinity'
             )
+    return epsilon
 
 
 def headline(events: Mapping[Event, int], delta: float) -> str:

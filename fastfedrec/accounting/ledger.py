@@ -12,23 +12,12 @@ from fastfedrec.accounting._crowds import Shares, after_dropouts, join_shards
 from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
-from fastfedrec.accounting._ledger_words import headline, refuse_unnamed_view
+from fastfedrec.accounting._ledger_words import epsilon_against, headline
 from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
 from fastfedrec.accounting.report import make_report
-from fastfedrec.accounting.views import (
-    TRUST_VIEWS,
-    VIEWS,
-    Cost,
-    View,
-    check_view,
-    cost_of,
-    epsilon_under,
-    parties_of,
-    seen_event,
-    stated_cost,
-)
+from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of, seen_event, stated_cost
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.old_names import refuse_old_keywords
 from fastfedrec.core.pages import write_page
@@ -281,13 +270,9 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         ValueError
             `against` is None, and the figure is infinite against the server but finite against another adversary.
         """
-        view = check_view("against", "server" if against is None else against)
         delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0)
         cost = stated_cost if delta == self.delta else cost_of
-        if math.isinf(epsilon := cost(self.events, view, delta).epsilon) and against is None:
-            refuse_unnamed_view(self.events, delta)
-        # A word for the trusted party excludes figures that depend on others.
-        return epsilon_under(against, {view: epsilon}, parties_of(self.events)) if against in TRUST_VIEWS else epsilon
+        return epsilon_against(against, self.events, lambda view: cost(self.events, view, delta).epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as plain numbers and strings.

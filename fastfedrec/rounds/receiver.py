@@ -58,7 +58,18 @@ class Rejection:
 
 
 def count_kinds(rejections: Sequence[Rejection]) -> Counter[str]:
-    """Count the rejections of a round by kind; a sender with a refused message is not missing as well."""
+    """Count the rejections of a round by kind; a sender with a refused message is not missing as well.
+
+    Parameters
+    ----------
+    rejections : sequence of Rejection
+        Rejections of one round.
+
+    Returns
+    -------
+    Counter of str
+        Numbers by `Rejection.kind`.
+    """
     # The receiver lists a sender again if all of its messages were refused.
     refused = [rejection for rejection in rejections if rejection.kind != "missing"]
     senders = {rejection.sender for rejection in refused}

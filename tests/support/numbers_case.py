@@ -136,9 +136,10 @@ FUNCTIONS = {
     ),
     "rounds.local.LocalEngine": call(n_shards=2),
     "engines.shuffling.shuffler.Shuffler": call(
-        min_crowd=5, n_reports=2, n_coordinates=10, folder="/nonexistent", max_users=100, max_nodes=10
+        min_crowd=5, n_reports=2, n_coordinates=10, folder="/nonexistent", max_users=100, max_nodes=10,
+        max_memory=1000,
     ),
-    "engines.shuffling.shuffler.ShufflerClient": call(url="http://localhost:1", timeout=2.0),
+    "engines.shuffling.client.ShufflerClient": call(url="http://localhost:1", timeout=2.0),
     "engines.shuffling.reports.decode_reports": call(body=b"", n_coordinates=10),
     "engines.shuffling.reports.encode_reports": call(
         index=np.zeros(2, dtype=np.int64), bit=np.ones(2, dtype=np.int8), n_coordinates=10

@@ -146,9 +146,9 @@ class ShuffledFlowerEngine(FlowerEngine):
             expected["min_crowd"] = self._min_crowd
             raise ShufflerError(f"the shuffler is configured for {about}, and the server for {expected}", is_final=True)
         self._key_name = about.get("server_key", "")
-        known = (None,) if self._keys is None else self._keys.names
-        if about.get("server_key") not in known:
-            expects = "reads reports" if self._keys is None else f"has the keys {[name[:16] for name in known]}"
+        names = ("",) if self._keys is None else self._keys.names
+        if self._key_name not in names:
+            expects = "reads reports" if self._keys is None else f"has the keys {[name[:16] for name in names]}"
             raise ShufflerError(
                 f"the shuffler's key of the server is {self._key_name[:16]!r}, and this run {expects}; start the "
                 "shuffler with --server-key and the public key of the server, or with --unsealed",

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_integer
 
-__all__ = ["code_reports", "decode_reports", "encode_reports", "report_width", "split_codes"]
+__all__ = ["code_reports", "decode_reports", "encode_reports", "read_codes", "report_width", "split_codes"]
 
 
 def code_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> NDArray[np.uint64]:
@@ -29,13 +29,18 @@ def encode_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> by
 
 def decode_reports(body: bytes | bytearray, n_coordinates: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Decode untrusted bytes into coordinates and bits; raise ValueError if they are not valid reports."""
+    return split_codes(read_codes(body, n_coordinates))
+
+
+def read_codes(body: bytes | bytearray, n_coordinates: int) -> np.ndarray:
+    """Return untrusted bytes as numbers without a copy; raise ValueError if they are not valid reports."""
     kind = report_width(n_coordinates := check_integer("n_coordinates", n_coordinates, low=1))
     if len(body) % kind.itemsize:
         raise ValueError(f"reports must have {kind.itemsize} bytes each, got {len(body)} bytes in total")
     codes = np.frombuffer(body, dtype=kind)
     if len(codes) and int(codes.max()) >= 2 * n_coordinates:
         raise ValueError(f"coordinates must be below {n_coordinates}, got {int(codes.max()) // 2}")
-    return split_codes(codes)
+    return codes
 
 
 def report_width(n_coordinates: int) -> np.dtype:

@@ -22,7 +22,7 @@ from fastfedrec.engines.deployment.node_memory import check_run_name
 from fastfedrec.engines.shuffling.client import ShufflerClient
 from fastfedrec.engines.shuffling.journal import ReleaseJournal
 from fastfedrec.engines.shuffling.refusals import ShufflerError
-from fastfedrec.engines.shuffling.reports import decode_reports, report_width
+from fastfedrec.engines.shuffling.reports import read_codes, report_width
 from fastfedrec.engines.shuffling.sealing import SEALED_BYTES, read_key_name
 
 __all__ = ["Shuffler", "ShufflerClient", "ShufflerError"]
@@ -278,7 +278,7 @@ class Shuffler:
                 raise ShufflerError(f"sealed reports must have {SEALED_BYTES} bytes each, got {len(body)} in total")
             return len(body) // SEALED_BYTES
         try:
-            return len(decode_reports(body, self.n_coordinates)[0])
+            return len(read_codes(body, self.n_coordinates))
         except ValueError as error:
             raise ShufflerError(str(error)) from None
 

@@ -17,7 +17,7 @@ from fastfedrec.cli.main import main
 from fastfedrec.core.kept_files import DamagedFileError, read_document, write_document
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.shuffling.reports import decode_reports, encode_reports
-from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
+from fastfedrec.engines.shuffling.shuffler import ShufflerError
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
@@ -187,24 +187,6 @@ def test_bad_arguments(tmp_path, capsys):
         make(tmp_path, 1)
     with pytest.raises(ValueError, match="index must be from 0 to 9"):
         encode_reports(np.array([10]), np.array([0]), 10)
-    for url in (
-        "ftp://127.0.0.1:1",
-        "127.0.0.1:1",
-        "http://127.0.0.1",
-        "http://127.0.0.1:1/x",
-        "http://127.0.0.1:99999",
-    ):
-        with pytest.raises(ValueError, match="url must be https://host:port"):
-            ShufflerClient(url)
-    for wrong in ({"url": 5}, {"url": b"http://127.0.0.1:1"}, {"url": "http://127.0.0.1:1", "name": 5}):
-        with pytest.raises(TypeError, match=f"{list(wrong)[-1]} must be str"):
-            ShufflerClient(**wrong)
-    with pytest.raises(ValueError, match="https:// for another machine"):
-        ShufflerClient("http://example.com:80")
-    with pytest.raises(ValueError, match="all three"):
-        ShufflerClient("https://example.com:443", authority="ca.crt")
-    with pytest.raises(ShufflerError, match="could not be reached"):
-        ShufflerClient("http://127.0.0.1:9").about()
     common = ["shuffler", "--min-crowd=2", "--reports=1", "--coordinates=3", f"--folder={tmp_path}"]
     for arguments, reason in (
         (["--listen=127.0.0.1:0"], "or --insecure"),
@@ -301,15 +283,3 @@ def test_all_orders_are_as_likely(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Key, "permutation", broken)
     assert not counts_are(orders(tmp_path / "other", 2_400), [1 / 6] * 6)
-
-
-@pytest.mark.parametrize(
-    "content", ["[" * 100_000, b"\xff", "[]", "{}", '{"min_crowd": 0, "n_reports": 1, "n_coordinates": 1}']
-)
-def test_an_unreadable_answer_of_a_shuffler_is_one_error(content, monkeypatch):
-    client = ShufflerClient("http://127.0.0.1:1")
-    monkeypatch.setattr(client, "_request", lambda *_: content)
-    with pytest.raises(ShufflerError, match="the shuffler's configuration could not be read"):
-        client.about()
-    monkeypatch.setattr(client, "_request", lambda *_: '{"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}')
-    assert client.about() == {"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}
