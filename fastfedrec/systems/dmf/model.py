@@ -237,6 +237,8 @@ class DMF(Baseline):
             raise DivergenceError(f"training diverged in the last round: lower learning_rate ({self.learning_rate})")
         self.user_scores_: NDArray[np.float32] = products
 
+    _needs_less = "take fewer users, or n_factors; FedRec keeps one model of all items"
+
     def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
         n_users, n_items, n = sizes[:3]
         n_examples = n * (1 + self.n_negatives)
