@@ -1,7 +1,6 @@
 """The privacy ledger: the events of one or more runs on the same users, and the cost of each adversary's view."""
 
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

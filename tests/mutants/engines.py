@@ -279,7 +279,7 @@ ENGINES = [
         "one-polynomial-for-two-lists", "nodes of two lists of keys get shares of one polynomial",
         "b'shares' + kind + self._list.digest", "b'shares' + kind",
     ),
-    on("AggregationNode._share", "test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened")(
+    on("AggregationNode._read_keys", "test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened")(
         "seals-of-another-list", "a node accepts sealed shares of another list of keys",
         "self.plan.context('channel') + self._list.digest", "self.plan.context('channel')",
     ),

@@ -14,8 +14,8 @@ from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.systems._feature_prior import combine, squares
 from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.gram._feature_shrinkage import add_negative_part, subtract_prior
-from fastfedrec.systems.gram._non_negative import non_negative
 from fastfedrec.systems.gram.columns import next_encoder
+from fastfedrec.systems.gram.non_negative import non_negative
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
 

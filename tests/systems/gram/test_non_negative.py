@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from naive.systems.gram import non_negative as naive
 
-from fastfedrec.systems.gram import _non_negative as module
-from fastfedrec.systems.gram._non_negative import non_negative
+from fastfedrec.systems.gram import non_negative as module
+from fastfedrec.systems.gram.non_negative import non_negative
 
 
 def case(n, rank, seed=1):
