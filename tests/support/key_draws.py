@@ -12,6 +12,7 @@ from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.joint_loss import JointNetwork
 from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_examples
 from fastfedrec.engines.aggregation import AggregationPlan, simulate_secure_sum
+from fastfedrec.engines.shuffling.sealing import report_ids
 from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, Sampled, UserHoldout, evaluate
 from support import numbers_case
 from support.data import rated
@@ -85,6 +86,7 @@ DRAWS = {
     "MetaNetwork.initial_parameters": lambda key: MetaNetwork(
         numbers_case.network(), "maml", learning_rate=0.5
     ).initial_parameters(key),
+    "report_ids": lambda key: report_ids(key, "node", 0, 2),
     "simulate_secure_sum": lambda key: simulate_secure_sum(
         AggregationPlan("test", 0, n_values=1, max_sum=9, degree=2, threshold=2, min_answers=3), [[1]] * 3, key=key
     ),

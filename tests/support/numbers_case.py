@@ -13,6 +13,7 @@ from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_example
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
+from fastfedrec.engines.aggregation import SecureSums
 from fastfedrec.evaluation.metrics.averages import average_fits
 from fastfedrec.mechanisms.bounded_rows import limit_contributions
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
@@ -21,6 +22,8 @@ from fastfedrec.systems.baselines import popularity as baselines
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
 from support.numbers_calls import HALF, KEY, ONE, SMALL, call, on, to
 from support.numbers_mechanisms import channel
+
+ROSTER = [f"{node:064x}" for node in range(20)]
 
 WIDTHS = {"n_factors": 16, "hidden": (16, 32)}
 CLIENT = {"learning_rate": HALF, "n_epochs": 1, "batch_size": 8, "clip_norm": HALF, "clip_order": 2, "key": KEY}
@@ -135,6 +138,16 @@ FUNCTIONS = {
         n_users=10, n_items=40, n_topics=4, length=5, stay_probability=HALF, popularity=HALF, key=KEY
     ),
     "rounds.local.LocalEngine": call(n_shards=2),
+    "engines.aggregation.sums.SecureSums": call(
+        run="test", roster=ROSTER, n_values=3, max_value=2, l2_sensitivity=ONE, l1_sensitivity=ONE, variance=ONE,
+        honest_fraction=ONE, min_answers=19, n_rounds=2,
+    ),
+    "engines.aggregation.sums.SecureSums.plan": on(
+        lambda: SecureSums(
+            "test", ROSTER, n_values=3, max_value=2, l2_sensitivity=1, variance=1, honest_fraction=1, min_answers=19
+        ),
+        round=0,
+    ),
     "engines.shuffling.shuffler.Shuffler": call(
         min_crowd=5, n_reports=2, n_coordinates=10, folder="/nonexistent", max_users=100, max_nodes=10,
         max_memory=1000,

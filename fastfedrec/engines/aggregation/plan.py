@@ -69,12 +69,18 @@ class AggregationPlan:
 
     def __post_init__(self) -> None:
         check_instance("run", self.run, str, "pass the name of the run")
-        check_integer("round", self.round, low=0, high=2**32 - 1)
-        check_integer("n_values", self.n_values, low=1, high=2**34)
-        check_integer("max_sum", self.max_sum, low=1, high=2**63 - 1)
-        check_integer("degree", self.degree, low=2, high=_MAX_DEGREE)
-        check_integer("threshold", self.threshold, low=self.degree // 2 + 1, high=self.degree)
-        check_integer("min_answers", self.min_answers, low=2)
+        degree = check_integer("degree", self.degree, low=2, high=_MAX_DEGREE)
+        numbers = {
+            "round": check_integer("round", self.round, low=0, high=2**32 - 1),
+            "n_values": check_integer("n_values", self.n_values, low=1, high=2**34),
+            "max_sum": check_integer("max_sum", self.max_sum, low=1, high=2**63 - 1),
+            "degree": degree,
+            "threshold": check_integer("threshold", self.threshold, low=degree // 2 + 1, high=degree),
+            "min_answers": check_integer("min_answers", self.min_answers, low=2),
+        }
+        # Each is a plain int then, because `context` is a digest of the text of all fields.
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)
         if self.degree % 2:
             raise ValueError(f"degree must be even, got {self.degree}; use {self.degree + 1}")
 

@@ -91,15 +91,21 @@ class SecureSums:
             raise ValueError(
                 "roster must have different names of 64 hexadecimal digits; take the names that node_name returns"
             )
-        check_integer("min_answers", self.min_answers, low=2, high=len(names))
-        check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
-        check_integer("max_value", self.max_value, low=1, high=2**63 - 1)
-        check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
-        # Numbers become exact, so that equal agreements have equal digests.
-        object.__setattr__(self, "roster", names)
-        object.__setattr__(self, "variance", check_exact("variance", self.variance))
-        object.__setattr__(self, "l2_sensitivity", check_real("l2_sensitivity", self.l2_sensitivity, low=0.0))
-        object.__setattr__(self, "honest_fraction", float(self.honest_fraction))
+        fields = {
+            "roster": names,
+            "n_values": check_integer("n_values", self.n_values, low=1, high=2**34),
+            "max_value": check_integer("max_value", self.max_value, low=1, high=2**63 - 1),
+            "l2_sensitivity": check_real("l2_sensitivity", self.l2_sensitivity, low=0.0, exclusive=True),
+            "variance": check_exact("variance", self.variance),
+            "honest_fraction": check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0),
+            "min_answers": check_integer("min_answers", self.min_answers, low=2, high=len(names)),
+            "n_rounds": check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1),
+        }
+        if self.l1_sensitivity is not None:
+            fields["l1_sensitivity"] = check_real("l1_sensitivity", self.l1_sensitivity, low=0.0, exclusive=True)
+        # Numbers are of Python's types then, so that equal agreements have equal digests.
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
         self.event(), self.plan(0)  # both check the other arguments
 
     @cached_property
