@@ -128,8 +128,8 @@ class NoisySum(FederatedSystem):
 
     @property
     def width(self) -> float:
-        """Standard deviation of a sum's noise by the planned number of draws, in the same unit."""
-        return self.draw_width * math.sqrt(self.source.n_draws)
+        """Standard deviation of a sum's noise by the planned number of answers, in the same unit."""
+        return self.draw_width * self.source.width
 
     def with_noise(self, noise: LayeredGaussian) -> Self:
         """Return the same round with other noise, for an alternative plan."""
@@ -174,6 +174,7 @@ class NoisySum(FederatedSystem):
             )
             for name, noise in self.noises.items()
         }
+        noisy = {name: self.source.scale(sums, update.n_clients) for name, sums in noisy.items()}
         return self._learn(state, noisy, update.round)
 
     def zero_update(self, state: Any, round: int) -> Update:

@@ -92,7 +92,9 @@ def test_noise_grows_with_the_number_of_answers_and_sums_lose_the_absent(kind):
         fitted(kind, engine)
         first = engine.rounds[0]
         assert first.update.n_clients == N_USERS - 5 * n_lost
-        noises.append((first.after.noisy - first.update.arrays["item_shares"]).astype(float))
+        # The noisy sums are scaled to the number of all users.
+        noisy = first.after.noisy * (first.update.n_clients / N_USERS)
+        noises.append(noisy - first.update.arrays["item_shares"])
     # The same random words give draws in proportion to the standard deviation, up to the rounding of layers.
     ratio = np.abs(noises[1]).sum() / np.abs(noises[0]).sum()
     assert ratio == pytest.approx(math.sqrt(190 / 200), rel=0.3)
