@@ -198,12 +198,15 @@ def test_fits_that_cannot_be_secure_are_refused_before_they_cost(kind):
             r"n_users must be None or the number of rows \(200\) .* got 300",
         ),
         ({"honest_fraction": 0.04}, None, "honest_fraction must leave honest nodes after all dropouts, got 0.04"),
-        ({"epsilon": 1e6}, None, "epsilon"),
+        ({"epsilon": 1e6}, None, "`epsilon` must be smaller|epsilon must be smaller"),
+        # Few honest nodes need so large shares that the sums of all exceed 64 bits.
+        ({"epsilon": 1e-3, "honest_fraction": 0.06}, None, "epsilon or delta must be larger"),
     ):
         model = kind(**{"epsilon": 2.0} | SECURE | parameters)
         with pytest.raises(ValueError, match=message):
             model.fit(DATA, key=Key.from_seed(2), engine=engine, ledger=ledger)
     assert not ledger.events
+    assert kind(1e-3).fit(DATA, key=Key.from_seed(2)).ledger_.events
     with pytest.raises(ValueError, match="data stay on nodes, so aggregation must be 'central'"):
         FitDeployment(kind(**SECURE))
     assert FitDeployment(kind()).terms

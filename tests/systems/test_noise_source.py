@@ -22,8 +22,11 @@ from fastfedrec.engines.aggregation import (
     simulate_secure_sum,
 )
 from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.systems import projection_rounds
 from fastfedrec.systems._noise_source import NodeNoise, ServerNoise
-from fastfedrec.systems.gram.dp_gram_rounds import GramState, PairSum, ShareSum
+from fastfedrec.systems._noisy_sum import _MAX_STDDEV
+from fastfedrec.systems.gram import dp_gram_rounds
+from fastfedrec.systems.gram.dp_gram_rounds import UNIT, GramState, PairSum, ShareSum
 from fastfedrec.systems.projection_rounds import ProjectionSum, SubspaceState
 
 N_ITEMS = 6
@@ -108,6 +111,15 @@ def test_costs_of_the_shares_that_count_add_up_to_the_budget(n_nodes, honest, dr
     # A share of cost mu / sqrt(n) is 1 / mu times as wide as the contribution, and variances add up.
     mu = source.mu_of_draw(0.1)
     assert 0.1**2 * (1 - 1e-11) <= mu**2 / n_counted <= 0.1**2
+
+
+@pytest.mark.parametrize(
+    ("n_users", "unit"), [(dp_gram_rounds.MAX_USERS, UNIT), (projection_rounds.MAX_USERS, projection_rounds.UNIT)]
+)
+def test_sums_and_noise_fit_into_64_bits(n_users, unit):
+    """Check the largest sums that a plan allows, so that the sum modulo 2^64 is the sum itself."""
+    # A draw beyond 40 standard deviations has a probability below any distance that is charged.
+    assert n_users * unit + 40 * _MAX_STDDEV < 2**63
 
 
 def test_a_server_adds_one_draw_whatever_the_number_of_clients():
