@@ -282,6 +282,22 @@ ENGINES = [
         "lists-not-confirmed", "a node reveals shares although witnesses signed another list",
         "len(signed) < WITNESS_SHARE * len(witnesses)", "False",
     ),
+    on("AggregationNode._share", "test_another_list_of_keys_has_another_polynomial")(
+        "one-polynomial-for-two-lists", "nodes of two lists of keys get shares of one polynomial",
+        "b'shares' + kind + self._list.digest", "b'shares' + kind",
+    ),
+    on("AggregationNode._share", "test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened")(
+        "seals-of-another-list", "a node accepts sealed shares of another list of keys",
+        "self.plan.context('channel') + self._list.digest", "self.plan.context('channel')",
+    ),
+    on("AggregationServer._end_reveal", "test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived")(
+        "mask-of-an-absent-node-stays", "masks for nodes that did not answer stay in the sum",
+        "keys.append(key)", "pass",
+    ),
+    on("split_secret", "test_fewer_shares_than_the_threshold_are_uniform_for_each_secret")(
+        "one-share-is-enough", "each share is the secret",
+        "hashlib.shake_256(randomness).digest(SEED_BYTES * (threshold - 1))", "bytes(SEED_BYTES * (threshold - 1))",
+    ),
     on("choose_degree", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
         "sum-split-by-dropouts", "a server that chooses the nodes that drop out splits the sum",
         "math.sqrt(_INSECURE)", "math.inf",
