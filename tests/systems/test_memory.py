@@ -99,7 +99,7 @@ def test_the_largest_catalogue_that_fits_is_named(monkeypatch):
 
 def test_where_no_catalogue_fits_fewer_users_are_advised(monkeypatch):
     monkeypatch.setattr(memory, "memory_bytes", lambda: 8 * 40**2)
-    with pytest.raises(ValueError, match="UserKNN of 30 items needs .*; no catalogue fits, so fit fewer users; "):
+    with pytest.raises(ValueError, match=r"UserKNN of 30 items needs .*; no catalogue fits, so fit fewer users; "):
         CASES["UserKNN"].small[""].fit(spread(40, 30, 120, with_values=False))
 
 

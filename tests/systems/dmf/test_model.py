@@ -123,7 +123,7 @@ def test_bad_fits():
     with pytest.raises(DivergenceError, match="training diverged in round 0: lower learning_rate"):
         DMF(learning_rate=1e5, **SMALL).fit(data, key=KEY)
     huge = Interactions.from_arrays([0], [0], user_ids=np.arange(10**6), item_ids=np.arange(10**6))
-    with pytest.raises(ValueError, match="DMF of 1,000,000 items needs 84 TB of memory, .*; take fewer users"):
+    with pytest.raises(ValueError, match=r"DMF of 1,000,000 items needs 84 TB of memory, .*; take fewer users"):
         DMF().fit(huge, key=KEY)
 
 
