@@ -24,7 +24,9 @@ RECORD = ROOT / "docs" / "reproductions" / "demo.json"
 IMAGES = ROOT / "docs" / "images"
 COMMAND = ("demo", "--seed", "1", "--json", "--quiet")
 MAX_EPSILON = 10  # nats; a larger epsilon is no bound in practice
-TRUSTED = {"central": "a server", "shuffle": "a shuffler", "local": "no party", "none": "-"}
+TRUSTED = {
+    "central": "a server", "aggregator": "70% of nodes", "shuffle": "a shuffler", "local": "no party", "none": "-",
+}  # fmt: skip
 STYLE = """svg { font: 12px system-ui, "DejaVu Sans", Arial, sans-serif; --ink: #1c2430; --soft: #66707d;
   --line: #dfe4ea; --paper: #fff; --own: #0067a3; --second: #b35000; background: var(--paper); }
 @media (prefers-color-scheme: dark) { svg { --ink: #e6eaf0; --soft: #9aa5b1; --line: #2d3640; --paper: #0d1117;
@@ -78,9 +80,12 @@ def best_results(results):
 def landing(results=None):
     """Return the plot of the first page: two private systems between popularity and EASE."""
     results = results or read_results()
-    names = {"DPGram": "DPGram, a server is trusted", "ShuffledSketchGram": "ShuffledSketchGram, a shuffler is trusted"}
+    names = {
+        ("DPGram", "central"): "DPGram, a server is trusted",
+        ("ShuffledSketchGram", "shuffle"): "ShuffledSketchGram, a shuffler is trusted",
+    }
     curves = {
-        name: [(r["epsilon"], r["metrics"]["hr@10"]) for r in results if r["system"] == system]
+        name: [(r["epsilon"], r["metrics"]["hr@10"]) for r in results if (r["system"], r["trust"]) == system]
         for system, name in names.items()
     }
     curves |= {f"{name}, no privacy": [(None, hits_of(results, name))] for name in ("EASE", "Popularity")}

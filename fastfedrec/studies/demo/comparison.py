@@ -16,7 +16,7 @@ from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity, split_epsilon
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
-from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated
+from fastfedrec.systems.private_recommender.recipes import calibrated, recipes_of
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import make_system
 
@@ -24,11 +24,13 @@ __all__ = ["METRICS", "Result", "Run", "line_up", "measure", "verdicts"]
 
 METRICS = ("hr@10", "ndcg@10")
 DELTA = 1e-6
+HONEST_FRACTION, DROPOUT_FRACTION = 0.7, 0.05  # of the nodes that add shares of the noise
 _MAX_USEFUL_EPSILON = 10.0  # nats; above it an adversary's best guess is right in at least 99.995% of cases
 PUBLISHED = "FMFLDP"  # measured at its published setting, not calibrated to a true epsilon
 #: True epsilons in nats, for replacing all data of one user, of each system that is calibrated to one.
 TARGETS: dict[str, dict[str, tuple[float, ...]]] = {
     "central": {"DPGram": (0.5, 1.0, 2.0), "DPPopularity": (0.5, 1.0, 2.0)},
+    "aggregator": {"DPGram": (1.0, 2.0)},
     "shuffle": {"ShuffledSketchGram": (1.0, 2.0), "DPPopularity": (1.0, 2.0)},
     "local": {"DPPopularity": (1.0, 2.0)},
 }
@@ -39,7 +41,7 @@ class Run:
     """One fit, and the trust models that its cost is reported in."""
 
     model: Recommender  # unfitted
-    trusts: tuple[str, ...]  # "none", "central", "shuffle" or "local"
+    trusts: tuple[str, ...]  # "none", "central", "aggregator", "shuffle" or "local"
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,7 @@ def line_up(n_users: int, n_items: int) -> list[Run]:
     """Return the fits on a population of this public size, from systems without privacy to local reports."""
     runs = [Run(model, ("none",)) for model in (Popularity(), EASE(), ImplicitALS())]
     for trust, systems in TARGETS.items():
-        for recipe in RECIPES:
-            if recipe.trust != trust:
-                continue
+        for recipe in recipes_of(trust, HONEST_FRACTION, DROPOUT_FRACTION):
             for epsilon in systems.get(recipe.system, ()):
                 planned = calibrated(recipe, epsilon, DELTA, n_users, n_items)
                 if planned is not None:  # None: no setting reaches this epsilon with this number of users
@@ -88,7 +88,7 @@ def measure(
     results: list[Result] = []
     for number in progress_rounds(len(runs), show=show_progress, description="demo", unit="fit"):
         results += _results(runs[number], train, test, key, noise_key)
-    order = ("none", "central", "shuffle", "local")
+    order = ("none", "central", "aggregator", "shuffle", "local")
     return sorted(results, key=lambda result: order.index(result.trust))
 
 
@@ -121,7 +121,10 @@ def verdicts(results: list[Result], n_tested: int) -> list[str]:
         f"Without privacy, {ceiling.system} has the held-out item among its first ten for "
         f"{ceiling.metrics[metric]:.1%} of the users; one list of popular items for all users has it for {popular:.1%}."
     ]
-    parties = {"central": "With a trusted server", "shuffle": "Behind a shuffler", "local": "Without a trusted party"}
+    parties = {
+        "central": "With a trusted server", "aggregator": f"With noise of nodes, {HONEST_FRACTION:.0%} of them honest",
+        "shuffle": "Behind a shuffler", "local": "Without a trusted party",
+    }  # fmt: skip
     for trust, party in parties.items():
         # A trust model with large epsilons alone has no sentence.
         useful = [r for r in results if r.trust == trust and r.epsilon <= _MAX_USEFUL_EPSILON]

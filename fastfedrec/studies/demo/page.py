@@ -16,7 +16,10 @@ from fastfedrec.studies.demo.comparison import METRICS, Result
 
 __all__ = ["draw", "make_page", "table"]
 
-_TRUST_LABELS = {"none": "no privacy", "central": "trusted server", "shuffle": "shuffler", "local": "no trusted party"}
+_TRUST_LABELS = {
+    "none": "no privacy", "central": "trusted server", "aggregator": "honest nodes", "shuffle": "shuffler",
+    "local": "no trusted party",
+}  # fmt: skip
 _NEXT_STEPS = (
     ("Your own data, in one table", "fastfedrec compare --data ratings.csv --system popularity --system dp-gram"),
     ("A system for your numbers", "fastfedrec advise --users 20000 --items 500 --epsilon 1 --trust central"),
@@ -28,7 +31,7 @@ _NEXT_STEPS = (
     ("Evidence against a claim", "fastfedrec audit binary-response"),
 )
 # Okabe and Ito's palette, which colour-blind readers can distinguish; visible on light and dark backgrounds.
-_COLOURS = {"central": "#0072b2", "shuffle": "#d55e00", "local": "#009e73"}
+_COLOURS = {"central": "#0072b2", "aggregator": "#cc79a7", "shuffle": "#d55e00", "local": "#009e73"}
 _MARKS = "os^Dv"
 
 
@@ -78,8 +81,9 @@ def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], fo
         f"<section>{figure}</section>",
         f'<section><h2>All figures</h2><div class="wide figures" tabindex="0">{html_table(header, rows)}</div>'
         f"<p>True epsilon is the cost of the whole run, in nats, for replacing all data of one user, at delta 1e-6. "
-        "With a trusted server, it holds against everyone but the server. Behind a shuffler that breaks every link, it "
-        f"also holds against the server. Without a trusted party, it holds against everyone. {escape(NOT_COVERED)}"
+        "With a trusted server, it holds against everyone but the server. With honest nodes, which add the noise in "
+        "shares, or behind a shuffler that breaks every link, it also holds against the server. "
+        f"Without a trusted party, it holds against everyone. {escape(NOT_COVERED)}"
         "</p></section>",
         "<section><h2>Meaning of an epsilon</h2><p>An adversary knows that a user's data are one of two data sets, and "
         "sees everything that is released. Without the release, a guess is right half the time. With it, the adversary "
