@@ -39,7 +39,7 @@ class DPAccountingEvents:
 
         Parameters
         ----------
-        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
+        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
             View of the adversary, as in `epsilon`.
 
         Returns

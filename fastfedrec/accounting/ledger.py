@@ -12,7 +12,7 @@ from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._ledger_words import headline
-from fastfedrec.accounting.events import Event, LocalReports, Reports, SkellamShares, UnsupportedEventError, check_event
+from fastfedrec.accounting.events import Event, LocalReports, Reports, SharedNoise, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
 from fastfedrec.accounting.report import make_report
@@ -146,7 +146,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
 
         Parameters
         ----------
-        event : LocalReports, ShuffledReports or SkellamShares
+        event : LocalReports, ShuffledReports, GaussianShares or SkellamShares
             Event as recorded.
         n_reporting_users : int
             Number of users with a received report.  All users who dropped out may be honest.  With a share h of honest
@@ -156,7 +156,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         """
         n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
         n_requested = event.n_users if isinstance(event, Reports) else getattr(event, "n_answers", 0)
-        if isinstance(event, Reports | SkellamShares) and n_reporting_users < n_requested:
+        if isinstance(event, Reports | SharedNoise) and n_reporting_users < n_requested:
             self._restate(event, after_dropouts(event, n_reporting_users))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:
@@ -257,11 +257,11 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
 
         Parameters
         ----------
-        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
+        against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
             View of the adversary: the server, which sees every message and its sender; the same server behind a
             shuffler that does not collude with it; any party that sees only the server's releases; a holder of the key
             of the noise.  A system's `trust` is also accepted, and means the strongest adversary that is left:
-            "local" the server, "shuffle" the server behind a shuffler, "central" the public.
+            "local" and "aggregator" the server, "shuffle" the server behind a shuffler, "central" the public.
         delta : float or None
             Delta in [0, 1); 0 gives the sum of the pure epsilons.  None uses the ledger's own delta.  At the ledger's
             own delta, the sum is stated if a delta lowers it by less than a ten-thousandth.

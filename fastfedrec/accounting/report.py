@@ -38,6 +38,13 @@ _TRUSTED = {
     "the server.",
     "central": "The server is trusted: it sees the raw data and adds the noise. No guarantee holds against it.",
     "entity": "Each user's entity, such as a hospital, is trusted: it sees the raw data and adds the noise.",
+    "aggregator": "An honest share of the nodes is trusted: each node adds a share of the noise, and sends masked "
+    "numbers. The server learns only their noisy sum, and is not trusted.",
+}
+# Honest parties, by the trust of an event.
+_HONEST = {
+    "shuffle": "the users follow the protocol and do not reveal their reports",
+    "aggregator": "the nodes add their share of the noise and do not reveal it to the server",
 }
 _RELATIONS = {
     "replace": "all data of one user are replaced by any others (replace)",
@@ -84,6 +91,7 @@ _CHECKS = (
     "No setting was chosen by scores on these users' data.",
     "The digest above the signature is the digest of the released model's ledger.",
 )
+_NODES_CHECK = "No party runs, or can read, more nodes than the assumptions allow to be dishonest."
 _SHUFFLER_CHECK = (
     "An independent party runs the shuffler, so that the line of the server that sees each sender does not apply."
 )
@@ -127,7 +135,8 @@ def make_report(ledger: Any, about: str | None) -> Page:
     for note in ledger.notes:
         notes.setdefault(note_kind(note), []).append(note)
     unprotected = [f'The event "{e.mechanism}" has no protection.' for e in ledger.events if isinstance(e, Unprotected)]
-    shuffler = [_SHUFFLER_CHECK] * any(getattr(event, "trust", "") == "shuffle" for event in ledger.events)
+    trusted = {getattr(event, "trust", "") for event in ledger.events}
+    parties = [*[_SHUFFLER_CHECK] * ("shuffle" in trusted), *[_NODES_CHECK] * ("aggregator" in trusted)]
     points: dict[str, list[str]] = {
         "Trusted parties": _trusted(ledger, costs),
         "Assumptions": [*notes.pop("assumption", []), *_assumed(ledger), *_ALWAYS_ASSUMED],
@@ -147,7 +156,7 @@ def make_report(ledger: Any, about: str | None) -> Page:
         ("Figures for each observer", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
         *claims,
         *((heading, (Points(tuple(map(_sentence, texts))),)) for heading, texts in points.items()),
-        ("Checklist", (Checks((*_CHECKS, *shuffler)), Points(_DECISION))),
+        ("Checklist", (Checks((*_CHECKS, *parties)), Points(_DECISION))),
         ("Paragraph for a privacy notice", (_privacy_notice(ledger, costs),)),
     ]
     return Page(
@@ -267,9 +276,10 @@ def _assumed(ledger: Any) -> list[str]:
     lines = preconditions(ledger.events, ledger.is_simulation, ledger.delta)
     if any(getattr(event, "sampling", "none") != "none" for event in ledger.events):
         lines.append("The sample of users of each round stays secret.")
-    if any(getattr(event, "honest_fraction", 1.0) < 1 for event in ledger.events):
-        shares = sorted({e.honest_fraction for e in ledger.events if hasattr(e, "honest_fraction")})
-        lines.append(f"At least {100 * shares[0]:g}% of the users follow the protocol and do not reveal their reports.")
+    for trust, words in _HONEST.items():
+        shares = [e.honest_fraction for e in ledger.events if hasattr(e, "honest_fraction") and e.trust == trust]
+        if min(shares, default=1.0) < 1:
+            lines.append(f"At least {100 * min(shares):g}% of {words}.")
     if any(getattr(event, "trust", "") == "central" for event in ledger.events):
         lines.append("The server adds the noise before a release, and releases no other part of its data.")
     return lines

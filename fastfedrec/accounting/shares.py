@@ -2,7 +2,7 @@
 
 from fastfedrec.core.check import check_integer, check_real
 
-__all__ = ["count_honest_shares"]
+__all__ = ["count_honest_shares", "needed_shares"]
 
 
 def count_honest_shares(n_nodes: int, n_answers: int, honest_fraction: float) -> int:
@@ -34,3 +34,40 @@ def count_honest_shares(n_nodes: int, n_answers: int, honest_fraction: float) ->
     # Above 2^53 nodes the product may round up, so the number of nodes bounds it.
     n_honest = min(n_nodes, int(honest_fraction * n_nodes))
     return max(0, n_answers - (n_nodes - n_honest))
+
+
+def needed_shares(n_nodes: int, n_answers: int, honest_fraction: float) -> int:
+    """Return `count_honest_shares`, by which the noise of a share is sized, or raise if no share counts.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Number of nodes that are asked.
+    n_answers : int
+        Smallest number of answers with which a round ends, a public plan.
+    honest_fraction : float
+        Share of the asked nodes, in [0, 1], that add their noise and do not reveal it.
+
+    Returns
+    -------
+    int
+        Number of shares that count, at least 1.
+
+    Raises
+    ------
+    ValueError
+        No share counts: all answers may be from dishonest nodes.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting.shares import needed_shares
+    >>> needed_shares(1000, 950, 0.7)
+    650
+    """
+    n_shares = count_honest_shares(n_nodes, n_answers, honest_fraction)
+    if not n_shares:
+        raise ValueError(
+            f"n_answers must be above the number of nodes that may be dishonest, got {n_answers} of {n_nodes} "
+            f"nodes with honest_fraction {honest_fraction:g}; wait for more answers"
+        )
+    return n_shares

@@ -37,11 +37,18 @@ OBSERVERS: tuple[View, ...] = ("server", "shuffled_server", "public")
 SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
 
 #: The view against which a guarantee must hold if only this is trusted; `check_view` accepts these words as views.
-TRUST_VIEWS: dict[str, View] = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
+TRUST_VIEWS: dict[str, View] = {
+    "local": "server",
+    "shuffle": "shuffled_server",
+    "central": "public",
+    "aggregator": "server",
+}
 TRUST_WORDS = {
     "local": "only one's own device is trusted",
     "shuffle": "a shuffler is trusted to break every link, the server is not",
     "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
+    "aggregator": "an honest share of the nodes is trusted to add noise that the server, which sums masked numbers, "
+    "cannot remove",
 }
 
 # A figure at delta 0 is a stronger guarantee, so it is stated if it is larger by at most this factor.
@@ -55,9 +62,9 @@ def check_view(name: str, view: Any) -> View:
     ----------
     name : str
         Name of the argument, for the message.
-    view : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
-        Name of a view, or a word for the trusted party: "local" means the view of the server, "shuffle" of the server
-        behind a shuffler, and "central" of the public.
+    view : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
+        Name of a view, or a word for the trusted party: "local" and "aggregator" mean the view of the server, "shuffle"
+        of the server behind a shuffler, and "central" of the public.
 
     Returns
     -------

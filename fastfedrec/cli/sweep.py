@@ -132,6 +132,10 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--trust", required=True, choices=list(TRUST_VIEWS), help="party that is trusted with data")
     command.add_argument("--delta", type=float, default=1e-6, help="delta of the whole run")
+    command.add_argument("--honest-fraction", type=float, metavar="H", help="share of honest nodes, of an aggregator")
+    command.add_argument(
+        "--dropout-fraction", type=float, default=0.05, metavar="D", help="largest share of nodes without an answer"
+    )
     command.add_argument("--row-length", type=float, metavar="N", help="mean number of a user's items, for estimates")
     command.add_argument(
         "--with-features", action="store_true", help="public features of the items are available (fit --features FILE)"
@@ -296,5 +300,7 @@ def run_advise(arguments: argparse.Namespace) -> dict[str, Any] | str:
         row_length=arguments.row_length,
         item_features=arguments.with_features,
         measured=arguments.measured,
+        honest_fraction=arguments.honest_fraction,
+        dropout_fraction=arguments.dropout_fraction,
     )
     return advice.to_dict() if arguments.json else advice.summary(details=arguments.details)

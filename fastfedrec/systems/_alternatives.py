@@ -42,6 +42,7 @@ def alternatives(
     more, last = (
         Phase(kind(first.system.noise, first.system.key, 0.0), first.state) for kind in (more_mean, mean_instead)
     )
+    more.system.source = last.system.source = first.system.source
     precisions = np.array([phase.system.width**-2.0 for phase in later])
     shares = (1 - _MORE_MEAN_SHARE) * precisions / precisions.sum()
     plans = {

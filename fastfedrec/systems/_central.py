@@ -1,4 +1,4 @@
-"""Base class of models with Gaussian noise of a server on sums over all users, within one budget per fit."""
+"""Base class of models with Gaussian noise on sums over all users, within one budget per fit."""
 
 import math
 from abc import abstractmethod
@@ -14,7 +14,9 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import DeploymentTerms
+from fastfedrec.systems._aggregation import check_honest_fraction, check_simulation, noise_source, note_aggregation
 from fastfedrec.systems._inputs import check_counts, check_interactions
+from fastfedrec.systems._noise_source import NoiseSource
 from fastfedrec.systems._substitute import all_phases
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import note_user_count
@@ -34,6 +36,15 @@ class CentralModel(Recommender):
     epsilon: float
     delta: float
     n_users: int | None
+    # A subclass with a choice has parameters of these names.
+    aggregation: str = "central"
+    honest_fraction: float | None = None
+    dropout_fraction: float = 0.0
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        is_needed = self.aggregation == "secure"
+        check_honest_fraction(self.honest_fraction, is_needed=is_needed, of=f"aggregation={self.aggregation!r}")
 
     @transactional
     def fit(
@@ -52,15 +63,22 @@ class CentralModel(Recommender):
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Users' data.  Entries with value 0 are no interactions, values above 0 are ignored, negative ones refused.
+
+        Raises
+        ------
+        RuntimeError
+            With secure aggregation, fewer nodes answered a round than planned.  The ledger has the round's cost.
         """
         data = check_interactions(interactions, may_be_empty=True)
         self._check_n_users(data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        check_simulation(self, data.n_users, fit.engine)
         phases = self._plan(data, fit.key)  # depends on the public sizes of the data only
         data = check_counts(self, data, is_private=True).binarize()
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         fit.check_budget(data, lambda: self._plans(phases))
         self._note_claim(data.n_users)
+        note_aggregation(type(self).__name__, self.ledger_, self._noise_source(data))
         self._release(fit, data, phases)
         return self
 
@@ -79,6 +97,15 @@ class CentralModel(Recommender):
     @abstractmethod
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         """Run the rounds and set the fitted attributes; further notes for the ledger come first."""
+
+    def _noise_source(self, data: Interactions) -> NoiseSource:
+        """Return the parties that add the noise; with secure aggregation each user is a node."""
+        return noise_source(self, max(data.n_users, 1))
+
+    def _objection_to_nodes(self) -> str | None:
+        if self.aggregation == "central":
+            return super()._objection_to_nodes()
+        return "aggregation must be 'central': the server would get exact sums, since no run on nodes masks them"
 
     # ---- the number of users ------------------------------------------------------------------------------------
 

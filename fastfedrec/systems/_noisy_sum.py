@@ -1,4 +1,4 @@
-"""Rounds in which users' whole numbers of bounded norm are summed exactly, and the server adds Gaussian noise."""
+"""Rounds in which users' whole numbers of bounded norm are summed exactly, with Gaussian noise on each sum."""
 
 import copy
 import math
@@ -11,16 +11,18 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fastfedrec._kernels.systems.gram import dp_gram as _kernel
-from fastfedrec.accounting import Gaussian
+from fastfedrec.accounting.events import Event
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems._noise_source import NoiseSource, ServerNoise
 
 SQRT_2 = math.sqrt(2)  # its square is above 2, so it bounds distances from above
-_MAX_STDDEV = 2**56  # in steps: larger noise could overflow sums of int64
+# Smallest standard deviation of layers, and largest one in steps: larger noise could overflow sums of int64.
+_MIN_STDDEV, _MAX_STDDEV = 2**15, 2**56
 BELOW_ONE = 1 - 2.0**-40  # lowers a noise multiplier by more than the rounding errors of its computation
 
 
@@ -31,11 +33,16 @@ def layered_noise(stddev: Fraction | float, remedy: str) -> LayeredGaussian:
             f"epsilon or delta must be larger{remedy}: a round's noise would have the standard deviation "
             f"{float(stddev):.3g}, and sums of 64 bits hold at most {_MAX_STDDEV:.3g}"
         )
+    if stddev < _MIN_STDDEV:
+        raise ValueError(
+            f"epsilon must be smaller: a round's noise of one party would have the standard deviation "
+            f"{float(stddev):.3g} in steps, and it must be at least {_MIN_STDDEV:,}"
+        )
     return LayeredGaussian(stddev)
 
 
 class StatedCost(NamedTuple):
-    """Parameters of a round's event: noise over the L2 bound of one contribution, and the replace sensitivity."""
+    """Parameters of a round's event: a draw over the L2 bound of one contribution, and the replace sensitivity."""
 
     noise_multiplier: float
     replace_sensitivity: float
@@ -70,7 +77,7 @@ def total_multiplier(squares: Mapping[str, float]) -> float:
 
 
 class NoisySum(FederatedSystem):
-    """A round in which users' whole numbers are summed and the server adds noise to each sum, once.
+    """A round in which users' whole numbers are summed, with noise on each sum.
 
     The sums may be of several kinds, each with a name.  The state gets them as `noisy`, unless a subclass learns from
     them (`_learn`).
@@ -78,11 +85,11 @@ class NoisySum(FederatedSystem):
     Parameters
     ----------
     noise : LayeredGaussian or mapping of str to Noise
-        Noise that the server adds to each sum, or to the sums of each kind.
+        Noise of one draw on each sum, or on the sums of each kind.
     key : Key
-        Key of the server; a party that holds it can remove the noise.
+        Key of the noise; a party that holds it can remove the noise.
     distance : float
-        Total-variation distance of all draws of the round from rounded normal ones.
+        Total-variation distance of the noise of the round from rounded normal noise.
     """
 
     #: Largest distance between the contributions of two users, in L2 bounds; 2 by the triangle inequality.
@@ -91,6 +98,8 @@ class NoisySum(FederatedSystem):
     is_chosen: bool = False
     #: Set by `state_largest_replacement` for a round of alternative plans; None states the cost of the round itself.
     stated_cost: StatedCost | None = None
+    #: The party or parties that add draws.
+    source: NoiseSource = ServerNoise()
 
     _unit: ClassVar[int]  # L2 bound of one user's contribution to one row of any sums
     _field: ClassVar[str]  # name of the sums, if they are of one kind
@@ -113,9 +122,14 @@ class NoisySum(FederatedSystem):
         return " and ".join(name.replace("_", " ") for name in self.noises)
 
     @property
-    def width(self) -> float:
-        """Standard deviation of a sum's noise, in L2 bounds of one user's contribution."""
+    def draw_width(self) -> float:
+        """Standard deviation of one draw, in L2 bounds of one user's contribution."""
         return float(self.noise.stddev) / self._unit
+
+    @property
+    def width(self) -> float:
+        """Standard deviation of a sum's noise by the planned number of draws, in the same unit."""
+        return self.draw_width * math.sqrt(self.source.n_draws)
 
     def with_noise(self, noise: LayeredGaussian) -> Self:
         """Return the same round with other noise, for an alternative plan."""
@@ -155,7 +169,7 @@ class NoisySum(FederatedSystem):
     def apply(self, state: Any, update: Update) -> Any:
         """Add the noise, and compute the next state."""
         noisy = {
-            name: noise.gaussian.add_noise(
+            name: self.source.noise_of(noise.gaussian, update.n_clients, self._what).add_noise(
                 update.arrays[name], key=self.key, purpose=self._purpose_of(name), round=update.round
             )
             for name, noise in self.noises.items()
@@ -177,24 +191,25 @@ class NoisySum(FederatedSystem):
         """Cost of this round by itself, in any plan."""
         return StatedCost(self.noise.noise_multiplier(self._unit), self.replace_sensitivity)
 
-    def round_event(self, n_clients: int) -> Gaussian:
-        """Return the event of the round; its noise does not depend on the number of clients."""
+    def round_event(self, n_clients: int) -> Event:
+        """Return the event of the round; its noise is planned, and does not depend on the number of clients."""
         noise_multiplier, replacement = self.stated_cost or self.round_cost
         if self.is_chosen and self.stated_cost is None:
             # A release chose this round, and the plan that it replaces may cost up to 2 for a replaced user.
             replacement = 2.0
-        return Gaussian(
-            noise_multiplier,
-            f"Gaussian noise on {self._what}",
-            neighboring="zero_out",
-            sampling="none",
-            distance=self.distance,
-            replace_sensitivity=replacement if replacement < 2 else None,
-        )
+        fields = {
+            "neighboring": "zero_out", "sampling": "none", "distance": self.distance,
+            "replace_sensitivity": replacement if replacement < 2 else None,
+        }  # fmt: skip
+        return self.source.event(noise_multiplier, self._what, fields)
 
     def n_sums(self, state: Any) -> int:
         """Return the number of all sums of a round, each of which gets one draw of noise."""
         return sum(map(math.prod, self._shapes(state).values()))
+
+    def distance_of(self, state: Any) -> float:
+        """Return the total-variation distance of the noise on all sums of a round from rounded normal noise."""
+        return self.source.total_variation(self.noise, self.n_sums(state))
 
 
 class ItemShares(NoisySum):
@@ -212,9 +227,10 @@ class ItemShares(NoisySum):
         return {self._field: sums}
 
 
-def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) -> Phase:
+def planned_phase(kind: Any, state: Any, mu: float, key: Key, source: NoiseSource, **options: Any) -> Phase:
     """Return a phase of one round of a `NoisySum` class, with noise that costs mu-Gaussian privacy."""
-    system = kind(layered_noise(kind._unit / mu, ""), key, 0.0, **options)
-    # The event charges to delta the total-variation distance of all draws from rounded normal ones.
-    system.distance = system.noise.total_variation_of(system.n_sums(state))
+    system = kind(layered_noise(kind._unit / source.mu_of_draw(mu), ""), key, 0.0, **options)
+    # The event charges to delta the total-variation distance of all noise from rounded normal noise.
+    system.source = source
+    system.distance = system.distance_of(state)
     return Phase(system, state)

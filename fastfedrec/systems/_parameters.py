@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastfedrec.core.parameters import integer, parameter, real
+from fastfedrec.core.parameters import choice, integer, parameter, real
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.mechanisms.bounded_rows import check_value_range
 
@@ -14,7 +14,36 @@ TRUSTED_PARTIES = {
     "central": "the server is trusted with the data",
     "shuffle": "only a shuffler is trusted",
     "local": "only the user's own device is trusted",
+    "aggregator": "an honest share of the nodes is trusted to add noise to masked numbers",
 }
+
+#: Party that adds the messages of users, by the word for it.
+AGGREGATIONS = {
+    "central": "the server adds exact sums, and the noise",
+    "secure": "each node adds a share of the noise, and the server learns the noisy sums alone",
+}
+
+
+def aggregation_of_sums() -> Any:
+    """Declare who adds users' contributions and the noise."""
+    return choice("central", AGGREGATIONS).doc("""
+        Party that sums users' contributions.  With "central" the server sees exact sums and adds the noise.  With
+        "secure" each user's node adds a share of the noise to masked numbers, and `epsilon` holds against the server,
+        too.  `fit` then simulates all nodes in one process.""")
+
+
+def honest_share() -> Any:
+    """Declare the share of honest nodes."""
+    return real(None, above=0.0, high=1.0, also=[None]).doc("""
+        With secure aggregation, which requires it: share of the nodes, in (0, 1], that add their share of the noise and
+        do not reveal it to the server.  Fewer honest nodes need larger shares.""")
+
+
+def dropout_share() -> Any:
+    """Declare the largest share of nodes that drop out of a round."""
+    return real(0.05, low=0.0, below=1.0).doc("""
+        With secure aggregation: largest share of the nodes that do not answer in a round, in [0, 1).  All of them may
+        be honest.  If more drop out, the fit ends without a result.""")
 
 
 def run_epsilon() -> Any:

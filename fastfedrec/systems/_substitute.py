@@ -22,14 +22,14 @@ def substitute(phases: Sequence[Phase], new_phases: Sequence[Phase], shares: Seq
     from normal draws of the planned rounds, and `state_largest_replacement` sets the cost that they state.
     """
     # mu of Gaussian differential privacy composes as the root of a sum of squares.
-    mu = _BELOW_ONE * math.sqrt(math.fsum(n_rounds / system.width**2 for system, _, n_rounds in phases))
+    mu = _BELOW_ONE * math.sqrt(math.fsum(n_rounds / system.draw_width**2 for system, _, n_rounds in phases))
     systems = [
         system.with_noise(layered_noise(system._unit / (mu * math.sqrt(share)), ""))
         for (system, *_), share in zip(new_phases, shares, strict=True)
     ]
     substitutes = [Phase(system, state) for system, (_, state, _) in zip(systems, new_phases, strict=True)]
     for system, state, _ in substitutes:
-        system.distance = system.noise.total_variation_of(system.n_sums(state))
+        system.distance = system.distance_of(state)
     # The first event takes the difference in distance, so that the substitutes state at least the planned total.
     paid = math.fsum(n_rounds * system.distance for system, _, n_rounds in phases)
     systems[0].distance = max(systems[0].distance, paid - math.fsum(system.distance for system in systems[1:]))

@@ -15,6 +15,7 @@ _TRUST = {
     "shuffle": r"\b[Bb]ehind a shuffler\b",
     "central": r"\"central\"",
     "entity": r"\bown entity is trusted\b",
+    "aggregator": r"\"aggregator\"",
 }
 _GIVEN = re.compile(r"^\*\*Guarantee\*\* \(([^)]*)\)")
 _REFERENCE = re.compile(r"^\.\. \[\d+\] (.*(?:\n[ ]+.*)*)", re.MULTILINE)
@@ -33,8 +34,8 @@ def describe_system(name: str) -> dict[str, Any]:
     -------
     dict
         "name", "class", "summary" and "guarantee" as in its docstring; "trust", a list of "none" (no guarantee by
-        default), "local", "shuffle", "central" and "entity"; "parameters", a list of "name", "type", "default" and
-        "description", one sentence; "references", a list of cited works.
+        default), "local", "shuffle", "central", "entity" and "aggregator"; "parameters", a list of "name", "type",
+        "default" and "description", one sentence; "references", a list of cited works.
 
     Raises
     ------

@@ -143,7 +143,8 @@ class HitSum(NoisySum):
     def traffic(self, state: MeasurementState, n_clients: int) -> RoundTraffic:
         """Return the traffic of the round: the models down, an int64 for each sum up."""
         arrays = (state.factors, state.popularity, state.noisier, state.diagonal)
-        return RoundTraffic(sum(array.nbytes for array in arrays), 8 * self.n_sums(state), n_clients)
+        down = sum(array.nbytes for array in arrays)
+        return self.source.traffic(RoundTraffic(down, 8 * self.n_sums(state), n_clients))
 
     @one_blas_thread()
     def _sums(

@@ -93,7 +93,7 @@ class SubspaceSum(NoisySum):
     def traffic(self, state: SubspaceState, n_clients: int) -> RoundTraffic:
         """Traffic of the round: non-zero mean and encoder down, one int64 for each sum up."""
         down = int(state.mean.any()) * state.mean.nbytes + state.encoder.nbytes
-        return RoundTraffic(down, 8 * self.n_sums(state), n_clients)
+        return self.source.traffic(RoundTraffic(down, 8 * self.n_sums(state), n_clients))
 
 
 class ShareSum(ItemShares, SubspaceSum):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfedrec.accounting.shares import count_honest_shares
+from fastfedrec.accounting.shares import count_honest_shares, needed_shares
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
@@ -18,6 +18,10 @@ def test_nodes_that_drop_out_may_all_be_honest(n_nodes, data):
     assert count_honest_shares(n_nodes, n_answers, fraction) == max(0, n_honest - min(n_dropped, n_honest))
 
 
+def test_noise_is_sized_by_the_shares_that_count():
+    assert needed_shares(1000, 950, 0.7) == count_honest_shares(1000, 950, 0.7) == 650
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -27,3 +31,8 @@ def test_nodes_that_drop_out_may_all_be_honest(n_nodes, data):
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         count_honest_shares(*arguments)
+
+
+def test_noise_without_a_share_that_counts_is_refused():
+    with pytest.raises(ValueError, match=r"got 30 of 100 nodes with honest_fraction 0\.7; wait for more answers"):
+        needed_shares(100, 30, 0.7)

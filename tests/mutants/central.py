@@ -46,10 +46,29 @@ CENTRAL = [
         "fedrec-counts-of-one-user", "the replace sensitivity of FedRec's counts includes only one user's items",
         "2 * (self.max_items or 1)", "self.max_items or 1",
     ),
+    # ---- noise in shares --------------------------------------------------------------------------------------------
+    on("NodeNoise.mu_of_draw", "test_costs_of_the_shares_that_count_add_up_to_the_budget")(
+        "shares-of-dishonest-nodes-count", "the shares of noise are sized as if all nodes that answer were honest",
+        "self.n_counted", "self.n_answers",
+    ),
+    on("NodeNoise.noise_of", "test_too_few_answers_end_a_round_without_a_result")(
+        "too-few-answers", "a round with too few shares of noise has a result", "n_clients < self.n_answers", "False",
+    ),
+    on("NodeNoise.noise_of", "test_too_few_answers_end_a_round_without_a_result")(
+        "noise-of-one-node", "the sums have the noise of a single node", "draw.sum_of(n_clients)", "draw",
+    ),
+    on("SharedNoise._seen_by", "test_the_cost_is_that_of_the_shares_that_count")(
+        "ledger-counts-dishonest-nodes", "the ledger counts the shares of dishonest nodes", "self._n_shares(fraction)",
+        "self.n_answers",
+    ),
+    on("check_simulation", "test_fits_that_cannot_be_secure_are_refused_before_they_cost")(
+        "sums-that-no-engine-masks", "an engine that sends exact sums to the server runs a fit with secure aggregation",
+        "isinstance(engine, LocalEngine)", "True",
+    ),
     # ---- DPGram -----------------------------------------------------------------------------------------------------
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
         "dpgram-no-noise", "DPGram's sums are released without noise",
-        "noise.gaussian.add_noise("
+        "self.source.noise_of(noise.gaussian, update.n_clients, self._what).add_noise("
         "update.arrays[name], key=self.key, purpose=self._purpose_of(name), round=update.round)",
         "update.arrays[name]",
     ),
@@ -79,21 +98,22 @@ CENTRAL = [
     ),
     on("planned_rounds", f"{COST}[DPGram]")(
         "dpgram-rounds-whole", "the whole budget is spent in each of DPGram's rounds",
-        "[planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]",
-        "[planned_phase(kind, state, mu, key, **options) for kind, state, share, options in kinds]",
+        "[planned_phase(kind, state, mu * math.sqrt(share), key, source, **options) "
+        "for kind, state, share, options in kinds]",
+        "[planned_phase(kind, state, mu, key, source, **options) for kind, state, share, options in kinds]",
     ),
     on("DPGram._plan", f"{DATA}[DPGram]")(
         "dpgram-noise-by-users", "DPGram's noise depends on the number of users with data",
-        "planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates)",
+        "planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates, source)",
         """planned_rounds(
             mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, max_users, key, self.mean_share,
-            self._candidates,
+            self._candidates, source,
         )
         """,
     ),
     on("planned_phase", "test_every_draw_is_charged[DPGram]")(
         "dpgram-distance-of-one-draw", "the total-variation distance is charged for one of DPGram's draws",
-        "system.noise.total_variation_of(system.n_sums(state))", "system.noise.total_variation_of(1)",
+        "system.distance_of(state)", "system.noise.total_variation_of(1)",
     ),
     on(
         "CentralModel._public_users",

@@ -27,11 +27,11 @@ DECISION = [
     ),
     on("substitute", "test_a_substitute_of_rounds_of_several_numbers_counts_them_all")(
         "substitute-of-single-rounds", "the cost of each replaced phase is counted as one round",
-        "n_rounds / system.width**2", "1 / system.width**2",
+        "n_rounds / system.draw_width**2", "1 / system.draw_width**2",
     ),
     on("substitute", PLANS)(
         "substitute-draws-for-nothing", "the mean that replaces columns is charged for too few draws",
-        "system.noise.total_variation_of(system.n_sums(state))", "system.noise.total_variation_of(1)",
+        "system.distance_of(state)", "system.noise.total_variation_of(1)",
     ),
     on("NoisySum.round_event", "test_a_round_that_a_release_chose_states_2")(
         "substitute-replaced-for-less", "a round selected by a release has its own, smaller replace sensitivity",

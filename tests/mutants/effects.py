@@ -24,10 +24,9 @@ EFFECTS = [
         *both("DPALS", "DPALS, uniform", "DPALS, adaptive", "DPFMF"),
     )(
         "sums-entered-as-replace", "noisy sums are recorded under the wrong neighbouring relation (replacement)",
-        "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='zero_out', sampling='none', "
-        "distance=self.distance, replace_sensitivity=replacement if replacement < 2 else None)",
-        "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='replace', sampling='none', "
-        "distance=self.distance)",
+        "{'neighboring': 'zero_out', 'sampling': 'none', 'distance': self.distance, "
+        "'replace_sensitivity': replacement if replacement < 2 else None}",
+        "{'neighboring': 'replace', 'sampling': 'none', 'distance': self.distance}",
     ),
     on("DPPopularity._event", *both("DPPopularity"))(
         "popularity-entered-as-replace", "counts of DPPopularity are recorded under the wrong relation (replacement)",

@@ -53,9 +53,10 @@ PRIVATE_RECOMMENDER = [
         "test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names[local-1.0]",
     )(
         "advice-shuffled-as-local", "the cost with local trust is computed for the shuffled view",
-        "TRUST_VIEWS: dict[str, View] = {'local': 'server', 'shuffle': 'shuffled_server', 'central': 'public'}",
-        "TRUST_VIEWS: dict[str, View] = {'local': 'shuffled_server', 'shuffle': 'shuffled_server',"
-        " 'central': 'public'}",
+        "TRUST_VIEWS: dict[str, View] = {'local': 'server', 'shuffle': 'shuffled_server', 'central': 'public', "
+        "'aggregator': 'server'}",
+        "TRUST_VIEWS: dict[str, View] = {'local': 'shuffled_server', 'shuffle': 'shuffled_server', "
+        "'central': 'public', 'aggregator': 'server'}",
     ),
     on("PrivateRecommender._public_users", "test_rows_hide_one_another_behind_a_shuffler_so_no_other_number_is_taken")(
         "advice-any-crowd", "the shuffle budget assumes more users than the data contain",

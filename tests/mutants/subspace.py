@@ -37,13 +37,13 @@ SUBSPACE = [
     # ---- noise and budget --------------------------------------------------------------------------------------------
     on("DPSubspace._plan", f"{DATA}[DPSubspace]")(
         "subspace-noise-by-users", "the noise of DPSubspace depends on the private number of interactions",
-        "self._phases_at(mu, n_items, n_measured, key)",
-        "self._phases_at(mu * (1 + data.n_interactions / 10**5), n_items, n_measured, key)",
+        "self._phases_at(mu, n_items, n_measured, key, source)",
+        "self._phases_at(mu * (1 + data.n_interactions / 10**5), n_items, n_measured, key, source)",
     ),
     on("planned_rounds", f"{COST}[DPSubspace]")(
         "subspace-rounds-whole", "the whole budget is spent in each DPSubspace round",
-        "phases.append(planned_phase(kind, state, mu * math.sqrt(share), key, **options))",
-        "phases.append(planned_phase(kind, state, mu, key, **options))",
+        "phases.append(planned_phase(kind, state, mu * math.sqrt(share), key, source, **options))",
+        "phases.append(planned_phase(kind, state, mu, key, source, **options))",
     ),
     on("planned_rounds", f"{COST}[DPSubspace]")(
         "subspace-measurements-are-free", "the cost of DPSubspace's measurements is not subtracted from the budget",

@@ -24,6 +24,8 @@ def gather(*fields):
 
 #: The small models of every class.
 MODELS = gather("small")
+#: Those with secure aggregation, in addition.
+SECURE = gather("secure")
 #: Those that run on an engine, and of them those with rounds.
 ON_ENGINES = {name: model for name, model in MODELS.items() if "engine" in inspect.signature(model.fit).parameters}
 WITH_ROUNDS = {name: model for name, model in ON_ENGINES.items() if getattr(model, "n_rounds", 1) != 0}

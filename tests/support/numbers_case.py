@@ -91,7 +91,8 @@ def recovery():
 
 FUNCTIONS = {
     "systems.private_recommender.choice.advise": call(
-        n_users=2_000, n_items=1_000, epsilon=ONE, trust="local", delta=2.0**-20, row_length=32.0,
+        n_users=2_000, n_items=1_000, epsilon=ONE, trust="aggregator", delta=2.0**-20, row_length=32.0,
+        honest_fraction=0.75, dropout_fraction=0.25,
     ),
     "compute.als.check_item_factors": call(item_factors=np.ones((3, 2)), n_items=3),
     "compute.als.regularized_gram": call(item_factors=np.ones((3, 2)), regularization=HALF, confidence_weight=2.0),
@@ -339,6 +340,7 @@ FUNCTIONS = {
     "systems.baselines.popularity.split_epsilon": call(epsilon=4.0, n_reports=3),
     "accounting.gaussian.gaussian_mu": call(epsilon=ONE, delta=SMALL),
     "accounting.shares.count_honest_shares": call(n_nodes=4, n_answers=3, honest_fraction=HALF),
+    "accounting.shares.needed_shares": call(n_nodes=4, n_answers=3, honest_fraction=HALF),
     "accounting.guesses.largest_guess_share": call(epsilon=ONE, delta=SMALL),
 }  # fmt: skip
 

@@ -4,6 +4,7 @@
 OMITTED = {
     "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.SkellamRelease": {"cohort_size", "n_users", "sampling_probability"},
+    "accounting.events.GaussianShares": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.SkellamShares": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
     "studies.membership.attack.membership_loss": {"guarantee"},
@@ -43,6 +44,7 @@ EXEMPT = {
         "engines.aggregation.plan.choose_degree", "engines.aggregation.plan.neighbors_of",
         "engines.aggregation.plan.shuffled_nodes", "engines.aggregation.masks.add_masks",
         "engines.aggregation.stored_node.StoredNode", "rounds.system.FederatedSystem", "rounds.engine.Engine",
+        "accounting.events.SharedNoise",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
         "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",
         "compute.networks.gru.GRUEncoder.encode_sequences",

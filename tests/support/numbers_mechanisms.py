@@ -101,6 +101,13 @@ MECHANISMS = {
     "ratings.laplace_rr.RoundedLaplace": call(nominal_epsilon=ONE, grid=(1, 2, 4), margin=HALF),
     "ratings.laplace_rr.SerialLaplaceRR": call(epsilon_1=ONE, epsilon_2=HALF, grid=(1, 2, 4)),
     "noise.layered_gaussian.LayeredGaussian": call(stddev=2**15),
+    "noise.layered_gaussian.LayeredGaussian.share": on(
+        lambda: mechanisms.LayeredGaussian(2**20), n_nodes=4, n_answers=3, honest_fraction=HALF
+    ),
+    "noise.layered_gaussian.LayeredGaussian.sum_of": on(lambda: mechanisms.LayeredGaussian(2**20), n_shares=2),
+    "noise.layered_gaussian.LayeredGaussian.total_variation_of_shares": on(
+        lambda: mechanisms.LayeredGaussian(2**20), n_draws=3, n_shares=2
+    ),
     "noise.layered_gaussian.gaussian_noise": call(stddev=HALF),
     "channels.piecewise.Hybrid": call(nominal_epsilon=ONE, n_cells=5),
     "channels.piecewise.Piecewise": call(nominal_epsilon=ONE, n_cells=5),

@@ -16,6 +16,8 @@ class SystemCase:
 
     #: Fits of milliseconds on 80 users and 50 items, for the tests of every model; golden fits are stored by label.
     small: Models
+    #: Settings with secure aggregation, which no engine but the local one carries; golden fits are stored by label.
+    secure: Models = field(default_factory=dict)
     #: More settings that change the work of a user, and so its division among threads and shards.
     other_work: Models = field(default_factory=dict)
 

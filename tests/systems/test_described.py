@@ -10,7 +10,13 @@ from fastfedrec import FMFLDP, DPGram, GlobalMean, Key
 from fastfedrec.core.names import SYSTEMS, find
 from fastfedrec.systems.described import describe_system
 
-VIEWS = {"local": "server", "shuffle": "shuffled_server", "central": "public", "entity": "server"}
+VIEWS = {
+    "local": "server",
+    "shuffle": "shuffled_server",
+    "central": "public",
+    "entity": "server",
+    "aggregator": "server",
+}
 
 
 # ---- oracle --------------------------------------------------------------------------------------------------------
@@ -28,7 +34,7 @@ def test_no_trust_is_claimed_that_no_ledger_has(name):
     kind = find(SYSTEMS[name].rpartition(".")[2])
     description, data = describe_system(name), rated(80, 50, 1)
     case = CASES[kind.__name__]
-    models = [*case.small.values(), *case.private.values(), *case.private_for_users.values()]
+    models = [one for part in (case.small, case.secure, case.private, case.private_for_users) for one in part.values()]
     ledgers = [new(model).fit(data, key=Key.from_seed(1)).ledger_ for model in models]
     if description["trust"][0] == "none":
         ledger = kind().fit(data, key=Key.from_seed(1)).ledger_

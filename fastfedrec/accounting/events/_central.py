@@ -1,7 +1,7 @@
 """Fields that all releases of a trusted data holder share: neighbouring relation, sampling, number of releases."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fastfedrec.accounting.events._event import Event, UnsupportedEventError, View, check_name, store
 from fastfedrec.accounting.rounding import sampled_epsilon
@@ -58,12 +58,14 @@ class CentralEvent(Event):
     trust: Literal["central", "entity"] = "central"
     distance: float = 0.0
 
+    _TRUSTED: ClassVar[tuple[str, ...]] = ("central", "entity")
+
     def __post_init__(self) -> None:
         check_choice("neighboring", self.neighboring, ("replace", "add_remove", "zero_out"))
         check_choice("sampling", self.sampling, tuple(_SAMPLING_FIELDS))
         check_choice("privacy_unit", self.privacy_unit, ("user", "interaction"))
         check_name(self)
-        check_choice("trust", self.trust, ("central", "entity"))
+        check_choice("trust", self.trust, self._TRUSTED)
         distance = check_real("distance", self.distance, low=0.0, high=1.0)
         store(self, count=check_integer("count", self.count, low=1), distance=distance)
         self._check_sampling_fields()
@@ -134,3 +136,10 @@ class CentralEvent(Event):
 
     def _protection(self, view: View) -> str:
         return "the noise of " + ("the entity that holds the data" if self.trust == "entity" else "a trusted server")
+
+
+def replaced_words(replace_sensitivity: float | None) -> str:
+    """Return a stated `replace_sensitivity` in words, for a row's heading."""
+    if replace_sensitivity is None:
+        return ""
+    return f"; a replaced user changes the sums {replace_sensitivity:.4g} times as much"

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._noise_loss import GAUSSIAN
-from fastfedrec.accounting.events._central import described
+from fastfedrec.accounting.events._central import described, replaced_words
 from fastfedrec.accounting.events._event import OPTIONAL, Event, EventLoss, UnsupportedEventError, store
 from fastfedrec.accounting.events._noise import NoiseEvent
 from fastfedrec.accounting.rounding import LARGEST_EXPONENT, count_up
@@ -131,9 +131,7 @@ class Gaussian(NoiseEvent):
         return self._noise_for_replacement(_MIN_NOISE, self.replace_sensitivity or 2, replace_sensitivity=None)
 
     def _details(self) -> str:
-        stated = self.replace_sensitivity
-        words = "" if stated is None else f"; a replaced user changes the sums {stated:.4g} times as much"
-        return super()._details() + words
+        return super()._details() + replaced_words(self.replace_sensitivity)
 
 
 # The rounds of a run share their divergences.

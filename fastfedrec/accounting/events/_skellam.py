@@ -4,16 +4,15 @@ import functools
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._skellam import LARGEST_SQUARE, LARGEST_VARIANCE, skellam_loss
-from fastfedrec.accounting.events._central import CentralEvent, described
-from fastfedrec.accounting.events._event import OPTIONAL, Event, EventLoss, UnsupportedEventError, View, store
+from fastfedrec.accounting.events._central import CentralEvent, described, replaced_words
+from fastfedrec.accounting.events._event import Event, EventLoss, UnsupportedEventError, store
+from fastfedrec.accounting.events._shares import SharedNoise, described_shares
 from fastfedrec.accounting.rounding import count_up, up
-from fastfedrec.accounting.shares import count_honest_shares
 from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.numbers import float_up
@@ -142,15 +141,14 @@ class SkellamRelease(CentralEvent):
         return replace(self, neighboring="replace", l2_sensitivity=l2, l1_sensitivity=l1, replace_sensitivity=None)
 
     def _details(self) -> str:
-        stated = self.replace_sensitivity
-        words = "" if stated is None else f"; a replaced user changes the sums {stated:.4g} times as much"
-        return super()._details() + words
+        return super()._details() + replaced_words(self.replace_sensitivity)
 
 
 @described
+@described_shares
 @_described
 @dataclass(frozen=True)
-class SkellamShares(SkellamRelease):
+class SkellamShares(SharedNoise, SkellamRelease):
     """Sums of whole numbers to which each node adds a share of Skellam noise, before a secure aggregation.
 
     Parameters
@@ -159,65 +157,10 @@ class SkellamShares(SkellamRelease):
         Variance of one share, on each sum.
     mechanism : str
         Name, for the ledger.
-    n_nodes : int
-        Number of nodes that were asked.
-    n_answers : int
-        Number of nodes that answered.
-    honest_fraction : float
-        Share of the asked nodes, in [0, 1], that add their noise and do not reveal it to the server.  All nodes that
-        did not answer may be honest, so ``max(0, n_answers - (1 - honest_fraction) * n_nodes)`` shares count.
-    adding_fraction : float or None
-        Share of the asked nodes, in [honest_fraction, 1], that add their noise, and reveal it to no one but the server.
-        These count for the public, who does not collude with the server.  None counts as `honest_fraction`.
-    trust : {"entity"}
-        Each node is trusted with its own data, the server with none; the aggregation gives it the sums alone.
     """
 
     mechanism: str = "Skellam noise in shares"
-    n_nodes: int = field(kw_only=True)
-    n_answers: int = field(kw_only=True)
-    honest_fraction: float = field(kw_only=True)
-    adding_fraction: float | None = field(default=None, kw_only=True, metadata=OPTIONAL)
-    trust: Literal["entity"] = field(default="entity", kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("trust", self.trust, ("entity",))
-        n_nodes = check_integer("n_nodes", self.n_nodes, low=1)
-        fraction = check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
-        store(
-            self,
-            n_nodes=n_nodes,
-            n_answers=check_integer("n_answers", self.n_answers, low=0, high=n_nodes),
-            honest_fraction=fraction,
-        )
-        if self.adding_fraction is not None:
-            store(self, adding_fraction=check_real("adding_fraction", self.adding_fraction, low=fraction, high=1.0))
-
-    def _n_shares(self, fraction: float) -> int:
-        """Return the number of shares that count if a fraction of the asked nodes adds them."""
-        return count_honest_shares(self.n_nodes, self.n_answers, fraction)
 
     @property
     def _noise_variance(self) -> float:
         return -float_up(-self._n_shares(self.honest_fraction) * Fraction(self.variance))
-
-    def _seen_by(self, view: View) -> Event | None:
-        fraction = self.adding_fraction if view == "public" and self.adding_fraction else self.honest_fraction
-        if not (n_shares := self._n_shares(fraction)):
-            return None
-        counted = replace(self, n_nodes=n_shares, n_answers=n_shares, honest_fraction=1.0, adding_fraction=None)
-        return super(SkellamShares, counted)._seen_by(view)
-
-    def _answered_by(self, n_nodes: int) -> "SkellamShares":
-        """Return the event for fewer answers."""
-        return replace(self, n_answers=min(n_nodes, self.n_answers))
-
-    def _details(self) -> str:
-        return f", {self.n_answers:,} of {self.n_nodes:,} nodes, {self.honest_fraction:.3g} honest{super()._details()}"
-
-    def _protection(self, view: View) -> str:
-        return f"the noise of {self.n_answers:,} nodes that add their shares"
-
-    def _exposure(self, view: View) -> str:
-        return super()._exposure(view) if view == "key_holder" else "too few nodes answered for a share to count"

@@ -6,7 +6,9 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
-from fastfedrec.core.check import check_exact
+from fastfedrec.accounting.shares import needed_shares
+from fastfedrec.core.check import check_exact, check_integer
+from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
@@ -17,6 +19,8 @@ STDDEV = 1024  # standard deviation of every layer but the coarsest, in the laye
 BASE = 480  # a layer's unit in units of the layer below: less than half of STDDEV, so that sums have no gaps
 _MAX_TOP_STDDEV = 2048  # of the coarsest layer, in its unit
 _LOWEST, _HIGHEST = 2**15, 2**56
+# Distance of a sum of two draws from a discrete Gaussian of the summed variance: 5 exp(-pi^2 stddev^2) is far below it.
+_JOIN_DISTANCE = Fraction(1, 2**1000)
 
 
 class LayeredGaussian(RoundedGaussian):
@@ -26,7 +30,8 @@ class LayeredGaussian(RoundedGaussian):
     norm satisfies every guarantee that the continuous Gaussian mechanism with noise multiplier stddev / sensitivity
     satisfies, under the same neighbouring relation ("add_remove" or "replace", as `sensitivity` was bounded; privacy
     unit "user"), subsampled and composed alike, with the additional delta that `delta` states for the number of all
-    draws; the server that adds the noise is trusted ("central").
+    draws; the server that adds the noise is trusted ("central").  With the draws of a `share` in each of many nodes and
+    a secure aggregation, no server is trusted, and `GaussianShares` states the cost.
 
     Parameters
     ----------
@@ -83,7 +88,7 @@ class LayeredGaussian(RoundedGaussian):
         while variance > _MAX_TOP_STDDEV**2:
             variance, n_below = (variance - STDDEV**2) / BASE**2, n_below + 1
         # Rounding the coarsest layer up to a multiple of 2^-20 makes the noise larger, never smaller.
-        top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)
+        top = _root_up(variance)
         self.sampler = "table"
         self._tables = gaussian_table(top), *[gaussian_table(Fraction(STDDEV))] * n_below
         distance, variance = sum((table.total_variation for table in self._tables), Fraction(0)), top**2
@@ -92,7 +97,8 @@ class LayeredGaussian(RoundedGaussian):
             variance = variance * BASE**2 + STDDEV**2
         self._variance = variance
         # The last term bounds the distance between a discrete Gaussian and a rounded normal variable.
-        self.total_variation = distance + 1 / (32 * self.stddev**2)
+        self._discrete, self._rounded = distance, 1 / (32 * self.stddev**2)
+        self.total_variation = distance + self._rounded
 
     @property
     def variance(self) -> float:
@@ -104,6 +110,67 @@ class LayeredGaussian(RoundedGaussian):
             Variance, at least stddev^2.
         """
         return float(self._variance)
+
+    def share(self, *, n_nodes: int, n_answers: int, honest_fraction: float) -> "LayeredGaussian":
+        """Return the noise that each node adds, so that the shares that count have this standard deviation in total.
+
+        Parameters
+        ----------
+        n_nodes : int
+            Number of nodes that are asked.
+        n_answers : int
+            Smallest number of answers with which a round ends, a public plan.
+        honest_fraction : float
+            Share of the asked nodes, in [0, 1], that add their noise and do not reveal it.
+
+        Returns
+        -------
+        LayeredGaussian
+            Noise with the variance over ``max(0, n_answers - (1 - honest_fraction) * n_nodes)``, rounded up.
+
+        Raises
+        ------
+        ValueError
+            No share counts, or the standard deviation of a share is below 2^15.
+        """
+        return LayeredGaussian(_root_up(self.stddev**2 / needed_shares(n_nodes, n_answers, honest_fraction)))
+
+    def sum_of(self, n_shares: int) -> "LayeredGaussian":
+        """Return noise with the variance of a sum of independent draws, rounded up.
+
+        Parameters
+        ----------
+        n_shares : int
+            Number of draws of the sum.
+
+        Returns
+        -------
+        LayeredGaussian
+            Noise that differs from the sum by at most the `total_variation_of_shares` and its own distance.
+        """
+        n_shares = check_integer("n_shares", n_shares, low=1)
+        return self if n_shares == 1 else LayeredGaussian(_root_up(n_shares * self.stddev**2))
+
+    def total_variation_of_shares(self, n_draws: int, n_shares: int) -> float:
+        """Return the distance of sums of shares from rounded normal variables of at least the summed variance.
+
+        Parameters
+        ----------
+        n_draws : int
+            Number of sums in one release.
+        n_shares : int
+            Largest number of shares in a sum; the bound holds for any smaller number as well.
+
+        Returns
+        -------
+        float
+            Upper bound on the distance, at most 1 and rounded up; the `distance` of a `GaussianShares`.
+        """
+        n_draws = check_integer("n_draws", n_draws, low=0, high=None)
+        n_shares = check_integer("n_shares", n_shares, low=1)
+        # A sum of discrete Gaussians is a discrete Gaussian of the summed variance, which only then is a rounded normal
+        # variable; its distance is the largest with a single share.
+        return min(float_up(n_draws * (n_shares * (self._discrete + _JOIN_DISTANCE) + self._rounded)), 1.0)
 
     def _add_draws(self, values: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> None:
         top, *_, below = self._tables
@@ -130,6 +197,11 @@ def _layer_distance(upper: Fraction) -> Fraction:
     # The Poisson sum over the lattice that the two share is constant up to 2 q / (1 - q), q = exp(-2 pi^2 tau^2).
     tau_squared = 1 / (Fraction(BASE, STDDEV) ** 2 + 1 / upper)
     return Fraction(5 * math.exp(-19.7 * float(tau_squared)))
+
+
+def _root_up(square: Fraction) -> Fraction:
+    """Return the square root, rounded up to a multiple of 2^-20."""
+    return Fraction(math.isqrt(math.ceil(square * 2**40)) + 1, 2**20)
 
 
 def gaussian_noise(stddev: Fraction | int | float) -> RoundedGaussian:

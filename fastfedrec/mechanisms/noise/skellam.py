@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec.accounting.shares import count_honest_shares
+from fastfedrec.accounting.shares import needed_shares
 from fastfedrec.core.check import check_exact
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
@@ -106,13 +106,7 @@ class Skellam(IntegerNoise):
         ValueError
             No share counts: all answers may be from dishonest nodes.
         """
-        n_shares = count_honest_shares(n_nodes, n_answers, honest_fraction)
-        if not n_shares:
-            raise ValueError(
-                f"n_answers must be above the number of nodes that may be dishonest, got {n_answers} of {n_nodes} "
-                f"nodes with honest_fraction {honest_fraction:g}; wait for more answers"
-            )
-        return Skellam(self.variance / n_shares)
+        return Skellam(self.variance / needed_shares(n_nodes, n_answers, honest_fraction))
 
     def _add_draws(self, values: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> None:
         if self._n_parts == 1:

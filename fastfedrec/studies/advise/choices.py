@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.files import write_text
 from fastfedrec.core.record_files import format_records
 from fastfedrec.core.text import format_table, plain
@@ -32,6 +31,7 @@ DELTA = 1e-6
 METRIC = "hr@10"  # metric of the choice's regret, among 99 sampled items
 AMONG_ALL = ("hr@10", "ndcg@10")  # metrics among all unseen items
 METRICS = (METRIC, *(f"{name}_all" for name in AMONG_ALL))
+TRUSTS = ("local", "shuffle", "central")  # secure sums have the systems of a trusted server
 BEHIND = 0.02  # largest accepted difference between the best system's metric and the choice's
 
 
@@ -49,7 +49,7 @@ class Grid:
 
     def n_cells(self, movies: Interactions | None = None) -> int:
         """Return the number of cells of the map."""
-        return len(self.data(movies)) * len(self.epsilons) * len(TRUST_VIEWS)
+        return len(self.data(movies)) * len(self.epsilons) * len(TRUSTS)
 
 
 def _thinned(n_users: int, n_items: int, row_length: float, n_held_out: int = _N_HELD_OUT) -> GeneratedData:
@@ -105,8 +105,7 @@ def measure_choices(
         # A dict is not hashable, so parameters are compared as text.
         measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
         cells += [
-            _cell(name, data, trust, epsilon, measured)
-            for trust, epsilon in itertools.product(TRUST_VIEWS, grid.epsilons)
+            _cell(name, data, trust, epsilon, measured) for trust, epsilon in itertools.product(TRUSTS, grid.epsilons)
         ]
         document = {
             "source": "GENERATED DATA (generate_implicit), drawn anew for each seed"

@@ -94,7 +94,7 @@ def membership_shadow(
     guarantee : sequence of (float, float) or None
         Guarantee of the target, as (epsilon, delta) for replacing all data of one user; None reads the target's
         `ledger_`, if it has one.
-    against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central"}
+    against : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
         View for which the guarantee is read, as in `Ledger.epsilon`; the attacks see the final model alone.
     alpha : float
         Approximate probability that an interval misses the true value; in (0, .5].

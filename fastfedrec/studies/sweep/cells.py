@@ -9,7 +9,7 @@ from typing import Any
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.evaluation.metrics.resampling import share_error
 
-__all__ = ["Cell", "best_cells", "chosen_cells", "is_better", "label_of", "margin", "pareto_front"]
+__all__ = ["Cell", "best_cells", "chosen_cells", "is_better", "label_of", "margin", "pareto_front", "trusts_of"]
 
 SAME_EPSILON = 1.01  # ratio to the smallest cost of a group up to which costs count as equal
 
@@ -118,19 +118,38 @@ class Cell:
 
         Parameters
         ----------
-        trust : {"local", "shuffle", "central"}
+        trust : {"local", "shuffle", "central", "aggregator"}
             Trust model.
 
         Returns
         -------
         float
             Epsilon in nats; infinite if the trust model has no guarantee.  A guarantee that depends on trust in an
-            entity, which is neither the user's device nor a shuffler, counts only with a trusted server.
+            entity, which is neither the user's device nor a shuffler, counts only with a trusted server.  One that
+            depends on honest nodes counts only with an aggregator or a trusted server.
         """
         # An entity sees raw data of its users, so its guarantee fails where only devices or a shuffler are trusted.
-        if trust != "central" and "entity" in self.trust:
+        others = {"central": set(), "aggregator": {"entity"}}.get(trust, {"entity", "aggregator"})
+        if others & set(self.trust):
             return math.inf
         return self.epsilon[TRUST_VIEWS[trust]]
+
+
+def trusts_of(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Return the trust models in which cells are compared.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Cells of one data set.
+
+    Returns
+    -------
+    tuple of str
+        "local", "shuffle" and "central", and "aggregator" if a cell depends on honest nodes.
+    """
+    has_nodes = any("aggregator" in cell.trust for cell in cells)
+    return tuple(trust for trust in TRUST_VIEWS if has_nodes or trust != "aggregator")
 
 
 def label_of(system: str, parameters: Mapping[str, Any]) -> str:
@@ -187,7 +206,7 @@ def chosen_cells(cells: Sequence[Cell], metric: str) -> list[Cell]:
     list of Cell
         Distinct cells in their order.
     """
-    fronts = [cell for trust in TRUST_VIEWS for cell in pareto_front(cells, trust, metric)]
+    fronts = [cell for trust in trusts_of(cells) for cell in pareto_front(cells, trust, metric)]
     chosen = {id(cell) for cell in [*best_cells(cells, metric), *fronts]}
     return [cell for cell in cells if id(cell) in chosen]
 
@@ -236,7 +255,7 @@ def pareto_front(cells: Sequence[Cell], trust: str, metric: str) -> list[Cell]:
     ----------
     cells : sequence of Cell
         Cells of one data set, of all systems.
-    trust : {"local", "shuffle", "central"}
+    trust : {"local", "shuffle", "central", "aggregator"}
         Trust model.  All costs are against the same adversary, and for replacing all data of one user.
     metric : str
         Name of a metric; a larger value is better.

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
+from fastfedrec.accounting.views import TRUST_WORDS
 from fastfedrec.core.text import NOT_COVERED, format_csv, format_epsilon, plain
 from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.drawings import draw_panels
 from fastfedrec.studies.files import write_report
 from fastfedrec.studies.report import Report, Study
-from fastfedrec.studies.sweep.cells import Cell, best_cells, pareto_front
+from fastfedrec.studies.sweep.cells import Cell, best_cells, pareto_front, trusts_of
 
 __all__ = ["Sweep"]
 
@@ -82,7 +82,7 @@ class Sweep(Report):
 
         Parameters
         ----------
-        trust : {"local", "shuffle", "central"}
+        trust : {"local", "shuffle", "central", "aggregator"}
             Trust model.
         metric : str or None
             Name of a metric; None for the first one.
@@ -152,7 +152,7 @@ class Sweep(Report):
         """
         fields = {name: value for name, value in vars(self).items() if name != "study"}
         fields |= {name: [asdict(cell) for cell in fields[name]] for name in ("cells", "tested") if name in fields}
-        fronts = {trust: [cell.label for cell in self.front(trust)] for trust in TRUST_VIEWS}
+        fronts = {trust: [cell.label for cell in self.front(trust)] for trust in trusts_of(self.cells)}
         # `plain` writes an infinite epsilon as text, because JSON has no infinity.
         return plain(fields | {"fronts": fronts, "verdict": self.verdict(), "not_covered": NOT_COVERED})
 
@@ -161,7 +161,8 @@ class Sweep(Report):
 
     def _records(self) -> list[dict[str, Any]]:
         # Cells are compared by identity, because two cells may have equal fields.
-        on_front = {trust: {id(cell) for cell in self.front(trust)} for trust in TRUST_VIEWS}
+        trusts = trusts_of(self.cells)
+        on_front = {trust: {id(cell) for cell in self.front(trust)} for trust in trusts}
         return [
             {
                 "system": cell.system,
@@ -173,9 +174,9 @@ class Sweep(Report):
                 **{f"{name}_std": cell.std(name) for name in cell.metrics},
                 **{f"{name}_test": self._test_mean(cell, name) for name in cell.metrics if self.tested},
                 "protocol": self.protocol,
-                **{f"epsilon_{trust}": cell.true_epsilon(trust) for trust in TRUST_VIEWS},
+                **{f"epsilon_{trust}": cell.true_epsilon(trust) for trust in trusts},
                 "delta": cell.delta,
-                **{f"front_{trust}": id(cell) in on_front[trust] for trust in TRUST_VIEWS},
+                **{f"front_{trust}": id(cell) in on_front[trust] for trust in trusts},
                 "download_per_client": cell.bytes_per_client and cell.bytes_per_client["download"],
                 "upload_per_client": cell.bytes_per_client and cell.bytes_per_client["upload"],
                 "seconds": cell.seconds,
@@ -193,16 +194,17 @@ def _remarks(sweep: Sweep) -> list[str]:
 def _describe_fronts(sweep: Sweep) -> str:
     """Describe the cells on the front of each trust model, and the ones without a guarantee."""
     lines = []
-    for trust, words in TRUST_WORDS.items():
+    for trust in trusts_of(sweep.cells):
         front = [f"{cell.label} at {format_epsilon(cell.true_epsilon(trust))}" for cell in sweep.front(trust)]
-        lines.append(f"Front, {trust} ({words}): {'; '.join(front) or 'nothing has a guarantee'}.")
+        lines.append(f"Front, {trust} ({TRUST_WORDS[trust]}): {'; '.join(front) or 'nothing has a guarantee'}.")
     without_guarantee = [cell.label for cell in sweep.cells if not cell.is_private]
     lines += _describe_choices(sweep)
     return "\n".join([*lines, f"No guarantee in any of them: {'; '.join(without_guarantee) or 'none'}."])
 
 
 def _columns(sweep: Sweep) -> list[Any]:
-    fronts = {trust: set(map(id, sweep.front(trust))) for trust in TRUST_VIEWS}
+    trusts = trusts_of(sweep.cells)
+    fronts = {trust: set(map(id, sweep.front(trust))) for trust in trusts}
     columns: list[Any] = [("", lambda cell: cell.label + "*" * cell.is_baseline)]
     for name in sweep.settings["metrics"]:
         columns += [
@@ -212,12 +214,11 @@ def _columns(sweep: Sweep) -> list[Any]:
         if sweep.tested:
             columns += [(f"{name}, test", lambda cell, name=name: _show_test(sweep, cell, name))]
     columns += [
-        (f"epsilon, {trust}", lambda cell, trust=trust: format_epsilon(cell.true_epsilon(trust)))
-        for trust in TRUST_VIEWS
+        (f"epsilon, {trust}", lambda cell, trust=trust: format_epsilon(cell.true_epsilon(trust))) for trust in trusts
     ]
     return [
         *columns,
-        ("on the front", lambda cell: ", ".join(trust for trust in TRUST_VIEWS if id(cell) in fronts[trust])),
+        ("on the front", lambda cell: ", ".join(trust for trust in trusts if id(cell) in fronts[trust])),
         ("bytes a client", lambda cell: f"{sum(cell.bytes_per_client.values()):,}" if cell.bytes_per_client else "-"),
         ("seconds", "{.seconds:.2f}"),
     ]
@@ -239,7 +240,7 @@ def _describe_choices(sweep: Sweep) -> list[str]:
 def _draw(sweep: Sweep, figure: Any) -> None:
     """Draw utility over true epsilon with a panel for each trust model; a horizontal line has no guarantee."""
     systems = list(dict.fromkeys(cell.system for cell in sweep.cells))
-    for panel, trust in draw_panels(figure, TRUST_VIEWS, 5, 4.5, sharey=True):
+    for panel, trust in draw_panels(figure, trusts_of(sweep.cells), 5, 4.5, sharey=True):
         for number, system in enumerate(systems):
             cells = [cell for cell in sweep.cells if cell.system == system and cell.true_epsilon(trust) < math.inf]
             points = [(c.true_epsilon(trust), c.mean(sweep.metric), 2 * c.error(sweep.metric)) for c in cells]

@@ -26,7 +26,16 @@ from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._measured_release import MeasuredRelease
 from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems._pair_scores import PairScores, pair_ridge, pair_scoring
-from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
+from fastfedrec.systems._parameters import (
+    aggregation_of_sums,
+    dropout_share,
+    honest_share,
+    public_features,
+    public_users,
+    run_delta,
+    run_epsilon,
+    share_of_mean,
+)
 from fastfedrec.systems._saved import saved_real, unsaved
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
@@ -47,8 +56,9 @@ class DPGram(CentralModel):
 
     **Guarantee.** All releases together are (`epsilon`, `delta`)-differentially private for all data of one user
     against none, the user still counted ("zero_out", privacy unit "user").  The guarantee holds against all parties but
-    the server, which sees exact sums and adds the noise ("central"); with secure aggregation that adds the noise
-    inside, it also holds against the server.  `ledger_` also states the figure for replacing a user.  The list of items
+    the server, which sees exact sums and adds the noise ("central").  With ``aggregation="secure"`` each node adds a
+    share of the noise, and the guarantee holds against the server, too, if a share `honest_fraction` of the nodes is
+    honest ("aggregator").  `ledger_` also states the figure for replacing a user.  The list of items
     and the number of users are public.
 
     Attributes
@@ -115,6 +125,9 @@ class DPGram(CentralModel):
     mean_share: float = share_of_mean(0.07)
     n_users: int | None = public_users(MAX_USERS, "Sums are divided by it.")
     item_features: ItemFeaturesLike | None = public_features("Whether they are used is part of `decision_`.")
+    aggregation: str = aggregation_of_sums()
+    honest_fraction: float | None = honest_share()
+    dropout_fraction: float = dropout_share()
 
     def __init__(
         self,
@@ -125,9 +138,14 @@ class DPGram(CentralModel):
         mean_share: float = 0.07,
         n_users: int | None = None,
         item_features: ItemFeaturesLike | None = None,
+        aggregation: str = "central",
+        honest_fraction: float | None = None,
+        dropout_fraction: float = 0.05,
     ):
         self.epsilon, self.delta, self.scoring, self.ridge = epsilon, delta, score, ridge
         self.mean_share, self.n_users, self.item_features = mean_share, n_users, item_features
+        self.aggregation, self.honest_fraction = aggregation, honest_fraction
+        self.dropout_fraction = dropout_fraction
         self.__post_init__()
 
     @property
@@ -158,7 +176,7 @@ class DPGram(CentralModel):
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """Return the rounds of the mean, pairs, columns and measurements, with the budget as total cost."""
         n_items, n_users = data.n_items, self._public_users(data)
-        mu = gaussian_mu(self.epsilon, self.delta)
+        mu, source = gaussian_mu(self.epsilon, self.delta), self._noise_source(data)
         self.signal_ = n_users * mu / math.sqrt(n_items)
         if n_items > 1:
             # The released pairs i < j in addition to the denoised matrix; features need two more for training.
@@ -167,7 +185,7 @@ class DPGram(CentralModel):
 
         def phases_at(mu: float) -> list[Phase]:
             max_users = max(n_users, data.n_users)
-            return planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates)
+            return planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates, source)
 
         return self._within_delta(mu, phases_at, n_items)
 

@@ -59,7 +59,8 @@ class GramSum(NoisySum):
 
     def traffic(self, state: GramState, n_clients: int) -> RoundTraffic:
         """Return the traffic of the round: a non-zero mean down as int32, one int64 for each sum up."""
-        return RoundTraffic(4 * int(state.mean.any()) * len(state.mean), 8 * self.n_sums(state), n_clients)
+        down = 4 * int(state.mean.any()) * len(state.mean)
+        return self.source.traffic(RoundTraffic(down, 8 * self.n_sums(state), n_clients))
 
 
 class ShareSum(ItemShares, GramSum):

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems._noise_source import NoiseSource
 from fastfedrec.systems._noisy_sum import planned_phase
 from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems.gram.columns import N_COLUMNS
@@ -36,7 +37,13 @@ class _Kind(NamedTuple):
 
 
 def planned_rounds(
-    mu: float, n_items: int, n_users: int, key: Key, mean_share: float, candidates: Sequence[Candidate]
+    mu: float,
+    n_items: int,
+    n_users: int,
+    key: Key,
+    mean_share: float,
+    candidates: Sequence[Candidate],
+    source: NoiseSource,
 ) -> list[Phase]:
     """Return the rounds of the mean, pairs, columns and measurements, with a total cost of mu-Gaussian privacy.
 
@@ -67,7 +74,10 @@ def planned_rounds(
         rounds = [columns(number) for number in range(_N_ROUNDS)]
         first = hits(0, _first_candidates(candidates))
         kinds = [mean, pairs, *rounds[:_N_BEFORE], first, *rounds[_N_BEFORE:], hits(1, candidates)]
-    return [planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]
+    return [
+        planned_phase(kind, state, mu * math.sqrt(share), key, source, **options)
+        for kind, state, share, options in kinds
+    ]
 
 
 def _first_candidates(candidates: Sequence[Candidate]) -> Sequence[Candidate]:

@@ -13,6 +13,7 @@ from fastfedrec.systems.private_recommender._measured import METRIC, RANDOM
 
 __all__ = ["Advice", "Offer", "is_tie"]
 
+_NODES = ("honest_fraction", "dropout_fraction")  # parameters that PrivateRecommender has as well
 _SETTINGS = (
     "The accountants chose each setting so that the whole run costs the true epsilon above. A setting's own epsilon "
     "differs: it is the cost without the shuffler, or for one user's data against none."
@@ -96,7 +97,7 @@ class Advice:
         Requested numbers of users and items.
     epsilon, delta : float
         Budget, for replacing all data of one user.
-    trust : {"local", "shuffle", "central"}
+    trust : {"local", "shuffle", "central", "aggregator"}
         Trust model.
     offers : tuple of Offer
         Systems with personal lists: the choice of the rule, then the others by falling `sure_gain`.
@@ -211,6 +212,7 @@ class Advice:
         if self.ruled is None:
             return f", with the setting {best.setting}"
         values = {"epsilon": self.epsilon, "delta": self.delta, "trust": self.trust}
+        values |= {name: best.parameters[name] for name in _NODES if name in best.parameters}
         python = ", ".join(f"{name}={value!r}" for name, value in values.items())
         shell = " ".join(f"{name}={value}" for name, value in values.items())
         call = choose_words(f"PrivateRecommender({python})", f"fastfedrec fit private-recommender --set {shell}")
@@ -223,6 +225,9 @@ class Advice:
             lines.append("In its reference cell it is no better than items at random, which have HR@10 0.100.")
         if self.trust == "central":
             lines.append("If the server is not trustworthy, users have no protection.")
+        if self.trust == "aggregator" and not best.is_popularity:
+            honest = best.parameters["honest_fraction"]
+            lines.append(f"If fewer than {honest:.0%} of the nodes are honest, users have less protection.")
         if self.trust == "shuffle":
             lines.append(
                 "If the shuffler links reports to their senders, the cost is epsilon "

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.systems._aggregation import check_honest_fraction
 from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems.private_recommender._measured import (
     RANDOM,
@@ -39,11 +40,11 @@ from fastfedrec.systems.private_recommender._rule import (
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
 from fastfedrec.systems.private_recommender.recipes import (
     POPULARITY,
-    RECIPES,
     Planned,
     Recipe,
     calibrated,
     max_users_of,
+    recipes_of,
 )
 from fastfedrec.systems.registry import system_class
 
@@ -64,6 +65,8 @@ def advise(
     row_length: float | None = None,
     item_features: bool = False,
     measured: str | Path | None = None,
+    honest_fraction: float | None = None,
+    dropout_fraction: float = 0.05,
 ) -> Advice:
     """Choose a system and its setting.
 
@@ -73,8 +76,9 @@ def advise(
         Numbers of users and items of your data.
     epsilon : float
         Epsilon of the whole run, in nats, for replacing all data of one user.
-    trust : {"local", "shuffle", "central"}
-        Party that users trust: only their own device, a shuffler, or the server.
+    trust : {"central", "shuffle", "local", "aggregator"}
+        Party that users trust: the server, a shuffler, only their own device, or an honest share of all nodes, which
+        add noise to masked numbers.
     delta : float
         Delta of the whole run, in (0, 1).
     row_length : float or None
@@ -85,6 +89,10 @@ def advise(
     measured : str, Path or None
         File of your sweeps, written by ``fastfedrec sweep --advice``.  A system that is clearly better than
         popularity by its figures is chosen.  Without one, or with None, the rule chooses.
+    honest_fraction : float or None
+        With ``trust="aggregator"``, which requires it: share of honest nodes, in (0, 1].
+    dropout_fraction : float
+        With ``trust="aggregator"``: largest share of the nodes that do not answer in a round, in [0, 1).
 
     Returns
     -------
@@ -94,8 +102,8 @@ def advise(
     Notes
     -----
     The rule takes a system that chooses popularity or a personal model by its private releases.  With a trusted server
-    this is DPGram, or DPSubspace if the matrix of item pairs or the number of users is too large for DPGram.  Behind a
-    shuffler it is ShuffledSketchGram.  Otherwise the rule takes popularity.
+    or secure aggregation this is DPGram, or DPSubspace if the matrix of item pairs or the number of users is too large
+    for DPGram.  Behind a shuffler it is ShuffledSketchGram.  Otherwise the rule takes popularity.
 
     The figures of an offer are from one reference cell of the sweeps: HR@10 of the system, of private popularity on
     the same data at the same epsilon, and their difference with its error.  Cells have at most the requested number of
@@ -124,7 +132,12 @@ def advise(
     check_choice("trust", trust, TRUSTED_PARTIES)
     is_featured = check_flag("item_features", item_features)
     stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
-    advice = _compared(stored, n_users, n_items, epsilon, trust, delta, row_length)
+    check_real("dropout_fraction", dropout_fraction, low=0.0, high=1.0)
+    if honest_fraction is not None:
+        check_real("honest_fraction", honest_fraction, low=0.0, high=1.0)
+    check_honest_fraction(honest_fraction, is_needed=trust == "aggregator", of=f"trust={trust!r}")
+    recipes = recipes_of(trust, honest_fraction, dropout_fraction)
+    advice = _compared(stored, recipes, n_users, n_items, epsilon, trust, delta, row_length)
     choice = by_rule(advice.offers, advice.popularities)
     if is_featured:
         advice = replace(advice, remarks=(*advice.remarks, _remark_on_features(choice)))
@@ -146,6 +159,7 @@ def _remark_on_features(choice: Offer) -> str:
 
 def _compared(
     stored: dict[str, Any],
+    recipes: Sequence[Recipe],
     n_users: int,
     n_items: int,
     epsilon: float,
@@ -161,7 +175,7 @@ def _compared(
         remarks, near_length = _limit_to_measured(rows, row_length, n_users=n_users, epsilon=epsilon)
     offers: list[Offer] = []
     popularities = [at_random()]
-    for recipe in (recipe for recipe in RECIPES if recipe.trust == trust):
+    for recipe in recipes:
         chosen = _setting_of(recipe, n_users, n_items, epsilon, delta)
         if isinstance(chosen, str):
             remarks.append(f"{recipe.system}: {chosen}")

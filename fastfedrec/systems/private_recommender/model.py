@@ -18,10 +18,18 @@ from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import DeploymentTerms
+from fastfedrec.systems._aggregation import check_honest_fraction
 from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._pair_matrix import Decision
-from fastfedrec.systems._parameters import TRUSTED_PARTIES, public_features, public_users, run_delta
+from fastfedrec.systems._parameters import (
+    TRUSTED_PARTIES,
+    dropout_share,
+    honest_share,
+    public_features,
+    public_users,
+    run_delta,
+)
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
@@ -48,7 +56,9 @@ class PrivateRecommender(Recommender):
     ("replace", privacy unit "user").  With ``trust="central"``, this holds for all releases, against all parties but
     the server, which sees the data ("central").  With ``trust="shuffle"``, it holds for all reports of a user, against
     the server and the public, behind a shuffler that breaks every link between reports.  With ``trust="local"``, it
-    holds for all reports of a user, and only the user's device is trusted.  The list of items and the number of users
+    holds for all reports of a user, and only the user's device is trusted.  With ``trust="aggregator"``, it holds for
+    all releases, against the server as well, if a share `honest_fraction` of the nodes adds noise to the masked numbers
+    and does not reveal it ("aggregator").  The list of items and the number of users
     are public.  The choice depends on no interaction, so it has no privacy cost.
 
     Attributes
@@ -104,7 +114,7 @@ class PrivateRecommender(Recommender):
         Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.""")
     delta: float = run_delta()
     trust: str = choice("central", TRUSTED_PARTIES).doc("""
-        Party that users trust: the server, a shuffler, or only their own device.""")
+        Party that users trust: the server, a shuffler, only their own device, or an honest share of the nodes.""")
     n_users: int | None = public_users(
         _MAX_USERS, "The choice depends on it.  Without a trusted server, it must be the number of rows."
     )
@@ -114,6 +124,12 @@ class PrivateRecommender(Recommender):
     item_features: ItemFeaturesLike | None = public_features(
         "They go to the chosen system; if it takes none, the ledger states this."
     )
+    honest_fraction: float | None = honest_share()
+    dropout_fraction: float = dropout_share()
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_honest_fraction(self.honest_fraction, is_needed=self.trust == "aggregator", of=f"trust={self.trust!r}")
 
     def _objection_to_nodes(self) -> str | None:
         if self.trust != "central":
@@ -199,8 +215,10 @@ class PrivateRecommender(Recommender):
     def _advice(self, n_users: int, n_items: int) -> Advice:
         """Return the advice for public numbers; this method has no access to the data."""
         return advise(
-            n_users, n_items, self.epsilon, self.trust, delta=self.delta, item_features=self.item_features is not None
-        )
+            n_users, n_items, self.epsilon, self.trust, delta=self.delta,
+            item_features=self.item_features is not None, honest_fraction=self.honest_fraction,
+            dropout_fraction=self.dropout_fraction,
+        )  # fmt: skip
 
     def _make(self, advice: Advice) -> Recommender:
         """Return the chosen system before its fit."""

@@ -8,7 +8,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,14 +19,16 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
 
-__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "max_users_of", "plan_run"]
+__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "max_users_of", "plan_run", "recipes_of"]
 
 POPULARITY = "DPPopularity"
 # Mechanisms that release sums over single items.
 _COUNTS = {
     "discrete Laplace on item counts", "binary response on interaction bits",
-    "Gaussian noise on item shares", "largest response on sketched items",
+    "Gaussian noise on item shares", "Gaussian noise in shares on item shares",
+    "largest response on sketched items",
 }  # fmt: skip
+_SECURE = ("DPGram", "DPSubspace")  # systems with sums that nodes can add noise to
 _NO_KEY = Key.from_seed(0)  # a key for plans; only the sizes of a plan are used
 _MIN_USED = 0.985  # smallest share of the target epsilon at which the search stops
 _LARGE = 8.0  # nats, above which a budget that no setting can spend is halved
@@ -47,7 +49,7 @@ class Recipe:
     """One system in one trust model, with a strength on which its cost and accuracy depend."""
 
     system: str  # name of the class
-    trust: str  # "local", "shuffle" or "central"
+    trust: str  # "local", "shuffle", "central" or "aggregator"
     # Parameters of the system from strength, epsilon and delta.
     make: Callable[[float, float, float], dict[str, Any]]
     # Strength at which the search starts, from epsilon and the number of users.
@@ -78,6 +80,17 @@ def _few_answers(n_users: int, n_items: int, planned: "Planned") -> bool:
 
 def _released(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
     return {"epsilon": strength, "delta": delta}
+
+
+class SecureSums(NamedTuple):
+    """Parameters of a system with secure aggregation; equal ones share the cached search."""
+
+    honest_fraction: float
+    dropout_fraction: float
+
+    def __call__(self, strength: float, epsilon: float, delta: float) -> dict[str, Any]:
+        """Return the parameters for a strength."""
+        return _released(strength, epsilon, delta) | {"aggregation": "secure"} | self._asdict()
 
 
 def _rotated(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
@@ -122,6 +135,15 @@ RECIPES = (
         lambda epsilon, n_users: epsilon,
     ),
 )  # fmt: skip
+
+
+def recipes_of(trust: str, honest_fraction: float | None, dropout_fraction: float) -> tuple[Recipe, ...]:
+    """Return the recipes of a trust model, with these parameters of secure aggregation if it has one."""
+    if trust != "aggregator":
+        return tuple(recipe for recipe in RECIPES if recipe.trust == trust)
+    make = SecureSums(float(honest_fraction or 0), float(dropout_fraction))
+    central = (recipe for recipe in RECIPES if recipe.system in _SECURE and recipe.trust == "central")
+    return tuple(replace(recipe, trust=trust, make=make) for recipe in central)
 
 
 # ---- the events that a fit will record ------------------------------------------------------------------------------

@@ -25,9 +25,19 @@ from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._measured_release import MeasuredRelease
+from fastfedrec.systems._noise_source import NoiseSource, ServerNoise
 from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems._pair_scores import PairScores
-from fastfedrec.systems._parameters import public_features, public_users, run_delta, run_epsilon, share_of_mean
+from fastfedrec.systems._parameters import (
+    aggregation_of_sums,
+    dropout_share,
+    honest_share,
+    public_features,
+    public_users,
+    run_delta,
+    run_epsilon,
+    share_of_mean,
+)
 from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems._saved import saved_real, unsaved
 from fastfedrec.systems.measurement import candidates_with
@@ -53,8 +63,9 @@ class DPSubspace(CentralModel):
 
     **Guarantee.** All releases of the whole run are (`epsilon`, `delta`)-differentially private for all data of one
     user against none, the user still counted ("zero_out", privacy unit "user").  The guarantee holds against all
-    parties but the server, which sees exact sums and adds the noise ("central"); with secure aggregation that adds the
-    noise inside, it also holds against the server.  `ledger_` also states the figure for replacing a user, about twice
+    parties but the server, which sees exact sums and adds the noise ("central").  With ``aggregation="secure"`` each
+    node adds a share of the noise, and the guarantee holds against the server, too, if a share `honest_fraction` of the
+    nodes is honest ("aggregator").  `ledger_` also states the figure for replacing a user, about twice
     as large.  The list of items and the number of users are public.
 
     Attributes
@@ -130,6 +141,9 @@ class DPSubspace(CentralModel):
     item_features: ItemFeaturesLike | None = public_features(
         "The weight of each column is fitted to the noisy release, at no privacy cost."
     )
+    aggregation: str = aggregation_of_sums()
+    honest_fraction: float | None = honest_share()
+    dropout_fraction: float = dropout_share()
 
     @property
     def is_personal_(self) -> bool:
@@ -164,13 +178,14 @@ class DPSubspace(CentralModel):
             Later rounds may have fewer columns, and popularity has fewer rounds.
         """
         n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
-        phases = max(self._plans(self._phases_at(1.0, n_items, 1, Key.from_seed(0))), key=len)
+        phases = max(self._plans(self._phases_at(1.0, n_items, 1, Key.from_seed(0), ServerNoise())), key=len)
         traffic = [phase.system.traffic(phase.state, 1) for phase in phases]
         down, up = sum(one.download for one in traffic), sum(one.upload for one in traffic)
+        masked = "; a secure sum has more messages" * (self.aggregation == "secure")
         memory = format_bytes(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))
         return (
             f"DPSubspace of {n_items:,} items: a user receives {format_bytes(down)} and sends {format_bytes(up)} at "
-            f"most, in {len(phases)} rounds; the server holds {memory} beside the data"
+            f"most, in {len(phases)} rounds; the server holds {memory} beside the data{masked}"
         )
 
     # ---- privacy ------------------------------------------------------------------------------------------------
@@ -184,7 +199,8 @@ class DPSubspace(CentralModel):
             n_needed = _n_bytes(n_items, min(self.n_columns, n_items), self._n_projections)
             check_memory("DPSubspace", n_items, n_needed, FEWER_COLUMNS, growth="number")
         n_measured = max(n_users, data.n_users)
-        return self._within_delta(mu, lambda mu: self._phases_at(mu, n_items, n_measured, key), n_items)
+        source = self._noise_source(data)
+        return self._within_delta(mu, lambda mu: self._phases_at(mu, n_items, n_measured, key, source), n_items)
 
     def _alternatives(self, phases: list[Phase]) -> dict[str, list[Phase]]:
         """Return the plan and the alternative plans with a second mean, by their names."""
@@ -208,10 +224,10 @@ class DPSubspace(CentralModel):
         """Number of rounds of projections."""
         return _N_ROUNDS if self.n_rounds == "auto" else int(self.n_rounds)
 
-    def _phases_at(self, mu: float, n_items: int, n_users: int, key: Key) -> list[Phase]:
+    def _phases_at(self, mu: float, n_items: int, n_users: int, key: Key, source: NoiseSource) -> list[Phase]:
         """Return all rounds for a total cost mu of the noise."""
         n_columns, n_rounds = min(self.n_columns, n_items), self._n_projections
-        return planned_rounds(mu, n_items, n_users, n_columns, n_rounds, key, self.mean_share, self._candidates)
+        return planned_rounds(mu, n_items, n_users, n_columns, n_rounds, key, self.mean_share, self._candidates, source)
 
     # ---- state --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems._noise_source import NoiseSource
 from fastfedrec.systems._noisy_sum import planned_phase
 from fastfedrec.systems._pair_matrix import Candidate
 from fastfedrec.systems.measurement import HitSum, MeasurementState, measured_stride
@@ -40,6 +41,7 @@ def planned_rounds(
     key: Key,
     mean_share: float,
     candidates: Sequence[Candidate],
+    source: NoiseSource,
 ) -> list[Phase]:
     """Return the rounds of the mean, projections and measurements, with a total cost of mu-Gaussian privacy.
 
@@ -55,7 +57,7 @@ def planned_rounds(
     phases: list[Phase] = []
 
     def plan(kind: Any, state: Any, share: float, **options: Any) -> None:
-        phases.append(planned_phase(kind, state, mu * math.sqrt(share), key, **options))
+        phases.append(planned_phase(kind, state, mu * math.sqrt(share), key, source, **options))
 
     def measure(number: int) -> None:
         options = {"number": number, "stride": measured_stride(n_users), "candidates": candidates}

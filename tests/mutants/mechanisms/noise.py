@@ -37,10 +37,19 @@ MUTANTS = [
     on("LayeredGaussian._add_draws", "mechanisms/noise/test_layered_gaussian::test_draws_equal_naive_twin")(
         "layered-base-smaller", "the spacing between noise layers is halved", "BASE", "BASE // 2",
     ),
-    on("LayeredGaussian.__init__", "test_it_is_never_narrower_than_requested_and_hardly_wider")(
+    on("_root_up", "test_it_is_never_narrower_than_requested_and_hardly_wider")(
         "layered-top-rounded-down", "the coarsest layer is rounded down",
-        "Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)",
-        "Fraction(math.isqrt(math.ceil(variance * 2**40)), 2**20)",
+        "Fraction(math.isqrt(math.ceil(square * 2**40)) + 1, 2**20)",
+        "Fraction(math.isqrt(math.ceil(square * 2**40)), 2**20)",
+    ),
+    on("LayeredGaussian.share", "test_counted_gaussian_shares_add_up_to_the_noise")(
+        "a-gaussian-share-missing", "the shares of Gaussian noise are sized for one more node",
+        "self.stddev**2 / needed_shares(n_nodes, n_answers, honest_fraction)",
+        "self.stddev**2 / (needed_shares(n_nodes, n_answers, honest_fraction) + 1)",
+    ),
+    on("LayeredGaussian.total_variation_of_shares", "test_the_distance_of_shares_covers_each_share_and_one_rounding")(
+        "distance-of-one-share", "the total-variation distance of sums of shares is charged for one share",
+        "n_shares * (self._discrete + _JOIN_DISTANCE)", "self._discrete + _JOIN_DISTANCE",
     ),
     on("LayeredGaussian.__init__", "test_the_distance_of_layers_is_that_of_all_its_parts")(
         "layered-distance-of-tables-only", "the total-variation distance between layers is omitted",
@@ -52,8 +61,9 @@ MUTANTS = [
     ),
     # ---- Skellam noise ----------------------------------------------------------------------------------------------
     on("Skellam.share", "test_counted_shares_add_up_to_the_noise")(
-        "a-share-missing", "the shares of the noise are sized for one more node", "self.variance / n_shares",
-        "self.variance / (n_shares + 1)",
+        "a-share-missing", "the shares of the noise are sized for one more node",
+        "self.variance / needed_shares(n_nodes, n_answers, honest_fraction)",
+        "self.variance / (needed_shares(n_nodes, n_answers, honest_fraction) + 1)",
     ),
     on("count_honest_shares", "test_nodes_that_drop_out_may_all_be_honest")(
         "honest-fraction-ignored", "shares of dishonest nodes count", "max(0, n_answers - (n_nodes - n_honest))",

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fastfedrec.studies.sweep.cells import Cell, is_better, margin, pareto_front
+from fastfedrec.studies.sweep.cells import Cell, is_better, margin, pareto_front, trusts_of
 
 
 def cell(values, public, *, server=math.inf, shuffled=math.inf, n_tested=10_000, name="A", trust=("central",)):
@@ -54,6 +54,19 @@ def test_trust_in_an_entity_is_not_local():
     assert [entity.true_epsilon(trust) for trust in ("local", "shuffle", "central")] == [math.inf, math.inf, 1.0]
     assert pareto_front([entity], "local", "hr@10") == []
     assert entity.is_private
+
+
+def test_trust_in_nodes_is_neither_local_nor_behind_a_shuffler():
+    # Its ledger has an epsilon against the server, but the guarantee depends on the noise of other nodes.
+    nodes, local = (cell(0.5, 0.8, server=1.0, shuffled=1.0, trust=(trust,)) for trust in ("aggregator", "local"))
+    entity = cell(0.5, 0.8, server=1.0, shuffled=1.0, trust=("entity",))
+    trusts = ("local", "shuffle", "central", "aggregator")
+    assert [nodes.true_epsilon(trust) for trust in trusts] == [math.inf, math.inf, 0.8, 1.0]
+    assert [local.true_epsilon(trust) for trust in trusts] == [1.0, 1.0, 0.8, 1.0]
+    assert entity.true_epsilon("aggregator") == math.inf
+    # Tables of sweeps without nodes have the columns that they had.
+    assert trusts_of([local, entity]) == trusts[:3]
+    assert trusts_of([local, nodes]) == trusts
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------

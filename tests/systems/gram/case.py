@@ -10,9 +10,10 @@ from fastfedrec import DPGram, ShuffledSketchGram
 CASES = (
     SystemCase(
         small={"": DPGram(8.0), "small budget": DPGram(1.0, score="knn"), "knn": DPGram(8.0, score="knn")},
+        secure={"secure": DPGram(8.0, aggregation="secure", honest_fraction=0.7)},
         other_work={"epsilon 0.02": DPGram(0.02), "epsilon 2": DPGram(2.0), "epsilon 4": DPGram(4.0)},
         private={"": DPGram(), "knn": DPGram(score="knn"), "public": DPGram(n_users=5000)},
-        trust=["central"],
+        trust=["central", "aggregator"],
         relations={
             "": (DPGram(2.0, n_users=100), "zero_out"),
             "popularity alone": (DPGram(2.0, n_users=100), "zero_out"),
@@ -28,8 +29,20 @@ CASES = (
             "features": DPGram(18.0, item_features=ITEM_FEATURES),
         },
         scores_are_sums=True,
-        numbers={"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50, "ridge": HALF},
+        numbers={
+            "epsilon": ONE,
+            "delta": SMALL,
+            "mean_share": HALF,
+            "n_users": 50,
+            "ridge": HALF,
+            "dropout_fraction": HALF,
+        },
+        more_numbers={"aggregation": "secure", "honest_fraction": HALF},
         numpy_numbers={"epsilon": np.float32(2), "n_users": np.int16(60)},
+        bad_values=[
+            ({"aggregation": "secure"}, "honest_fraction must be a number"),
+            ({"honest_fraction": 0.5}, "honest_fraction must be None"),
+        ],
         impossible=[("epsilon", 1e13), ("epsilon", 1e300), ("delta", 1e-25)],
         changes={"": {"score": "knn", "ridge": 9.0}, "knn": {"score": "ease"}},
     ),

@@ -19,6 +19,7 @@ from support.noise_case import RecordingEngine
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.systems._linear_scores import inverse_factors, popularity_shares
+from fastfedrec.systems._noise_source import ServerNoise
 from fastfedrec.systems._pair_matrix import Candidate, Decision
 from fastfedrec.systems._pair_scores import ReleasedPairs
 from fastfedrec.systems.gram import plan, shrinkage
@@ -204,7 +205,7 @@ def test_rounds_are_planned_on_public_numbers_alone():
 @pytest.mark.parametrize("mean_share", [0.07, 0.1])
 def test_shares_of_the_budget_add_up_to_it(mean_share):
     for n_items, n_users, n_rounds in ((1, 9, 1), (80, 9, 8), (80, 2**22, 8), (80, 2**22 + 1, 3)):
-        phases = planned_rounds(0.5, n_items, n_users, KEY, mean_share, candidates_with("auto"))
+        phases = planned_rounds(0.5, n_items, n_users, KEY, mean_share, candidates_with("auto"), ServerNoise())
         shares = [(system.width * 0.5) ** -2 for system, *_ in phases]
         assert len(shares) == n_rounds
         assert math.fsum(shares) == pytest.approx(1.0, rel=1e-9)
@@ -267,7 +268,7 @@ def test_the_first_measurement_has_one_candidate_of_each_weight(ridge):
     assert len(set(weights)) == len(weights)
     assert set(weights) == {candidate.personal_weight for candidate in candidates}
     # A run with a single measurement decides on all candidates at once.
-    *_, only = planned_rounds(0.5, 80, 2**22 + 1, KEY, 0.07, candidates)
+    *_, only = planned_rounds(0.5, 80, 2**22 + 1, KEY, 0.07, candidates, ServerNoise())
     assert only.system.candidates == candidates
 
 

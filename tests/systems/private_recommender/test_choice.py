@@ -1,6 +1,7 @@
 """Advice: the events that a fit will record, settings within a budget, and figures of sweeps made by hand."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -17,6 +18,9 @@ from fastfedrec.systems.private_recommender.advice import Offer
 from fastfedrec.systems.private_recommender.choice import advise
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, calibrated, plan_run
 from fastfedrec.systems.registry import make_system
+
+MEASURED = ("local", "shuffle", "central")  # trust models of the sweeps in the package
+HONEST = {"aggregator": ["--honest-fraction", "0.7"]}
 
 
 def row(n_users, n_items, target, system, hr, *, trust="central", row_length=30.0, n_tested=10_000):
@@ -121,7 +125,7 @@ def test_the_rule_answers_where_its_system_has_no_figures(write):
 
 def test_sweeps_that_come_with_the_package_never_choose_and_have_no_stale_rows():
     assert not {row["system"] for row in stored_sweeps()["rows"]} & set(SELF_DECIDING)
-    for trust in TRUST_VIEWS:
+    for trust in MEASURED:
         advice = advise(10_000, 1_000, 1.0, trust, row_length=30)
         assert advice.is_measured  # other systems have figures
         assert advice.reason == reason_of(advice.best, trust)
@@ -339,6 +343,10 @@ def test_numbers_beyond_the_measured_ones_are_stated(write):
         ({"epsilon": float("nan")}, ValueError, "epsilon"),
         ({"epsilon": 1e300}, ValueError, "epsilon must be at most 1000000.0"),
         ({"trust": "server"}, ValueError, "trust must be one of"),
+        ({"trust": "aggregator"}, ValueError, "honest_fraction must be a number with trust='aggregator', got None"),
+        ({"trust": "aggregator", "honest_fraction": 1.5}, ValueError, "honest_fraction must be at most 1"),
+        ({"honest_fraction": 0.5}, ValueError, "honest_fraction must be None with trust='central', got 0.5"),
+        ({"dropout_fraction": -0.1}, ValueError, "dropout_fraction must be at least 0"),
         ({"delta": 0.0}, ValueError, "delta"),
     ],
 )
@@ -353,7 +361,7 @@ def test_bad_inputs(arguments, error, message):
 def test_the_stored_guarantees_hold():
     stored = stored_sweeps()
     private = [row for row in stored["rows"] if row["trust"]]
-    assert {row["trust"] for row in private} == set(TRUST_VIEWS)
+    assert {row["trust"] for row in private} == set(MEASURED)
     assert "GENERATED DATA" in stored["source"]
     assert all(row["epsilon"] <= row["target"] for row in private)
     assert len(private[::40]) >= 8
@@ -392,7 +400,7 @@ def test_the_stored_sweeps_are_made_by_the_command(tmp_path, monkeypatch, capsys
     assert one["code"].startswith(f"{stored['code']}; DPSubspace: ")
     argv = ["advise", "--users", "300", "--items", "60", "--epsilon", "4", "--measured", str(tmp_path / "advice.json")]
     for trust in TRUST_VIEWS:
-        assert main([*argv, "--trust", trust]) == 0
+        assert main([*argv, "--trust", trust, *HONEST.get(trust, [])]) == 0
         assert f"trust: {trust}" in capsys.readouterr().out
 
 
@@ -410,7 +418,7 @@ def test_the_command(capsys):
 
 @pytest.mark.parametrize("trust", list(TRUST_VIEWS))
 def test_parameters_are_shown_with_details_only(trust, capsys):
-    argv = ["advise", "--users", "20000", "--items", "500", "--epsilon", "2", "--trust", trust]
+    argv = ["advise", "--users", "20000", "--items", "500", "--epsilon", "2", "--trust", trust, *HONEST.get(trust, [])]
     assert main(argv) == 0
     short = capsys.readouterr().out
     assert not re.search(r"\w+\(.*epsilon=", short)
@@ -420,7 +428,24 @@ def test_parameters_are_shown_with_details_only(trust, capsys):
     assert len(below.splitlines()) <= 3
     assert main([*argv, "--details"]) == 0
     detailed = capsys.readouterr().out
-    assert re.search(r"DPPopularity\(epsilon=", detailed)
+    assert re.search(r"DP(Popularity|Subspace)\(epsilon=", detailed)
     assert "own epsilon differs" in detailed
-    advice = advise(20_000, 500, 2.0, trust)
-    assert f"PrivateRecommender(epsilon=2.0, delta=1e-06, trust='{trust}')" in advice.summary()
+    advice = advise(20_000, 500, 2.0, trust, honest_fraction=0.7 if trust in HONEST else None)
+    nodes = ", honest_fraction=0.7, dropout_fraction=0.05" if trust in HONEST else ""
+    assert f"PrivateRecommender(epsilon=2.0, delta=1e-06, trust='{trust}'{nodes})" in advice.summary()
+
+
+@pytest.mark.parametrize(("n_items", "system"), [(500, "DPGram"), (20_000, "DPSubspace")])
+def test_honest_nodes_get_the_systems_of_a_trusted_server_at_the_same_cost(n_items, system):
+    answers = {h: advise(20_000, n_items, 2.0, "aggregator", honest_fraction=h) for h in (0.5, 0.7)}
+    central = advise(20_000, n_items, 2.0, "central")
+    for honest, answer in answers.items():
+        best = answer.best
+        assert (best.system, best.parameters["honest_fraction"]) == (system, honest)
+        # Only the noise of each node depends on the share, so that the figure against the server is the same.
+        assert best.epsilon == pytest.approx(central.best.epsilon, rel=1e-3)
+        assert best.epsilon_alone == math.inf
+        assert {offer.system for offer in (*answer.offers, *answer.popularities)} <= {"DPGram", "DPSubspace", "Random"}
+        assert f"If fewer than {100 * honest:.0f}% of the nodes are honest" in answer.summary()
+    # Too few nodes leave no share that counts, so that no system fits.
+    assert advise(3, 500, 2.0, "aggregator", honest_fraction=0.5).best.system == "Random"

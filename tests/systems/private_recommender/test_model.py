@@ -34,7 +34,8 @@ from fastfedrec.systems.private_recommender.recipes import plan_run
 
 KEY = Key.from_seed(3)
 #: Views of the guarantee by trust model, written here independently of the package's table.
-VIEWS = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
+VIEWS = {"local": "server", "shuffle": "shuffled_server", "central": "public", "aggregator": "server"}
+HONEST = {"aggregator": {"honest_fraction": 0.7}}
 #: Public numbers within the sweeps, beyond them, and far outside.
 GRID = list(itertools.product((1, 1_500, 3_000_000), (1, 300, 10_001), (0.3, 7.0)))
 SHUFFLED = [(1, 12, 7.0), (20_000, 300, 1.0)]  # each account takes a second
@@ -76,8 +77,8 @@ def test_it_takes_the_advised_system_and_costs_at_most_epsilon(trust):
     """The accountants compute the cost again from the events that the fit of that system will record."""
     view, n_checked = VIEWS[trust], 0
     for n_users, n_items, epsilon in SHUFFLED if trust == "shuffle" else GRID:
-        model = chosen(PrivateRecommender(epsilon, trust=trust), n_users, n_items)
-        best = advise(n_users, n_items, epsilon, trust).best
+        model = chosen(PrivateRecommender(epsilon, trust=trust, **HONEST.get(trust, {})), n_users, n_items)
+        best = advise(n_users, n_items, epsilon, trust, **HONEST.get(trust, {})).best
         assert type(model).__name__ == best.system
         assert {name: getattr(model, name) for name in best.parameters} == best.parameters
         if best.system == "Random":
@@ -88,14 +89,17 @@ def test_it_takes_the_advised_system_and_costs_at_most_epsilon(trust):
     assert n_checked >= 2
 
 
-@pytest.mark.parametrize(("trust", "epsilon"), [("central", 8.0), ("central", 0.3), ("shuffle", 3.0), ("local", 1.0)])
+@pytest.mark.parametrize(
+    ("trust", "epsilon"), [("central", 8.0), ("central", 0.3), ("shuffle", 3.0), ("local", 1.0), ("aggregator", 2.0)]
+)
 def test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names(trust, epsilon, data):
-    model = PrivateRecommender(epsilon, trust=trust).fit(data, key=KEY)
+    model = PrivateRecommender(epsilon, trust=trust, **HONEST.get(trust, {})).fit(data, key=KEY)
     assert 0.9 * epsilon < model.ledger_.epsilon(VIEWS[trust]) <= epsilon
     assert model.ledger_.delta == 1e-6
     best = model.advice_.best
     assert best.epsilon * (1 - 1e-9) <= model.ledger_.epsilon(VIEWS[trust]) <= best.epsilon
-    assert model.ledger_.epsilon("server") == best.epsilon_alone
+    # The noise of other nodes does not protect a user who trusts the own device alone.
+    assert best.epsilon_alone == (math.inf if trust == "aggregator" else model.ledger_.epsilon("server"))
     guarantee, choice = (note for note in model.ledger_.notes if note.startswith("PrivateRecommender "))
     assert (guarantee.kind, choice.kind) == ("guarantee", "choice")
     for words in (f"epsilon {epsilon:g}", "(replace)", f"against {VIEW_WORDS[VIEWS[trust]]}"):
@@ -210,9 +214,9 @@ def test_a_tiny_epsilon_gives_items_at_random_without_a_cost(data, tmp_path):
 
 
 def test_rows_hide_one_another_behind_a_shuffler_so_no_other_number_is_taken(data):
-    for trust in ("shuffle", "local"):
+    for trust in ("shuffle", "local", "aggregator"):
         with pytest.raises(ValueError, match=rf"None or the number of rows \(900\) with trust='{trust}', got 901"):
-            PrivateRecommender(n_users=901, trust=trust).fit(data, key=KEY)
+            PrivateRecommender(n_users=901, trust=trust, **HONEST.get(trust, {})).fit(data, key=KEY)
     assert PrivateRecommender(n_users=900, trust="local").fit(data, key=KEY).n_users_ == 900
 
 

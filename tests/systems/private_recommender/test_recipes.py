@@ -8,16 +8,17 @@ from fastfedrec import FMFLDP, DPGram, DPSubspace, Key, datasets
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.systems.private_recommender._rule import SELF_DECIDING
-from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated, plan_run
+from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated, plan_run, recipes_of
 from fastfedrec.systems.registry import make_system
 
+ALL = (*RECIPES, *recipes_of("aggregator", 0.7, 0.05))
 CENTRAL = {recipe.system: recipe for recipe in RECIPES if recipe.trust == "central"}
 
 
 # ---- oracle: recorded events -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
 @pytest.mark.parametrize(("n_users", "n_items"), [(400, 60), (3000, 60)])
 def test_plans_equal_the_recorded_costs_of_fits(recipe, n_users, n_items):
     chosen = calibrated(recipe, 7.0, 1e-6, n_users, n_items)
@@ -58,7 +59,7 @@ def test_a_system_without_a_known_plan_is_refused():
 # ---- exact invariants: budgets ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: f"{recipe.trust}-{recipe.system}")
 @pytest.mark.parametrize("epsilon", [0.7, 5.0])
 def test_settings_keep_their_budget_and_use_it(recipe, epsilon):
     parameters, planned = calibrated(recipe, epsilon, 1e-7, 20_000, 500)
