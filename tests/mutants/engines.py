@@ -318,4 +318,20 @@ ENGINES = [
         "answers-not-signed", "any party answers in the name of a node",
         "not is_signed(name, signature, _answer_statement(plan, stage, answer))", "False",
     ),
+    on("SystemSums.objection", "test_a_node_answers_the_rounds_of_one_plan")(
+        "rounds-of-two-plans", "a node answers the rounds of two plans, each of the whole budget",
+        "self._deployment.is_of_one_plan(rounds)", "True",
+    ),
+    on("NoisySum.with_share", "test_a_share_is_a_draw_of_the_planned_noise")(
+        "share-of-a-system-missing", "a node sends a system's sums without its share of the noise",
+        "return self.flatten(state, noisy)", "return vector",
+    ),
+    on("NodeNoise.noise_of", "test_the_server_adds_no_noise_to_sums_that_have_it")(
+        "noise-of-nodes-simulated-again", "the server adds simulated noise to sums that have the nodes' noise",
+        "self.is_in_sums", "False",
+    ),
+    on("check_simulation", "test_sums_without_the_nodes_noise_are_never_released")(
+        "sums-without-nodes", "a fit without nodes releases exact sums as if nodes had added noise",
+        "not engine.has_secure_sums", "False",
+    ),
 ]  # fmt: skip

@@ -209,14 +209,6 @@ def test_too_few_nodes_end_the_run_without_a_model(tmp_path):
         nodes.serve(nodes.grid(leave))
 
 
-def test_sums_without_the_nodes_noise_are_never_released():
-    # A fit in one process has no nodes that add the noise, so their number has no use there.
-    model = DPGram(8.0, aggregation="secure", honest_fraction=0.9)
-    model.n_nodes = N
-    with pytest.raises(ValueError, match="engine must have secure sums of n_nodes=9 nodes, got LocalEngine"):
-        model.fit(DATA, key=Key.from_seed(1))
-
-
 @pytest.mark.parametrize(
     ("system", "options", "complaint"),
     [
