@@ -78,7 +78,7 @@ def test_a_node_answers_the_rounds_of_one_plan():
         assert sums.objection(plan) is None
         for other in plans:
             if not other <= plan and not plan <= other:
-                assert "different plans, which cost more than one budget" in sums.objection(plan | other)
+                assert "different plans, which cost more than one budget" in str(sums.objection(plan | other))
 
 
 def test_the_limit_of_runs_comes_first():
