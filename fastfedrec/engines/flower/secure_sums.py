@@ -15,9 +15,10 @@ from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import checking
 from fastfedrec.data.digest import digests
+from fastfedrec.engines.aggregation.agreement import SumAgreement
 from fastfedrec.engines.aggregation.plan import AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.server import AggregationServer
-from fastfedrec.engines.aggregation.sums import SecureSums, SumAgreement
+from fastfedrec.engines.aggregation.sums import SecureSums
 from fastfedrec.engines.flower._node import answering
 from fastfedrec.engines.flower._sum_messages import RECORD, answer_sum
 from fastfedrec.engines.flower.wire.records import config_record, read_values
@@ -164,7 +165,30 @@ def run_sum(
     stage_timeout: float,
     join_timeout: float,
 ) -> NoisySum:
-    """Run a sum that the ledger has, as `secure_sum` does; nodes get the `shared` records in all stages."""
+    """Run a secure sum that the ledger has, for any agreement.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Grid of the nodes.
+    sums : SumAgreement
+        Agreement with the nodes.
+    round : int
+        Number of the sum.
+    content : flwr.app.RecordDict or None
+        Records for the nodes, as for `secure_sum`.
+    shared : collection of str
+        Names of the records that nodes get in all stages, and not only with the request of their vectors.
+    folder : path-like or None
+        Folder of the server's state.
+    stage_timeout, join_timeout : float
+        Seconds, as for `secure_sum`.
+
+    Returns
+    -------
+    NoisySum
+        Sum, and the nodes without an answer.
+    """
     plan, roster = sums.plan(round), [bytes.fromhex(name) for name in sums.roster]
     server, messages = AggregationServer(plan, roster), dict.fromkeys(roster, b"")
     with nullcontext() if folder is None else FolderLock(folder):
