@@ -28,7 +28,8 @@ def count(message: Message, context: Context) -> np.ndarray:
     return counts
 
 
-client_app, server_app = secure_client_app(SUMS, count), ServerApp()
+client_app = secure_client_app(SUMS, count)
+server_app = ServerApp()
 
 
 @server_app.main()

@@ -16,10 +16,12 @@ pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from support.flower_grid import KilledError, MemoryGrid, make_context
+from support.maintainers import load_program
 from support.patience import Clock
 from support.secure_nodes import noise_of
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.core.model_files import read_model
 from fastfedrec.engines.aggregation import AggregationError, SecureSums, node_name
 from fastfedrec.engines.aggregation.stored_node import STAGES
 from fastfedrec.engines.flower import secure_client_app, secure_sum, secure_sums
@@ -151,6 +153,25 @@ def test_the_servers_records_reach_the_function_of_the_vectors(tmp_path):
     result = run(nodes, nodes.grid(app=secure_client_app(nodes.sums, contribute)), content=content)
     noise = sum(noise_of(path, nodes.sums, 0) for path in nodes.folders.values())
     np.testing.assert_array_equal(result.total, 9 * 7 + noise)
+
+
+def test_the_example(tmp_path, monkeypatch, capsys):
+    folders = {100 + i: tmp_path / f"node-{i}" for i in range(20)}
+    (tmp_path / "roster.txt").write_text("\n".join(map(node_name, folders.values())))
+    monkeypatch.setenv("FASTFEDREC_ROSTER", str(tmp_path / "roster.txt"))
+    monkeypatch.setenv("FASTFEDREC_FOLDER", str(tmp_path / "server"))
+    program = load_program("examples/flower/secure_counts/secure_counts")
+    # Flower finds an app by an assignment of its name alone.
+    for name in ("client_app", "server_app"):
+        assert f"\n{name} = " in Path(program.__file__).read_text()
+    nodes = {node: {"folder": str(path), "partition-id": node} for node, path in folders.items()}
+    grid = MemoryGrid({node: (program.client_app, config) for node, config in nodes.items()})
+    program.server_app(grid, make_context(1, {}))
+    exact = sum(program.count(None, make_context(node, config)) for node, config in nodes.items())
+    noise = sum(noise_of(path, program.SUMS, 0) for path in folders.values())
+    np.testing.assert_array_equal(read_model(tmp_path / "server/result-0")[1]["total"], exact + noise)
+    assert exact.sum() == 20 * 25
+    assert "20 nodes; most frequent items" in capsys.readouterr().out
 
 
 # ---- restarts --------------------------------------------------------------------------------------------------------
