@@ -5,16 +5,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
-from fastfedrec.accounting.events import Event, Reports, SharedNoise
+from fastfedrec.accounting.events import Event, GaussianShares, Reports, SkellamShares
+
+Shares = GaussianShares | SkellamShares
 
 
 @overload
 def after_dropouts(event: Reports, n_reporting_users: int) -> Reports: ...
 @overload
-def after_dropouts(event: SharedNoise, n_reporting_users: int) -> SharedNoise: ...
-def after_dropouts(event: Reports | SharedNoise, n_reporting_users: int) -> Reports | SharedNoise:
+def after_dropouts(event: Shares, n_reporting_users: int) -> Shares: ...
+def after_dropouts(event: Reports | Shares, n_reporting_users: int) -> Reports | Shares:
     """Return the reports in the crowd of the `n_reporting_users` users who answered, or the shares of these nodes."""
-    if isinstance(event, SharedNoise):
+    if isinstance(event, Shares):
         return event._answered_by(n_reporting_users)
     # All dishonest users may be among those who answered.
     return event._in_crowd(n_reporting_users, n_reporting_users - (event.n_users - event._n_honest))

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from fastfedrec.accounting._budgeted import BudgetedEvents
-from fastfedrec.accounting._crowds import after_dropouts, join_shards
+from fastfedrec.accounting._crowds import Shares, after_dropouts, join_shards
 from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._ledger_words import headline
-from fastfedrec.accounting.events import Event, LocalReports, Reports, SharedNoise, UnsupportedEventError, check_event
+from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
 from fastfedrec.accounting.report import make_report
@@ -156,7 +156,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         """
         n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
         n_requested = event.n_users if isinstance(event, Reports) else getattr(event, "n_answers", 0)
-        if isinstance(event, Reports | SharedNoise) and n_reporting_users < n_requested:
+        if isinstance(event, Reports | Shares) and n_reporting_users < n_requested:
             self._restate(event, after_dropouts(event, n_reporting_users))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:

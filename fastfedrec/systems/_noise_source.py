@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastfedrec.accounting import Gaussian, GaussianShares, RoundTraffic
 from fastfedrec.accounting.events import Event
 from fastfedrec.accounting.shares import count_honest_shares
@@ -16,6 +19,7 @@ __all__ = ["NodeNoise", "NoiseSource", "ServerNoise"]
 # graph (`engines.aggregation`).
 _ENTRY_BYTES, _SEALED_BYTES, _SHARE_BYTES, _SIGNATURE_BYTES = 160, 52, 20, 64
 _MAX_DEGREE, _N_WITNESSES = 512, 448
+_MAX_SUM = 2.0**62  # far above all sums
 _BELOW_ONE = 1 - 2.0**-40  # lowers a root by more than its rounding error
 
 
@@ -23,8 +27,8 @@ class NoiseSource(Protocol):
     """The number of draws on each sum, the claim of a round, and the noise of its result."""
 
     @property
-    def n_draws(self) -> int:
-        """Planned number of draws on each sum."""
+    def width(self) -> float:
+        """Standard deviation of the noise of a result, by the planned number of answers, over the one of a draw."""
 
     def mu_of_draw(self, mu: float) -> float:
         """Return the cost mu of a single draw as noise, if all draws that count cost `mu`."""
@@ -34,6 +38,9 @@ class NoiseSource(Protocol):
 
     def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian | None:
         """Return the noise to add to the sums of this number of clients, None if it is in them, or raise."""
+
+    def scale(self, noisy: NDArray[np.int64], n_clients: int) -> NDArray[np.int64]:
+        """Return noisy sums of this number of clients as estimates of the sums of all."""
 
     def traffic(self, vectors: RoundTraffic) -> RoundTraffic:
         """Return the traffic of a round, from the traffic of its state and its sums."""
@@ -46,7 +53,7 @@ class NoiseSource(Protocol):
 class ServerNoise:
     """A trusted server adds one draw to each exact sum."""
 
-    n_draws: int = 1
+    width: float = 1.0
 
     def mu_of_draw(self, mu: float) -> float:
         """Return `mu`."""
@@ -59,6 +66,10 @@ class ServerNoise:
     def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian:
         """Return the noise of one draw, whatever the number of clients."""
         return draw
+
+    def scale(self, noisy: NDArray[np.int64], n_clients: int) -> NDArray[np.int64]:
+        """Return the sums as they are: a client that does not answer counts as one without data."""
+        return noisy
 
     def traffic(self, vectors: RoundTraffic) -> RoundTraffic:
         """Return the traffic as it is."""
@@ -96,9 +107,9 @@ class NodeNoise:
         return source
 
     @property
-    def n_draws(self) -> int:
-        """Planned number of shares in each sum."""
-        return self.n_answers
+    def width(self) -> float:
+        """Root of the planned number of shares, as `scale` multiplies it."""
+        return self.n_nodes / math.sqrt(self.n_answers)
 
     @property
     def n_counted(self) -> int:
@@ -123,6 +134,12 @@ class NodeNoise:
                 f"{self.n_answers:,}, so the fit ends without a result; fit again with a larger dropout_fraction"
             )
         return draw.sum_of(n_clients)
+
+    def scale(self, noisy: NDArray[np.int64], n_clients: int) -> NDArray[np.int64]:
+        """Multiply the sums by the inverse share of the nodes that answered, which does not depend on their data."""
+        if n_clients == self.n_nodes:
+            return noisy
+        return np.clip(np.rint(noisy * (self.n_nodes / n_clients)), -_MAX_SUM, _MAX_SUM).astype(np.int64)
 
     def traffic(self, vectors: RoundTraffic) -> RoundTraffic:
         """Add the other messages of a secure sum, with the largest number of neighbours that a plan may have."""

@@ -26,12 +26,15 @@ _MIN_STDDEV, _MAX_STDDEV = 2**15, 2**56
 BELOW_ONE = 1 - 2.0**-40  # lowers a noise multiplier by more than the rounding errors of its computation
 
 
-def layered_noise(stddev: Fraction | float, remedy: str) -> LayeredGaussian:
-    """Return the noise for the sums of one round, or raise with `remedy`, an alternative that begins with "or"."""
-    if stddev > _MAX_STDDEV:
+def layered_noise(stddev: Fraction | float, remedy: str, width: float = 1.0) -> LayeredGaussian:
+    """Return the noise of one draw for the sums of one round; the noise of all draws is `width` times as large.
+
+    If it does not fit, raise with `remedy`, an alternative that begins with "or".
+    """
+    if stddev * width > _MAX_STDDEV:
         raise ValueError(
             f"epsilon or delta must be larger{remedy}: a round's noise would have the standard deviation "
-            f"{float(stddev):.3g}, and sums of 64 bits hold at most {_MAX_STDDEV:.3g}"
+            f"{float(stddev * width):.3g}, and sums of 64 bits hold at most {_MAX_STDDEV:.3g}"
         )
     if stddev < _MIN_STDDEV:
         raise ValueError(
@@ -128,8 +131,8 @@ class NoisySum(FederatedSystem):
 
     @property
     def width(self) -> float:
-        """Standard deviation of a sum's noise by the planned number of draws, in the same unit."""
-        return self.draw_width * math.sqrt(self.source.n_draws)
+        """Standard deviation of a sum's noise by the planned number of answers, in the same unit."""
+        return self.draw_width * self.source.width
 
     def with_noise(self, noise: LayeredGaussian) -> Self:
         """Return the same round with other noise, for an alternative plan."""
@@ -175,6 +178,7 @@ class NoisySum(FederatedSystem):
                 noisy[name] = drawn.add_noise(
                     noisy[name], key=self.key, purpose=self._purpose_of(name), round=update.round
                 )
+            noisy[name] = self.source.scale(noisy[name], update.n_clients)
         return self._learn(state, noisy, update.round)
 
     def flatten(self, state: Any, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -250,7 +254,7 @@ class ItemShares(NoisySum):
 
 def planned_phase(kind: Any, state: Any, mu: float, key: Key, source: NoiseSource, **options: Any) -> Phase:
     """Return a phase of one round of a `NoisySum` class, with noise that costs mu-Gaussian privacy."""
-    system = kind(layered_noise(kind._unit / source.mu_of_draw(mu), ""), key, 0.0, **options)
+    system = kind(layered_noise(kind._unit / source.mu_of_draw(mu), "", source.width), key, 0.0, **options)
     # The event charges to delta the total-variation distance of all noise from rounded normal noise.
     system.source = source
     system.distance = system.distance_of(state)

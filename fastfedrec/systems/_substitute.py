@@ -24,7 +24,7 @@ def substitute(phases: Sequence[Phase], new_phases: Sequence[Phase], shares: Seq
     # mu of Gaussian differential privacy composes as the root of a sum of squares.
     mu = _BELOW_ONE * math.sqrt(math.fsum(n_rounds / system.draw_width**2 for system, _, n_rounds in phases))
     systems = [
-        system.with_noise(layered_noise(system._unit / (mu * math.sqrt(share)), ""))
+        system.with_noise(layered_noise(system._unit / (mu * math.sqrt(share)), "", system.source.width))
         for (system, *_), share in zip(new_phases, shares, strict=True)
     ]
     substitutes = [Phase(system, state) for system, (_, state, _) in zip(systems, new_phases, strict=True)]

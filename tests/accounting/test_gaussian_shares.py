@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive.accounting import gaussian_shares as naive
+from naive.accounting import shares as naive
 
 from fastfedrec.accounting import (
     Gaussian,

@@ -57,6 +57,10 @@ CENTRAL = [
     on("NodeNoise.noise_of", "test_too_few_answers_end_a_round_without_a_result")(
         "noise-of-one-node", "the sums have the noise of a single node", "draw.sum_of(n_clients)", "draw",
     ),
+    on("NodeNoise.scale", "test_sums_of_the_nodes_that_answered_estimate_the_sums_of_all")(
+        "dropouts-shrink-sums", "sums of the nodes that answered are taken for sums of all",
+        "n_clients == self.n_nodes", "True",
+    ),
     on("SharedNoise._seen_by", "test_the_cost_is_that_of_the_shares_that_count")(
         "ledger-counts-dishonest-nodes", "the ledger counts the shares of dishonest nodes", "self._n_shares(fraction)",
         "self.n_answers",

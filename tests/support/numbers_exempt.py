@@ -44,7 +44,6 @@ EXEMPT = {
         "engines.aggregation.plan.choose_degree", "engines.aggregation.plan.neighbors_of",
         "engines.aggregation.plan.shuffled_nodes", "engines.aggregation.masks.add_masks",
         "engines.aggregation.stored_node.StoredNode", "rounds.system.FederatedSystem", "rounds.engine.Engine",
-        "accounting.events.SharedNoise",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
         "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",
         "compute.networks.gru.GRUEncoder.encode_sequences",

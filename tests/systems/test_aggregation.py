@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from naive.accounting import gaussian_shares as naive
+from naive.accounting import shares as naive
 from support.data import rated
 from support.noise_case import RecordingEngine
 
@@ -92,7 +92,9 @@ def test_noise_grows_with_the_number_of_answers_and_sums_lose_the_absent(kind):
         fitted(kind, engine)
         first = engine.rounds[0]
         assert first.update.n_clients == N_USERS - 5 * n_lost
-        noises.append((first.after.noisy - first.update.arrays["item_shares"]).astype(float))
+        # The noisy sums are scaled to the number of all users.
+        noisy = first.after.noisy * (first.update.n_clients / N_USERS)
+        noises.append(noisy - first.update.arrays["item_shares"])
     # The same random words give draws in proportion to the standard deviation, up to the rounding of layers.
     ratio = np.abs(noises[1]).sum() / np.abs(noises[0]).sum()
     assert ratio == pytest.approx(math.sqrt(190 / 200), rel=0.3)
@@ -196,12 +198,15 @@ def test_fits_that_cannot_be_secure_are_refused_before_they_cost(kind):
             r"n_users must be None or the number of rows \(200\) .* got 300",
         ),
         ({"honest_fraction": 0.04}, None, "honest_fraction must leave honest nodes after all dropouts, got 0.04"),
-        ({"epsilon": 1e6}, None, "epsilon"),
+        ({"epsilon": 1e6}, None, "`epsilon` must be smaller|epsilon must be smaller"),
+        # Few honest nodes need so large shares that the sums of all exceed 64 bits.
+        ({"epsilon": 1e-3, "honest_fraction": 0.06}, None, "epsilon or delta must be larger"),
     ):
         model = kind(**{"epsilon": 2.0} | SECURE | parameters)
         with pytest.raises(ValueError, match=message):
             model.fit(DATA, key=Key.from_seed(2), engine=engine, ledger=ledger)
     assert not ledger.events
+    assert kind(1e-3).fit(DATA, key=Key.from_seed(2)).ledger_.events
     with pytest.raises(ValueError, match="data stay on nodes, so roster must have the names of all nodes"):
         FitDeployment(kind(**SECURE))
     assert FitDeployment(kind()).terms

@@ -22,8 +22,11 @@ from fastfedrec.engines.aggregation import (
     simulate_secure_sum,
 )
 from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.systems import projection_rounds
 from fastfedrec.systems._noise_source import NodeNoise, ServerNoise
-from fastfedrec.systems.gram.dp_gram_rounds import GramState, PairSum, ShareSum
+from fastfedrec.systems._noisy_sum import _MAX_STDDEV
+from fastfedrec.systems.gram import dp_gram_rounds
+from fastfedrec.systems.gram.dp_gram_rounds import UNIT, GramState, PairSum, ShareSum
 from fastfedrec.systems.projection_rounds import ProjectionSum, SubspaceState
 
 N_ITEMS = 6
@@ -82,7 +85,9 @@ def test_the_draws_that_count_have_the_noise_of_a_trusted_server(model, honest):
         counted = Fraction(other.system.noise.stddev) ** 2 * n_counted
         assert one.system.noise.stddev**2 <= counted * (1 + Fraction(1, 2**30))
         assert float(counted) == pytest.approx(float(one.system.noise.stddev) ** 2, rel=1e-9)
-        assert other.system.width == pytest.approx(one.system.width * math.sqrt(152 / n_counted), rel=1e-9)
+        # The sums of 152 nodes are scaled to 160.
+        width = one.system.width * math.sqrt(152 / n_counted) * 160 / 152
+        assert other.system.width == pytest.approx(width, rel=1e-9)
         event = other.system.round_event(160)
         assert event.noise_multiplier == other.system.noise.noise_multiplier(other.system._unit)
         assert (event.n_nodes, event.n_answers, event.honest_fraction) == (160, 152, honest)
@@ -101,19 +106,37 @@ def test_costs_of_the_shares_that_count_add_up_to_the_budget(n_nodes, honest, dr
             NodeNoise.planned(n_nodes, honest, dropout)
         return
     source = NodeNoise.planned(n_nodes, honest, dropout)
-    assert (source.n_draws, source.n_counted) == (n_answers, n_counted)
+    assert source.n_counted == n_counted
+    assert source.width == pytest.approx(math.sqrt(n_answers) * n_nodes / n_answers)
     # A share of cost mu / sqrt(n) is 1 / mu times as wide as the contribution, and variances add up.
     mu = source.mu_of_draw(0.1)
     assert 0.1**2 * (1 - 1e-11) <= mu**2 / n_counted <= 0.1**2
 
 
+@pytest.mark.parametrize(
+    ("n_users", "unit"), [(dp_gram_rounds.MAX_USERS, UNIT), (projection_rounds.MAX_USERS, projection_rounds.UNIT)]
+)
+def test_sums_and_noise_fit_into_64_bits(n_users, unit):
+    """Check the largest sums that a plan allows, so that the sum modulo 2^64 is the sum itself."""
+    # A draw beyond 40 standard deviations has a probability below any distance that is charged.
+    assert n_users * unit + 40 * _MAX_STDDEV < 2**63
+
+
 def test_a_server_adds_one_draw_whatever_the_number_of_clients():
     source = ServerNoise()
-    assert source.n_draws == source.mu_of_draw(1.0) == 1
+    assert source.width == source.mu_of_draw(1.0) == 1
     assert source.noise_of(DRAW, 3, "sums") is source.noise_of(DRAW, 0, "sums") is DRAW
     assert source.total_variation(DRAW, 7) == DRAW.total_variation_of(7)
     fields = {"neighboring": "zero_out", "sampling": "none"}
     assert source.event(2.0, "sums", fields) == Gaussian(2.0, "Gaussian noise on sums", **fields)
+
+
+def test_sums_of_the_nodes_that_answered_estimate_the_sums_of_all():
+    sums = np.array([950, -3, 0, 2**61])
+    scaled = NodeNoise(1000, 900, 0.7).scale(sums, 950)
+    np.testing.assert_array_equal(scaled[:3], [1000, -3, 0])
+    assert scaled[3] == pytest.approx(2**61 / 0.95)
+    assert NodeNoise(1000, 900, 0.7).scale(sums, 1000) is ServerNoise().scale(sums, 950) is sums
 
 
 def test_the_public_sees_the_noise_of_all_nodes_that_answered():

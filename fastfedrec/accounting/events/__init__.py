@@ -12,7 +12,7 @@ from fastfedrec.accounting.events._event import Event, UnsupportedEventError, Vi
 from fastfedrec.accounting.events._gaussian import Gaussian
 from fastfedrec.accounting.events._laplace import Laplace
 from fastfedrec.accounting.events._reports import LocalReports, Reports, ShuffledReports
-from fastfedrec.accounting.events._shares import GaussianShares, SharedNoise
+from fastfedrec.accounting.events._shares import GaussianShares
 from fastfedrec.accounting.events._skellam import SkellamRelease, SkellamShares
 from fastfedrec.accounting.events._unprotected import Unprotected
 from fastfedrec.accounting.events._zcdp import ZCDP
@@ -31,7 +31,6 @@ __all__ = [
     "PrivacyUnit",
     "Reports",
     "Sampling",
-    "SharedNoise",
     "ShuffledReports",
     "SkellamRelease",
     "SkellamShares",

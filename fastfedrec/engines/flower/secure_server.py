@@ -50,7 +50,7 @@ class SecureFlowerEngine(FlowerEngine):
             stage_timeout=self._round_timeout, join_timeout=self._round_timeout,
         )  # fmt: skip
         rejections = tuple(Rejection(receiver.round, name, reason) for name, reason in result.refusals.items())
-        n_clients = sum(receiver.expected.values())
-        update = Update(receiver.round, "merged", n_clients, system.unflatten(state, result.total))
+        # The clients of the sum are the nodes, and the system scales it by the number of answers.
+        update = Update(receiver.round, "merged", result.n_answers, system.unflatten(state, result.total))
         receiver.add(PartialRound(update, rejections, frozenset(handles)))
         self.messages.record(RoundTraffic(0, result.total.nbytes, result.n_answers))

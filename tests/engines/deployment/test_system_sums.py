@@ -48,12 +48,10 @@ def test_a_share_is_a_draw_of_the_planned_noise():
 def test_the_server_adds_no_noise_to_sums_that_have_it():
     rounds = rounds_of(0)
     arrays = {"item_shares": np.arange(40)}
-    np.testing.assert_array_equal(
-        rounds.system.apply(rounds.state, Update(0, "merged", N_USERS, arrays)).noisy, range(40)
-    )
+    np.testing.assert_array_equal(rounds.system.apply(rounds.state, Update(0, "merged", N, arrays)).noisy, range(40))
     # A control: the simulation of nodes adds the sum of their draws.
     rounds.system.source = replace(rounds.system.source, is_in_sums=False)
-    assert (rounds.system.apply(rounds.state, Update(0, "merged", N_USERS, arrays)).noisy != np.arange(40)).any()
+    assert (rounds.system.apply(rounds.state, Update(0, "merged", N, arrays)).noisy != np.arange(40)).any()
 
 
 def test_the_noise_of_the_honest_shares_is_the_noise_of_a_trusted_server():

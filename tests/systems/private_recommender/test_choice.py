@@ -19,8 +19,7 @@ from fastfedrec.systems.private_recommender.choice import advise
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, calibrated, plan_run
 from fastfedrec.systems.registry import make_system
 
-MEASURED = ("local", "shuffle", "central")  # trust models of the sweeps in the package
-HONEST = {"aggregator": ["--honest-fraction", "0.7"]}
+MEASURED, HONEST = ("local", "shuffle", "central"), {"aggregator": ["--honest-fraction", "0.7"]}
 
 
 def row(n_users, n_items, target, system, hr, *, trust="central", row_length=30.0, n_tested=10_000):
