@@ -80,7 +80,7 @@ test-lowest: $(VENV)/.built
 		$$(grep -E '^(dependencies|dask|aggregation) = ' pyproject.toml | grep -o '"[^"]*"' | tr -d '"' | sed 's/>=/==/') \
 		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100" "pandas>=2.2" "polars>=1.0" "pyarrow>=16" "mpmath>=1.3" \
 		"dp-accounting>=0.4" "numpydoc>=1.8" "setuptools>=77" "Cython>=3.1" "mypy>=1.11" \
-		"fastapi>=0.115" "uvicorn>=0.32" "httpx>=0.28"
+		"fastapi>=0.115" "uvicorn>=0.32" "httpx>=0.28" "pycryptodome>=3.18"
 	$(VENV)-lowest/bin/pytest -n 2
 
 # Flower's tests in a separate environment, because Flower requires older versions of some packages than other extras.

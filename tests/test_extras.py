@@ -20,7 +20,6 @@ MODULES = {
     "numba": ("numba", "llvmlite"),
     "scikit-learn": ("sklearn",),
     "distributed": ("distributed", "dask"),
-    "pycryptodome": ("Crypto",),
 }
 OF_USERS = sorted(set(EXTRAS) - load_program(".ci/dist").FOR_DEVELOPERS)
 MESSAGE = re.compile(r"pip install '(?:fastfedrec|\.)\[([\w,-]+)\]'")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastfedrec.accounting import shuffled_epsilon
+from fastfedrec.accounting import Ledger, SkellamRelease, shuffled_epsilon
 
 GALLERY = Path(__file__).parents[1] / "examples" / "gallery"
 
@@ -207,6 +207,21 @@ def test_shuffled_users(run):
         assert is_rising(-np.array(epsilons))
         assert epsilons[0] < n_reports * names["EPSILON_0"]
     assert 2.8 < names["ratio"] < 3.6  # the root of ten is 3.2
+
+
+def test_no_server_history(run):
+    pytest.importorskip("cryptography")
+    names = run("plot_no_server_history")
+    assert names["n_answers"] == 194
+    assert names["total"].tolist() == (names["counts"] + names["noise"])[6:].sum(axis=0).tolist()
+    # Each figure is that of a trusted party with the noise of the shares that count.
+    for view, n_shares in (("server", 150), ("public", 190)):
+        alone = Ledger(delta=1e-6)
+        variance = n_shares * float(names["share"].variance)
+        sums = {name: value for name, value in names["sums"].items() if name not in names["NODES"]}
+        release = SkellamRelease(variance, n_values=40, neighboring="add_remove", sampling="none", **sums)
+        alone.record(release)
+        assert names["epsilons"][view] == pytest.approx(alone.epsilon("public"), rel=1e-6)
 
 
 def test_large_catalogue(run):

@@ -56,8 +56,8 @@ class DPAccountingEvents:
             The package dp_accounting is not installed.
         UnsupportedEventError
             The ledger has an event without a counterpart.  These are shuffled reports, Laplace noise, discrete
-            Gaussian noise, sampling without replacement, releases with a delta, a distance or bounded ranges, and
-            Poisson sampling without a stated contribution.
+            Gaussian noise, Skellam noise, sampling without replacement, releases with a delta, a distance or bounded
+            ranges, and Poisson sampling without a stated contribution.
 
         Notes
         -----

@@ -20,6 +20,8 @@ from fastfedrec.accounting import (
     Ledger,
     LocalReports,
     ShuffledReports,
+    SkellamRelease,
+    SkellamShares,
     Unprotected,
     UnsupportedEventError,
 )
@@ -204,6 +206,8 @@ def test_the_view_decides():
 UNKNOWN = [
     Laplace(1.5, neighboring="replace", sampling="none"),
     DiscreteGaussianRelease(14.0, 10, neighboring="replace", sampling="none"),
+    SkellamRelease(14.0, 1.0, 1, neighboring="replace", sampling="none"),
+    SkellamShares(14.0, 1.0, 1, n_nodes=10, n_answers=10, honest_fraction=0.5, neighboring="replace", sampling="none"),
     ShuffledReports("response", 1.0, 3, 100),
     CentralRelease("gap", 0.5, delta=1e-9),
     CentralRelease("choices", 0.5, n_choices=3),

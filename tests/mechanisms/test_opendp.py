@@ -30,6 +30,7 @@ from fastfedrec.mechanisms import (
     RoundedGaussian,
     RoundedLaplace,
     SerialLaplaceRR,
+    Skellam,
     SubsetSelection,
     TruncatedGeometric,
 )
@@ -66,6 +67,7 @@ REFUSED = [
     (ExponentialMechanism(1.0, sampler="gumbel"), "got sampler='gumbel'; use 'exact'"),
     (RoundedGaussian(5), r"use DiscreteGaussian\(stddev\)"),
     (LayeredGaussian(2**20), r"use DiscreteGaussian\(stddev\)"),
+    (Skellam(5), r"use DiscreteGaussian\(stddev\)"),
     (PublishedLaplaceRR(1.0, 1.0), "OpenDP has no measure for the guarantee of PublishedLaplaceRR"),
     (Channel([[2**64, 0], [0, 2**64]], inputs=[0, 1], outputs=[0, 1]), "must have a guarantee, got epsilon=inf"),
 ]

@@ -282,6 +282,22 @@ ENGINES = [
         "lists-not-confirmed", "a node reveals shares although witnesses signed another list",
         "len(signed) < WITNESS_SHARE * len(witnesses)", "False",
     ),
+    on("AggregationNode._share", "test_another_list_of_keys_has_another_polynomial")(
+        "one-polynomial-for-two-lists", "nodes of two lists of keys get shares of one polynomial",
+        "b'shares' + kind + self._list.digest", "b'shares' + kind",
+    ),
+    on("AggregationNode._share", "test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened")(
+        "seals-of-another-list", "a node accepts sealed shares of another list of keys",
+        "self.plan.context('channel') + self._list.digest", "self.plan.context('channel')",
+    ),
+    on("AggregationServer._end_reveal", "test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived")(
+        "mask-of-an-absent-node-stays", "masks for nodes that did not answer stay in the sum",
+        "keys.append(key)", "pass",
+    ),
+    on("split_secret", "test_fewer_shares_than_the_threshold_are_uniform_for_each_secret")(
+        "one-share-is-enough", "each share is the secret",
+        "hashlib.shake_256(randomness).digest(SEED_BYTES * (threshold - 1))", "bytes(SEED_BYTES * (threshold - 1))",
+    ),
     on("choose_degree", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
         "sum-split-by-dropouts", "a server that chooses the nodes that drop out splits the sum",
         "math.sqrt(_INSECURE)", "math.inf",
@@ -297,10 +313,6 @@ ENGINES = [
     on("AggregationNode._answer", "test_the_same_message_has_the_same_answer_and_another_one_has_none")(
         "a-stage-answered-twice", "a node answers a second message of a stage",
         "self._has_failed or earlier is not None or previous not in self._answers", "False",
-    ),
-    on("AggregationNode.restore", "test_a_restored_server_continues[share]")(
-        "shares-made-anew", "a restarted node makes new shares of its seeds",
-        "self._answers[stage] = hashlib.sha256(message).digest(), answer", "getattr(self, stage)(message)",
     ),
     on("StoredNode.answer", "test_a_refusal_is_final_in_later_processes")(
         "refusal-forgotten", "a restarted node forgets that it refused a message",

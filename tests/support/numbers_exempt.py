@@ -1,12 +1,13 @@
 """Functions with numbers that have no call in `numbers_case`, or a slow one, with the reasons (`test_numbers`)."""
 
-#: Omitted parameters: the class inherits them and accepts no value, or a sequence of pairs.
+#: Omitted parameters: the class inherits them and accepts no value, or a sequence or mapping of numbers.
 OMITTED = {
     "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.SkellamRelease": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.GaussianShares": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.SkellamShares": {"cohort_size", "n_users", "sampling_probability"},
     "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
+    "engines.aggregation.simulate.simulate_secure_sum": {"dropouts"},
     "studies.membership.attack.membership_loss": {"guarantee"},
     "studies.membership.attack.membership_shadow": {"guarantee"},
 }
@@ -43,6 +44,7 @@ EXEMPT = {
         "engines.aggregation.plan.AggregationPlan", "engines.aggregation.plan.AggregationPlan.threshold_among",
         "engines.aggregation.plan.choose_degree", "engines.aggregation.plan.neighbors_of",
         "engines.aggregation.plan.shuffled_nodes", "engines.aggregation.masks.add_masks",
+        "engines.aggregation.secret_sharing.split_secret", "engines.aggregation.secret_sharing.combine_shares",
         "engines.aggregation.stored_node.StoredNode", "rounds.system.FederatedSystem", "rounds.engine.Engine",
         "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
         "core.randomness.Key.claim_message", "core.randomness.Key.claim_stream",

@@ -41,6 +41,7 @@ from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core import threads
 from fastfedrec.data.features import Features
 from fastfedrec.data.pairs import sort_pairs
+from fastfedrec.engines.aggregation.masks import add_masks
 from fastfedrec.evaluation import RandomHoldout
 from fastfedrec.mechanisms import (
     GRR,
@@ -123,6 +124,12 @@ def encoded(n):
     )
 
 
+def masked(n):
+    numbers = np.zeros(N, dtype=np.uint32)
+    add_masks(numbers, [bytes(32)], [1], n_threads=n)
+    return numbers
+
+
 CALLS = {
     "compute.als": lambda n: als.solve_users(
         data(), np.ones((60, 3)), regularization=1.0, confidence_weight=2.0, n_threads=n
@@ -147,6 +154,7 @@ CALLS = {
     "mechanisms.frequencies.frequency": lambda n: GRR(1.0, 5).privatize(BLOCKS, key=KEY, n_threads=n),
     "datasets.generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,
     "compute.hadamard": lambda n: hadamard_transform(values().reshape(-1, 32), n_threads=n),
+    "engines.aggregation.masks": masked,
     # All kernels in Numba share its threads.
     "core.hardware": encoded,
     "mechanisms.noise.integer_noise": lambda n: DiscreteLaplace(2, sampler="table").privatize(

@@ -1,5 +1,6 @@
 """Messages of a secure sum as plain bytes: lists of keys, numbered entries, and lists of nodes."""
 
+import functools
 import hashlib
 import struct
 from collections.abc import Collection, Iterable
@@ -24,12 +25,12 @@ def join_numbered(entries: Iterable[tuple[int, bytes]]) -> bytes:
     return b"".join(struct.pack("<I", number) + entry for number, entry in entries)
 
 
-def split_numbered(message: bytes, size: int) -> dict[int, bytes]:
+def split_numbered(message: bytes | bytearray, size: int) -> dict[int, bytes]:
     """Return untrusted entries by their numbers."""
     if len(message) % (size + 4):
         raise AggregationError(f"a message must hold entries of {size + 4} bytes, got {len(message)} bytes")
     starts = range(0, len(message), size + 4)
-    entries = {struct.unpack_from("<I", message, at)[0]: message[at + 4 : at + 4 + size] for at in starts}
+    entries = {struct.unpack_from("<I", message, at)[0]: bytes(message[at + 4 : at + 4 + size]) for at in starts}
     if len(entries) != len(starts):
         raise AggregationError("a message must not repeat a node")
     return entries
@@ -133,3 +134,10 @@ class KeyList:
     def statement(self, answers: bytes) -> bytes:
         """Return the bytes that nodes sign: the plan, these keys, and the lists of nodes that shared and answered."""
         return self._plan.context("answers") + self.digest + hashlib.sha256(answers).digest()
+
+
+# In a simulation all nodes read one list; copies for each node would take memory of the square of their number.
+@functools.lru_cache(maxsize=2)
+def read_key_list(plan: AggregationPlan, key_list: bytes) -> KeyList:
+    """Return the untrusted keys of a round, read once by all nodes of a process."""
+    return KeyList(plan, key_list)

@@ -1,33 +1,27 @@
-"""Keys, signatures, sealed messages and shares of secrets, from the packages cryptography and pycryptodome."""
+"""Keys, signatures and sealed messages, from the package cryptography."""
 
 import functools
-from collections.abc import Sequence
 from types import SimpleNamespace
 
 from fastfedrec.engines.aggregation.plan import AggregationError
 
-#: Number of bytes of a seed: a secret of 128 bits, the size that the shares' field holds.
-SEED_BYTES = 16
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
 
 
 @functools.cache
 def _packages() -> SimpleNamespace:
-    """Return the classes of both packages, which are imported on first use."""
+    """Return the classes of the package, which is imported on first use."""
     try:
-        from Crypto.Protocol.SecretSharing import Shamir
         from cryptography import exceptions
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     except ImportError as error:
-        raise ImportError(
-            "secure sums need cryptography and pycryptodome; install them: pip install 'fastfedrec[aggregation]'"
-        ) from error
+        raise ImportError("secure sums need cryptography; install it: pip install 'fastfedrec[aggregation]'") from error
     return SimpleNamespace(
-        Shamir=Shamir, exceptions=exceptions, ed25519=ed25519, x25519=x25519, ChaCha20Poly1305=ChaCha20Poly1305,
-        SHA256=hashes.SHA256, HKDF=HKDF,
+        exceptions=exceptions, ed25519=ed25519, x25519=x25519, ChaCha20Poly1305=ChaCha20Poly1305, SHA256=hashes.SHA256,
+        HKDF=HKDF,
     )  # fmt: skip
 
 
@@ -93,14 +87,3 @@ def unseal(key: bytes, sender: bytes, message: bytes) -> bytes:
     except packages.exceptions.InvalidTag:
         raise AggregationError(f"the sealed shares of node {sender.hex()[:8]} were changed on their way") from None
     return opened
-
-
-def split_secret(secret: bytes, n_shares: int, threshold: int) -> list[bytes]:
-    """Return Shamir shares of a seed, in the order of their numbers 1, 2, ..."""
-    return [share for _, share in _packages().Shamir.split(threshold, n_shares, secret)]
-
-
-def combine_shares(shares: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return the seed of shares with their numbers, exactly as many as the threshold."""
-    seed: bytes = _packages().Shamir.combine(list(shares))
-    return seed

@@ -8,20 +8,19 @@ from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import check_instance
 from fastfedrec.core.randomness import Key
-from fastfedrec.engines.aggregation._messages import KeyList, join_numbered, split_numbered, unpack_nodes
+from fastfedrec.engines.aggregation._messages import join_numbered, read_key_list, split_numbered, unpack_nodes
 from fastfedrec.engines.aggregation._sealing import (
-    SEED_BYTES,
     SIGNATURE_BYTES,
     Exchange,
     Identity,
     derive_key,
     is_signed,
     seal,
-    split_secret,
     unseal,
 )
 from fastfedrec.engines.aggregation.masks import add_masks
 from fastfedrec.engines.aggregation.plan import WITNESS_SHARE, AggregationError, AggregationPlan
+from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, split_secret
 from fastfedrec.mechanisms.report_checks import check_integers
 
 __all__ = ["AggregationNode"]
@@ -53,7 +52,7 @@ class AggregationNode:
         self._identity, self._roster = identity, frozenset(roster)
         purpose = f"aggregation.{plan.run}"
         key.claim_message(purpose, plan.round, identity.name.hex())
-        secret = key.subkey(f"{purpose}.{plan.round}.{identity.name.hex()}").tobytes()
+        self._secret = secret = key.subkey(f"{purpose}.{plan.round}.{identity.name.hex()}").tobytes()
         # Seeds of 128 bits fit one share each; the self mask and the mask key are recovered, and the channel never is.
         self._self_seed, self._mask_seed = (derive_key(secret, name)[:SEED_BYTES] for name in (b"self", b"mask"))
         self._mask = Exchange(self._mask_seed, plan.context("mask"))
@@ -179,7 +178,7 @@ class AggregationNode:
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     def _read_keys(self, key_list):
-        self._list = KeyList(self.plan, key_list)
+        self._list = read_key_list(self.plan, key_list)
         self._list.check_members(self._roster, self._answers["keys"][1])
         self._number = self._list.number_of(self._identity.name)
         self._neighbors = self._list.neighbors(self._number)
@@ -195,12 +194,16 @@ class AggregationNode:
         self._read_keys(key_list)
         n_neighbors = len(self._neighbors)
         threshold = self.plan.threshold_among(n_neighbors)
-        shares = zip(
-            *(split_secret(seed, n_neighbors, threshold) for seed in (self._self_seed, self._mask_seed)), strict=True
+        own_shares, mask_shares = (
+            # Another list of keys has other neighbours, who must not get shares of the same polynomial.
+            split_secret(
+                seed, n_neighbors, threshold, randomness=derive_key(self._secret, b"shares" + kind + self._list.digest)
+            )
+            for kind, seed in ((b"self", self._self_seed), (b"mask", self._mask_seed))
         )
         return join_numbered(
             (other, seal(self._channels[other], self._identity.name, own + mask))
-            for other, (own, mask) in zip(self._neighbors, shares, strict=True)
+            for other, own, mask in zip(self._neighbors, own_shares, mask_shares, strict=True)
         )
 
     def _read_shares(self, sealed):
@@ -238,7 +241,7 @@ class AggregationNode:
             raise AggregationError("the lists of nodes differ from the shares and the vector of this node")
         if (self._answered & ~self._shared).any() or self._answered.sum() < self.plan.min_answers:
             raise AggregationError(
-                f"{int(self._answered.sum())} nodes answered, and min_answers is {self.plan.min_answers}: nothing is "
+                f"{int(self._answered.sum())} nodes answered, and min_answers is {self.plan.min_answers}: no share is "
                 "revealed"
             )
         self._signed = self._list.statement(answers)
@@ -257,7 +260,7 @@ class AggregationNode:
         if len(signed) < WITNESS_SHARE * len(witnesses):
             raise AggregationError(
                 f"{len(signed)} of {len(witnesses)} witnesses signed the list of answers of this node: the server may "
-                "have sent different lists, so nothing is revealed"
+                "have sent different lists, so no share is revealed"
             )
         # One of the two shares: both would reveal the vector of that node.
         return join_numbered(

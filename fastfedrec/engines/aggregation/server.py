@@ -1,6 +1,7 @@
 """The server of one secure sum: a state machine that learns the sum of the vectors, and no vector."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
@@ -14,18 +15,13 @@ from fastfedrec.engines.aggregation._messages import (
     join_numbered,
     open_answer,
     pack_nodes,
+    read_key_list,
     split_numbered,
 )
-from fastfedrec.engines.aggregation._sealing import (
-    KEY_BYTES,
-    SEED_BYTES,
-    Exchange,
-    combine_shares,
-    derive_key,
-    is_signed,
-)
+from fastfedrec.engines.aggregation._sealing import KEY_BYTES, Exchange, derive_key, is_signed
 from fastfedrec.engines.aggregation.masks import add_masks
 from fastfedrec.engines.aggregation.plan import WITNESS_SHARE, AggregationError, AggregationPlan
+from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, combine_shares
 
 __all__ = ["AggregationServer"]
 
@@ -64,6 +60,9 @@ class AggregationServer:
         self.total: NDArray[np.int64] | None = None
         self._received: dict[str, dict[bytes, bytes]] = {stage: {} for stage in _STAGES}
         self._sum = np.zeros(plan.n_values, dtype=plan.dtype)
+        # Sealed shares for each node, and revealed shares of each node, after the number of the node that sent them.
+        self._sealed: defaultdict[int, bytearray] = defaultdict(bytearray)
+        self._revealed: defaultdict[int, bytearray] = defaultdict(bytearray)
 
     @property
     def n_answers(self) -> int:
@@ -87,8 +86,8 @@ class AggregationServer:
         """
         if self.stage == "end":
             raise AggregationError("the round has ended; start a new round")
-        # Vectors are not kept; a hash is enough to recognise a message that a node repeats.
-        record = message if self.stage != "mask" else hashlib.sha256(message).digest()
+        # Vectors and shares are kept once, in their sums and by their recipients; a hash recognises a repeated message.
+        record = message if self.stage in ("keys", "confirm") else hashlib.sha256(message).digest()
         earlier = self._received[self.stage].get(name)
         if earlier is not None and earlier != record:
             raise AggregationError(
@@ -205,7 +204,7 @@ class AggregationServer:
         """
         server = cls(plan, roster)
         server.stage = check_choice("stage", stage, _STAGES[1:])
-        server._list = KeyList(plan, arrays["key_list"].tobytes())
+        server._list = read_key_list(plan, arrays["key_list"].tobytes())
         for field in ("shared", "answered"):
             setattr(server, f"_{field}", arrays[field].astype(bool))
         server._statement = server._list.statement(pack_nodes(server._shared, server._answered))
@@ -227,9 +226,12 @@ class AggregationServer:
         KeyList(self.plan, message).check_signature(0)
 
     def _check_share(self, name, message):
-        neighbors = self._list.neighbors(self._list.number_of(name))
-        if sorted(split_numbered(message, _SEALED_BYTES)) != neighbors:
+        number = self._list.number_of(name)
+        sealed = split_numbered(message, _SEALED_BYTES)
+        if sorted(sealed) != self._list.neighbors(number):
             raise AggregationError(f"node {name.hex()[:8]} must share with each of its neighbours")
+        for other, share in sealed.items():
+            self._sealed[other] += join_numbered([(number, share)])
 
     def _check_mask(self, name, message):
         if name not in self._received["share"]:
@@ -245,28 +247,31 @@ class AggregationServer:
 
     def _check_reveal(self, name, message):
         number = self._list.number_of(name)
+        shares = split_numbered(message, SEED_BYTES)
         expected = [other for other in self._list.neighbors(number) if self._shared[other]]
-        if not self._answered[number] or sorted(split_numbered(message, SEED_BYTES)) != expected:
+        if not self._answered[number] or sorted(shares) != expected:
             raise AggregationError(f"node {name.hex()[:8]} must reveal one share of each neighbour that shared")
+        for other, share in shares.items():
+            self._revealed[other] += join_numbered([(number, share)])
 
     # ---- ends of stages ----------------------------------------------------------------------------------------------
 
     def _end_keys(self):
         entries = self._received["keys"]
         key_list = b"".join(entries[name] for name in sorted(entries))
-        self._list = KeyList(self.plan, key_list)
+        self._list = read_key_list(self.plan, key_list)
         self._shared = self._answered = self._listed([])
         return dict.fromkeys(self._list.names, key_list)
 
     def _end_share(self):
-        sealed: dict[int, list[tuple[int, bytes]]] = {}
-        for name in sorted(self._received["share"]):
-            for other, message in split_numbered(self._received["share"][name], _SEALED_BYTES).items():
-                sealed.setdefault(other, []).append((self._list.number_of(name), message))
         self._shared = self._listed(self._received["share"])
-        self._received["share"] = dict.fromkeys(self._received["share"], b"")  # not needed any more
-        numbers = np.flatnonzero(self._shared).tolist()
-        return {self._list.name(number): join_numbered(sealed.get(number, [])) for number in numbers}
+        sealed, self._sealed = self._sealed, defaultdict(bytearray)
+        # In the order of numbers, whatever the order of arrival: nodes answer a restarted server only if it sends the
+        # same bytes.
+        return {
+            self._list.name(number): join_numbered(sorted(split_numbered(sealed[number], _SEALED_BYTES).items()))
+            for number in np.flatnonzero(self._shared).tolist()
+        }
 
     def _end_mask(self):
         self._answered = self._listed(self._received["mask"])
@@ -285,16 +290,9 @@ class AggregationServer:
         return dict.fromkeys(signed, join_numbered(entries))
 
     def _end_reveal(self):
-        shares: dict[int, list[tuple[int, bytes]]] = {}
-        for name, message in self._received["reveal"].items():
-            number = self._list.number_of(name)
-            for other, share in split_numbered(message, SEED_BYTES).items():
-                # A share's number is the position of its owner among the neighbours, from 1.
-                position = self._list.neighbors(other).index(number) + 1
-                shares.setdefault(other, []).append((position, share))
         keys, signs = [], []
         for number in np.flatnonzero(self._shared).tolist():
-            seed = self._recover(number, shares.get(number, []))
+            seed = self._recover(number)
             if self._answered[number]:
                 keys.append(derive_key(seed, self.plan.context("self")))
                 signs.append(-1)
@@ -307,14 +305,20 @@ class AggregationServer:
         self.total = self._sum.view(signed).astype(np.int64)
         return {}
 
-    def _recover(self, number: int, shares: list[tuple[int, bytes]]) -> bytes:
-        threshold = self.plan.threshold_among(len(self._list.neighbors(number)))
+    def _recover(self, number: int) -> bytes:
+        neighbors = self._list.neighbors(number)
+        shares, threshold = (
+            split_numbered(self._revealed[number], SEED_BYTES),
+            self.plan.threshold_among(len(neighbors)),
+        )
         if len(shares) < threshold:
             raise AggregationError(
                 f"{len(shares)} shares of node {self._list.name(number).hex()[:8]} came, and {threshold} are needed: "
                 "the round ends without a result"
             )
-        return combine_shares(shares[:threshold])
+        # A share's number is the position of its owner among the neighbours, from 1.
+        numbered = [(neighbors.index(other) + 1, share) for other, share in shares.items()]
+        return combine_shares(numbered[:threshold])
 
     def _left_by(self, number: int, seed: bytes) -> Iterable[tuple[bytes, int]]:
         """Yield the masks that the neighbours of a node added for it, which did not answer."""

@@ -49,13 +49,13 @@ def simulate_secure_sum(
     >>> from fastfedrec.engines.aggregation import AggregationPlan, simulate_secure_sum
     >>> plan = AggregationPlan("demo", 0, n_values=2, max_sum=1000, degree=4, threshold=3, min_answers=4)
     >>> vectors = np.arange(12).reshape(6, 2)
-    >>> simulate_secure_sum(plan, vectors, key=Key.from_seed(1))  # doctest: +SKIP
+    >>> simulate_secure_sum(plan, vectors, key=Key.from_seed(1))
     (array([30, 36]), 6)
     """
     key.claim("simulate_secure_sum")
     identities = [Identity(key.subkey(f"aggregation.identity.{row}").tobytes()) for row in range(len(vectors))]
-    roster = [identity.name for identity in identities]
-    rows = {name: row for row, name in enumerate(roster)}
+    rows = {identity.name: row for row, identity in enumerate(identities)}
+    roster = frozenset(rows)  # all nodes hold this one
     nodes = {identity.name: AggregationNode(plan, identity, roster, key) for identity in identities}
     server = AggregationServer(plan, roster)
     absent: set[int] = set()

@@ -1,10 +1,11 @@
 """One node: it answers each stage once, and reveals one secret of each neighbour at most."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-pytest.importorskip("Crypto")
 
 from fastfedrec import Key
 from fastfedrec.engines.aggregation import (
@@ -14,8 +15,10 @@ from fastfedrec.engines.aggregation import (
     AggregationServer,
     Identity,
 )
+from fastfedrec.engines.aggregation import node as node_module
 from fastfedrec.engines.aggregation._messages import ENTRY_BYTES, join_numbered, pack_nodes, split_numbered
-from fastfedrec.engines.aggregation._sealing import SEED_BYTES, SIGNATURE_BYTES, combine_shares, split_secret
+from fastfedrec.engines.aggregation._sealing import SIGNATURE_BYTES
+from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES
 
 PLAN = AggregationPlan("test", 3, n_values=4, max_sum=1000, degree=4, threshold=3, min_answers=5)
 VALUES = [1, -2, 3, 4]
@@ -23,7 +26,7 @@ STAGES = "keys", "share", "mask", "confirm", "reveal"
 
 
 class Round:
-    """A round of nine nodes, whose messages a test may change."""
+    """A round of nine nodes with messages that a test may change."""
 
     def __init__(self, n=9, plan=PLAN):
         self.plan = plan
@@ -50,15 +53,6 @@ class Round:
                     self.server.receive(name, self.answer(name, message))
             self.messages = self.server.advance()
         return self
-
-
-# ---- oracle ---------------------------------------------------------------------------------------------------------
-
-
-def test_shares_recover_a_seed_from_the_threshold_on():
-    shares = list(enumerate(split_secret(b"0123456789abcdef", 6, 4), start=1))
-    assert combine_shares(shares[2:]) == combine_shares(shares[:4]) == b"0123456789abcdef"
-    assert combine_shares(shares[:3]) != b"0123456789abcdef"
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -107,6 +101,41 @@ def test_a_node_reveals_a_mask_key_only_of_nodes_that_did_not_answer():
         has_answered = node._list.name(other) != gone
         own, mask = node._shares[other][:SEED_BYTES], node._shares[other][SEED_BYTES:]
         assert (share == own, share == mask) == (has_answered, not has_answered)
+
+
+def test_another_list_of_keys_has_another_polynomial(monkeypatch):
+    # Nodes of two lists together must not hold as many shares of one polynomial as recover the seed.
+    used = []
+    split_secret = node_module.split_secret
+    monkeypatch.setattr(
+        node_module,
+        "split_secret",
+        lambda *args, randomness: used.append(randomness) or split_secret(*args, randomness=randomness),
+    )
+    for absent in (0, 1, 1):
+        ongoing = Round()
+        names = sorted(ongoing.roster)
+        ongoing.run_to("share", absent=[names[absent]])
+        ongoing.answer(names[5], ongoing.messages[names[5]])
+    first, second, again = zip(used[::2], used[1::2], strict=True)
+    assert len({*first, *second}) == 4
+    assert second == again
+
+
+def test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened():
+    # The server sends one node a list without another node; shares of both lists do not fit.
+    everyone = replace(PLAN, degree=8, threshold=5)
+    ongoing, other = Round(plan=everyone).run_to("share"), Round(plan=everyone)
+    names = sorted(ongoing.roster)
+    other.run_to("share", absent=[names[8]])
+    victim = names[0]
+    foreign = split_numbered(other.answer(victim, other.messages[victim]), 48)
+    number, sealed = next(iter(foreign.items()))
+    ongoing.run_to("mask")
+    name = names[number]
+    received = split_numbered(ongoing.messages[name], 48)
+    with pytest.raises(AggregationError, match=f"sealed shares of node {victim.hex()[:8]} were changed on their way"):
+        ongoing.answer(name, join_numbered((received | {0: sealed}).items()))
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -166,7 +195,7 @@ def test_lists_that_differ_from_what_a_node_saw_are_refused():
 
 
 def test_a_server_that_sends_different_lists_gets_no_share():
-    # One node alone is declared to have answered with all of its neighbours gone: nothing must be revealed.
+    # One node alone is declared to have answered with all of its neighbours gone: no share must be revealed.
     ongoing = Round().run_to("confirm")
     lists = dict(ongoing.messages)
     victim, *others = sorted(lists)

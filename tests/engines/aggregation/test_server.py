@@ -1,13 +1,20 @@
 """The server: answers of nodes are checked by name, and bad ones do not stop the round."""
 
+import re
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("cryptography")
-pytest.importorskip("Crypto")
 
-from engines.aggregation.test_node import VALUES, Round
+from engines.aggregation.test_node import PLAN, VALUES, Round
 
-from fastfedrec.engines.aggregation import AggregationError, Identity
+from fastfedrec.engines.aggregation import AggregationError, AggregationServer, Identity
+from fastfedrec.engines.aggregation._messages import ENTRY_BYTES
+
+ROOT = Path(__file__).resolve().parents[3]
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
@@ -25,9 +32,38 @@ def test_a_node_that_answers_twice_counts_once():
     assert ongoing.server.n_answers == 9
 
 
-def test_the_memory_of_vectors_is_one_sum():
-    ongoing = Round().run_to("confirm")
-    assert sum(len(record) for record in ongoing.server._received["mask"].values()) == 9 * 32
+class Hoarder(AggregationServer):
+    """A server that keeps the vector of each node."""
+
+    def receive(self, name, message):
+        super().receive(name, message)
+        self.kept = [*getattr(self, "kept", []), bytes(bytearray(message))]
+
+
+@pytest.mark.parametrize(("kind", "is_small"), [(AggregationServer, True), (Hoarder, False)])
+def test_memory_does_not_depend_on_the_number_of_vectors(kind, is_small):
+    n_values, peaks = 50_000, []
+    for n_nodes in (8, 40):
+        ongoing = Round(n_nodes, replace(PLAN, n_values=n_values))
+        ongoing.server = kind(ongoing.plan, ongoing.roster)
+        ongoing.run_to("mask")
+        vector = bytes(ongoing.plan.dtype.itemsize * n_values)
+        tracemalloc.start()
+        for name in ongoing.messages:
+            ongoing.server.receive(name, vector)
+        ongoing.server.advance()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # 32 more nodes add less than their keys and sealed shares; one vector would add 200,000 bytes.
+    assert (peaks[1] - peaks[0] < 32 * (ENTRY_BYTES + PLAN.degree * 52)) == is_small
+
+
+def test_each_threat_on_the_page_has_a_test():
+    page = ROOT / "docs/explanation/aggregation.md"
+    rows = re.findall(r"^\|.*\| (\S+) \|$", page.read_text().partition("## Threats")[2], re.MULTILINE)[1:]
+    defined = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert len(rows) > 9
+    assert [row for row in rows if f"def {row.strip('`')}(" not in defined] == []
 
 
 def ring_of(ongoing):
@@ -70,14 +106,32 @@ def test_an_ended_round_takes_no_answer():
         ongoing.server.receive(ongoing.roster[0], b"")
 
 
-def test_wrong_shares_of_a_mask_key_are_found():
-    ongoing = Round().run_to("mask")
-    ongoing.messages.pop(ongoing.roster[0])  # its mask key must be recovered
+def reveal_wrong_shares(ongoing):
     ongoing.run_to("reveal")
     for name, message in ongoing.messages.items():
         answer = bytearray(ongoing.answer(name, message))
         for at in range(4, len(answer), 20):
             answer[at] ^= 1
         ongoing.server.receive(name, bytes(answer))
+    ongoing.server.advance()
+    return ongoing.server.total.tolist()
+
+
+def test_wrong_shares_of_a_mask_key_are_found():
+    ongoing = Round().run_to("mask")
+    ongoing.messages.pop(ongoing.roster[0])  # its mask key must be recovered
     with pytest.raises(AggregationError, match="are not those of its key"):
-        ongoing.server.advance()
+        reveal_wrong_shares(ongoing)
+
+
+def test_wrong_shares_of_a_self_mask_spoil_the_sum():
+    assert reveal_wrong_shares(Round()) != [9 * value for value in VALUES]
+
+
+def test_a_node_beyond_its_bound_spoils_the_sum():
+    ongoing = Round().run_to("mask")
+    name, message = ongoing.messages.popitem()
+    ongoing.server.receive(name, ongoing.nodes[name].mask(message, [10**6] * 4))
+    ongoing.run_to("confirm")
+    ongoing.messages[name] = next(iter(ongoing.messages.values()))
+    assert ongoing.run_to("end").server.total.tolist() == [8 * value + 10**6 for value in VALUES]

@@ -7,12 +7,13 @@ import pytest
 from scipy import stats
 
 pytest.importorskip("cryptography")
-pytest.importorskip("Crypto")
 
 from engines.aggregation.test_node import PLAN, VALUES, Round
 
 from fastfedrec import Key
 from fastfedrec.engines.aggregation import AggregationError, AggregationPlan, simulate_secure_sum
+from fastfedrec.engines.aggregation._sealing import derive_key
+from fastfedrec.engines.aggregation.masks import add_masks
 from fastfedrec.mechanisms import Skellam
 from fastfedrec.testing import ALPHA
 
@@ -111,6 +112,44 @@ def test_masked_messages_are_uniform_in_each_coordinate_and_a_mask_used_twice_is
     # Controls: fixed vectors without masks, and differences of two messages under one mask.
     assert not are_uniform(np.tile(np.array(VALUES).astype(np.uint32), (n_rounds, 1)))
     assert not are_uniform(differences[1])
+
+
+@pytest.mark.slow
+def test_the_server_and_dishonest_nodes_learn_the_sum_of_the_others_alone():
+    """Vectors of honest nodes are uniform without the masks that others know, and their sum is the sum of all."""
+    n_honest = 5
+
+    def known_masks(ongoing, name, dishonest, knows_own):
+        node = ongoing.nodes[name]
+        keys = [derive_key(node._self_seed, node.plan.context("self"))] * knows_own
+        signs = [-1] * knows_own
+        for other in set(node._neighbors) & dishonest:
+            keys.append(node._mask.common(node._list.mask_key(other), node.plan.context("mask")))
+            signs.append(-1 if node._number < other else 1)
+        return keys, signs
+
+    def open_messages(dishonest):
+        """Return what is left of the first node's vector, and the sum of the honest ones without all self masks."""
+        opened = []
+        for number in range(100):
+            ongoing = Round(plan=replace(PLAN, round=number, degree=8, threshold=5)).run_to("mask")
+            names, sums = sorted(ongoing.roster), np.zeros(4, dtype=np.uint32)
+            for position, name in enumerate(names[:n_honest]):
+                vector = np.frombuffer(ongoing.answer(name, ongoing.messages[name]), dtype=np.uint32).copy()
+                add_masks(vector, *known_masks(ongoing, name, dishonest, True), round=number)
+                sums += vector
+                if position == 0:
+                    opened.append(vector)
+            if len(dishonest) == 9 - n_honest:
+                assert sums.view(np.int32).tolist() == [n_honest * value for value in VALUES]
+        return np.array(opened)
+
+    def are_uniform(numbers):
+        return all(stats.chisquare(np.bincount(column >> 29, minlength=8)).pvalue > ALPHA for column in numbers.T)
+
+    assert are_uniform(open_messages(set(range(n_honest, 9))))
+    # Control: no other node is honest.
+    assert not are_uniform(open_messages(set(range(1, 9))))
 
 
 def test_shares_of_noise_add_up_in_the_sum():
