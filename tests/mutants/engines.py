@@ -319,11 +319,11 @@ ENGINES = [
         "memory.keep(round, stored, has_failed=True)", "pass",
     ),
     on("StoredNode._noisy", "test_the_sum_has_all_vectors_and_all_shares_of_noise")(
-        "share-of-noise-missing", "a node sends its vector without a share of the noise", "return noisy",
+        "vector-without-its-share", "a node sends its vector without a share of the noise", "return noisy",
         "return numbers",
     ),
     on("SecureSums.share", "test_the_ledger_states_the_cost_of_the_honest_shares")(
-        "honest-fraction-ignored", "the shares of dishonest nodes count as noise",
+        "dishonest-shares-counted", "the shares of dishonest nodes count as noise",
         "honest_fraction=self.honest_fraction", "honest_fraction=1.0",
     ),
     on("open_answer", "test_an_answer_is_of_the_node_and_the_stage_that_signed_it")(
