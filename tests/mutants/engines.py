@@ -318,8 +318,9 @@ ENGINES = [
         "refusal-forgotten", "a restarted node forgets that it refused a message",
         "memory.keep(round, stored, has_failed=True)", "pass",
     ),
-    on("StoredNode._noisy", "test_the_sum_has_all_vectors_and_all_shares_of_noise")(
-        "vector-without-its-share", "a node sends its vector without a share of the noise", "return noisy",
+    on("SecureSums.with_share", "test_the_sum_has_all_vectors_and_all_shares_of_noise")(
+        "vector-without-its-share", "a node sends its vector without a share of the noise",
+        'return self.share.add_noise(numbers, key=key, purpose=f"aggregation.noise.{node}", round=round, n_threads=1)',
         "return numbers",
     ),
     on("SecureSums.share", "test_the_ledger_states_the_cost_of_the_honest_shares")(
