@@ -1,12 +1,13 @@
 """Seconds and bytes of one node and of the server in a secure sum of many nodes.
 
-    python benches engines.aggregation.bench_server --out docs/explanation/aggregation-costs.md
+    python benches engines.aggregation.bench_server --out docs/explanation/aggregation-costs.csv
 
 One node and the server are measured; the other nodes only make the messages that these two need.  Seconds are those of
 a processor, so that other processes change them little.
 """
 
 import argparse
+import csv
 import math
 import time
 import tracemalloc
@@ -256,35 +257,22 @@ HEADER = [
 ]  # fmt: skip
 
 
-def page(cells):
-    """Return the page of all costs."""
-    table = ["| " + " | ".join(row) + " |" for row in (HEADER, ["---:"] * len(HEADER), *cells)]
-    text = f"""# Costs of secure sums
-
-Written by `python benches engines.aggregation.bench_server`. Four of five nodes are honest, and a twentieth of them
-leaves before the third stage. Vectors have one number for each of 1,000 or 10,000 items, or one for each item and each
-pair of items. One node is measured, and the server with single numbers: costs of its vectors are those of one sum and
-of one mask. The last column adds the seconds of all nodes. Seconds are those of one processor. The server sends each
-node all keys, 160 bytes a node.
-Version {__version__}, {doctor.describe_machine()}.
-"""
-    return "\n".join([text, *table, ""])
-
-
 def main(argv=None):
-    """Measure all rows, print them, and write the page."""
+    """Measure all rows, print them, and write the table of docs/explanation/aggregation.md."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES)
     parser.add_argument("--items", type=int, nargs="+", default=ITEMS)
-    parser.add_argument("--out", type=Path, metavar="PAGE")
+    parser.add_argument("--out", type=Path, metavar="CSV")
     arguments = parser.parse_args(argv)
     lengths = [*arguments.items, *map(n_pairs, arguments.items)]
     cells = []
     for row in rows(arguments.nodes, lengths):
         print(" ".join(row), flush=True)
         cells.append(row)
+    print(f"version {__version__}, {doctor.describe_machine()}")
     if arguments.out:
-        arguments.out.write_text(page(cells))
+        with arguments.out.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([HEADER, *cells])
 
 
 if __name__ == "__main__":
