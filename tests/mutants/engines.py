@@ -290,9 +290,9 @@ ENGINES = [
         "seals-of-another-list", "a node accepts sealed shares of another list of keys",
         "self.plan.context('channel') + self._list.digest", "self.plan.context('channel')",
     ),
-    on("AggregationServer._end_reveal", "test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived")(
-        "mask-of-an-absent-node-stays", "masks for nodes that did not answer stay in the sum",
-        "keys.append(key)", "pass",
+    on("AggregationServer._left_by", "test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived")(
+        "masks-of-an-absent-node-doubled", "masks for nodes that did not answer are added again, not removed",
+        "-1 if other < number else 1", "1 if other < number else -1",
     ),
     on("split_secret", "test_fewer_shares_than_the_threshold_are_uniform_for_each_secret")(
         "one-share-is-enough", "each share is the secret",
