@@ -87,7 +87,7 @@ test-lowest: $(VENV)/.built
 test-flower: $(VENV)-flower/.installed
 	$(VENV)-flower/bin/pytest -n 2 tests/engines/flower/test_app.py tests/engines/flower/test_restarts.py tests/engines/flower/test_messages.py \
 		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py tests/engines/flower/test_private.py \
-		tests/engines/flower/test_secure_sums.py
+		tests/engines/flower/test_secure_sums.py tests/engines/flower/test_secure_systems.py
 
 # Tests of SuperLinks and SuperNodes in separate processes, and of the quality of deployed models, which take minutes.
 test-flower-slow: $(VENV)-flower/.installed

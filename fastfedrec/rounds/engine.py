@@ -53,6 +53,9 @@ class Engine(ABC):
         Messages of the last run that the server refused.
     """
 
+    #: Whether the messages of a round have the nodes' shares of the noise, and reach the server as their sum alone.
+    has_secure_sums = False
+
     def __init__(self, n_shards: int = 1):
         self.n_shards = check_integer("n_shards", n_shards, low=1)
         self.rejections: list[Rejection] = []

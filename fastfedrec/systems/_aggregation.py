@@ -17,6 +17,7 @@ class Aggregated(Protocol):
     honest_fraction: float | None
     dropout_fraction: float
     n_users: int | None
+    n_nodes: int | None
 
 
 def check_honest_fraction(honest_fraction: float | None, *, is_needed: bool, of: str) -> None:
@@ -27,16 +28,24 @@ def check_honest_fraction(honest_fraction: float | None, *, is_needed: bool, of:
     raise ValueError(f"honest_fraction must be {allowed} with {of}, got {honest_fraction}; {remedy}")
 
 
-def noise_source(model: Aggregated, n_nodes: int) -> NoiseSource:
-    """Return the parties that add the noise to sums over this number of users."""
+def noise_source(model: Aggregated, n_nodes: int, is_in_sums: bool) -> NoiseSource:
+    """Return the parties that add the noise to sums over this number of nodes."""
     if model.aggregation == "central":
         return ServerNoise()
-    return NodeNoise.planned(n_nodes, float(model.honest_fraction or 0), float(model.dropout_fraction))
+    return NodeNoise.planned(n_nodes, float(model.honest_fraction or 0), float(model.dropout_fraction), is_in_sums)
 
 
 def check_simulation(model: Aggregated, n_in_data: int, engine: Engine) -> None:
     """Refuse an engine that does not mask sums, and a public number of users that is not the number of nodes."""
     if model.aggregation == "central":
+        return
+    if model.n_nodes is not None:
+        # Nodes add the noise, so an engine without them would release exact sums.
+        if not engine.has_secure_sums:
+            raise ValueError(
+                f"engine must have secure sums of n_nodes={model.n_nodes} nodes, got {type(engine).__name__}; "
+                "use fastfedrec.engines.flower.server_app with a roster"
+            )
         return
     if not isinstance(engine, LocalEngine):
         raise ValueError(
@@ -54,6 +63,11 @@ def note_aggregation(name: str, ledger: Ledger, source: NoiseSource) -> None:
     """Note the assumptions on the nodes, and that this process simulated them."""
     if not isinstance(source, NodeNoise):
         return
+    if source.is_in_sums:
+        ledger.note(
+            f"{name} assumes that each of its {source.n_nodes:,} nodes is trusted with the users that it holds.",
+            "assumption",
+        )
     n_dishonest = source.n_nodes - int(source.honest_fraction * source.n_nodes)
     ledger.note(
         f"{name} assumes that at most {n_dishonest:,} of its {source.n_nodes:,} nodes are dishonest. They may reveal "
@@ -66,6 +80,8 @@ def note_aggregation(name: str, ledger: Ledger, source: NoiseSource) -> None:
         "assumption",
     )
     ledger.note("Whether a node answers must not depend on its data.", "assumption")
+    if source.is_in_sums:
+        return
     ledger.note(
         "All nodes were simulated in one process, which saw all data. The figure against the server is for a "
         "deployment with secure aggregation, and it holds for no party with access to this process.",

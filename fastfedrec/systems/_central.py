@@ -40,6 +40,8 @@ class CentralModel(Recommender):
     aggregation: str = "central"
     honest_fraction: float | None = None
     dropout_fraction: float = 0.0
+    # Number of nodes of a run with secure sums; None if each user is a node of a simulation.
+    n_nodes: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -100,12 +102,14 @@ class CentralModel(Recommender):
 
     def _noise_source(self, data: Interactions) -> NoiseSource:
         """Return the parties that add the noise; with secure aggregation each user is a node."""
-        return noise_source(self, max(data.n_users, 1))
+        return noise_source(self, self.n_nodes or max(data.n_users, 1), self.n_nodes is not None)
 
     def _objection_to_nodes(self) -> str | None:
-        if self.aggregation == "central":
+        if (self.aggregation == "secure") == (self.n_nodes is not None):
             return super()._objection_to_nodes()
-        return "aggregation must be 'central': the server would get exact sums, since no run on nodes masks them"
+        if self.aggregation == "secure":
+            return "roster must have the names of all nodes with aggregation='secure'"
+        return "roster must be None with aggregation='central', which sends exact sums"
 
     # ---- the number of users ------------------------------------------------------------------------------------
 

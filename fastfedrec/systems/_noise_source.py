@@ -36,8 +36,8 @@ class NoiseSource(Protocol):
     def total_variation(self, draw: LayeredGaussian, n_sums: int) -> float:
         """Return the distance of the noise on all sums of a round from rounded normal noise."""
 
-    def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian:
-        """Return the noise of the sums of this number of clients, or raise if there are too few."""
+    def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian | None:
+        """Return the noise to add to the sums of this number of clients, None if it is in them, or raise."""
 
     def scale(self, noisy: NDArray[np.int64], n_clients: int) -> NDArray[np.int64]:
         """Return noisy sums of this number of clients as estimates of the sums of all."""
@@ -84,17 +84,21 @@ class ServerNoise:
 class NodeNoise:
     """Each node adds a draw of its own, its share, and a secure aggregation gives the server the sums alone.
 
-    `n_answers` is the smallest number of answers with which a round has a result.
+    `n_answers` is the smallest number of answers with which a round has a result.  With `is_in_sums` real nodes add
+    their draws; else the process of the fit draws their sum.
     """
 
     n_nodes: int
     n_answers: int
     honest_fraction: float
+    is_in_sums: bool = False
 
     @classmethod
-    def planned(cls, n_nodes: int, honest_fraction: float, dropout_fraction: float) -> "NodeNoise":
+    def planned(
+        cls, n_nodes: int, honest_fraction: float, dropout_fraction: float, is_in_sums: bool = False
+    ) -> "NodeNoise":
         """Return the noise of nodes of which a share may drop out, or raise if no share of the noise would count."""
-        source = cls(n_nodes, n_nodes - math.ceil(dropout_fraction * n_nodes), honest_fraction)
+        source = cls(n_nodes, n_nodes - math.ceil(dropout_fraction * n_nodes), honest_fraction, is_in_sums)
         if not source.n_counted:
             raise ValueError(
                 f"honest_fraction must leave honest nodes after all dropouts, got {honest_fraction:g} with "
@@ -120,8 +124,10 @@ class NodeNoise:
         """Return the distance of the sums of shares, for every number of answers."""
         return draw.total_variation_of_shares(n_sums, self.n_nodes)
 
-    def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian:
+    def noise_of(self, draw: LayeredGaussian, n_clients: int, what: str) -> LayeredGaussian | None:
         """Return the sum of the shares of all nodes that answered, as one draw, or raise if there are too few."""
+        if self.is_in_sums:  # the protocol has no sum of too few nodes
+            return None
         if n_clients < self.n_answers:
             raise RuntimeError(
                 f"{n_clients:,} of {self.n_nodes:,} nodes answered the round of {what}, and its noise needs "

@@ -171,14 +171,35 @@ class NoisySum(FederatedSystem):
 
     def apply(self, state: Any, update: Update) -> Any:
         """Add the noise, and compute the next state."""
-        noisy = {
-            name: self.source.noise_of(noise.gaussian, update.n_clients, self._what).add_noise(
-                update.arrays[name], key=self.key, purpose=self._purpose_of(name), round=update.round
-            )
-            for name, noise in self.noises.items()
-        }
-        noisy = {name: self.source.scale(sums, update.n_clients) for name, sums in noisy.items()}
+        noisy = dict(update.arrays)
+        for name, noise in self.noises.items():
+            drawn = self.source.noise_of(noise.gaussian, update.n_clients, self._what)
+            if drawn is not None:
+                noisy[name] = drawn.add_noise(
+                    noisy[name], key=self.key, purpose=self._purpose_of(name), round=update.round
+                )
+            noisy[name] = self.source.scale(noisy[name], update.n_clients)
         return self._learn(state, noisy, update.round)
+
+    def flatten(self, state: Any, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the sums of all kinds as one vector."""
+        return np.concatenate([arrays[name].ravel() for name in self._shapes(state)])
+
+    def unflatten(self, state: Any, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the sums of all kinds from `flatten`."""
+        shapes = self._shapes(state)
+        parts = np.split(vector, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+    def with_share(self, state: Any, vector: np.ndarray, *, key: Key, sender: str, round: int) -> np.ndarray:
+        """Return a node's sums with its share of the noise."""
+        noisy = {
+            name: self.noises[name].gaussian.add_noise(
+                sums, key=key, purpose=f"{self._purpose_of(name)}.{sender}", round=round
+            )
+            for name, sums in self.unflatten(state, vector).items()
+        }
+        return self.flatten(state, noisy)
 
     def zero_update(self, state: Any, round: int) -> Update:
         """Return the identity of `merge`."""

@@ -307,16 +307,13 @@ ENGINES = [
         "a-stage-answered-twice", "a node answers a second message of a stage",
         "self._has_failed or earlier is not None or previous not in self._answers", "False",
     ),
-    on("AggregationNode.restore", "test_a_restored_server_continues[share]")(
-        "shares-made-anew", "a restarted node makes new shares of its seeds",
-        "self._answers[stage] = hashlib.sha256(message).digest(), answer", "getattr(self, stage)(message)",
-    ),
     on("StoredNode.answer", "test_a_refusal_is_final_in_later_processes")(
         "refusal-forgotten", "a restarted node forgets that it refused a message",
         "memory.keep(round, stored, has_failed=True)", "pass",
     ),
-    on("StoredNode._noisy", "test_the_sum_has_all_vectors_and_all_shares_of_noise")(
-        "vector-without-its-share", "a node sends its vector without a share of the noise", "return noisy",
+    on("SecureSums.with_share", "test_the_sum_has_all_vectors_and_all_shares_of_noise")(
+        "vector-without-its-share", "a node sends its vector without a share of the noise",
+        'return self.share.add_noise(numbers, key=key, purpose=f"aggregation.noise.{node}", round=round, n_threads=1)',
         "return numbers",
     ),
     on("SecureSums.share", "test_the_ledger_states_the_cost_of_the_honest_shares")(
@@ -366,5 +363,21 @@ ENGINES = [
     on("ShuffledFlowerEngine._amend", "test_a_shuffler_that_reads_reports_is_an_assumption_of_the_ledger")(
         "unsealed-not-stated", "the ledger does not state that the shuffler reads reports",
         "ledger.note(_UNSEALED_NOTE, 'assumption')", "pass",
+    ),
+    on("SystemSums.objection", "test_a_node_answers_the_rounds_of_one_plan")(
+        "rounds-of-two-plans", "a node answers the rounds of two plans, each of the whole budget",
+        "self._deployment.is_of_one_plan(rounds)", "True",
+    ),
+    on("NoisySum.with_share", "test_a_share_is_a_draw_of_the_planned_noise")(
+        "share-of-a-system-missing", "a node sends a system's sums without its share of the noise",
+        "return self.flatten(state, noisy)", "return vector",
+    ),
+    on("NodeNoise.noise_of", "test_the_server_adds_no_noise_to_sums_that_have_it")(
+        "noise-of-nodes-simulated-again", "the server adds simulated noise to sums that have the nodes' noise",
+        "self.is_in_sums", "False",
+    ),
+    on("check_simulation", "test_sums_without_the_nodes_noise_are_never_released")(
+        "sums-without-nodes", "a fit without nodes releases exact sums as if nodes had added noise",
+        "not engine.has_secure_sums", "False",
     ),
 ]  # fmt: skip

@@ -207,7 +207,7 @@ def test_fits_that_cannot_be_secure_are_refused_before_they_cost(kind):
             model.fit(DATA, key=Key.from_seed(2), engine=engine, ledger=ledger)
     assert not ledger.events
     assert kind(1e-3).fit(DATA, key=Key.from_seed(2)).ledger_.events
-    with pytest.raises(ValueError, match="data stay on nodes, so aggregation must be 'central'"):
+    with pytest.raises(ValueError, match="data stay on nodes, so roster must have the names of all nodes"):
         FitDeployment(kind(**SECURE))
     assert FitDeployment(kind()).terms
 

@@ -266,7 +266,12 @@ class AggregationServer:
     def _end_share(self):
         self._shared = self._listed(self._received["share"])
         sealed, self._sealed = self._sealed, defaultdict(bytearray)
-        return {self._list.name(number): bytes(sealed[number]) for number in np.flatnonzero(self._shared).tolist()}
+        # In the order of numbers, whatever the order of arrival: nodes answer a restarted server only if it sends the
+        # same bytes.
+        return {
+            self._list.name(number): join_numbered(sorted(split_numbered(sealed[number], _SEALED_BYTES).items()))
+            for number in np.flatnonzero(self._shared).tolist()
+        }
 
     def _end_mask(self):
         self._answered = self._listed(self._received["mask"])

@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastfedrec.core.check import check_choice, check_instance
+from fastfedrec.core.check import check_choice
 from fastfedrec.core.files import check_path, make_private_folder
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import checking, is_kept, read_document, write_document
-from fastfedrec.core.randomness import Key
 from fastfedrec.data.digest import digests
 from fastfedrec.engines.aggregation._messages import sign_answer
 from fastfedrec.engines.aggregation._sealing import Identity
+from fastfedrec.engines.aggregation.agreement import SumAgreement
 from fastfedrec.engines.aggregation.node import AggregationNode
-from fastfedrec.engines.aggregation.plan import AggregationError, AggregationPlan
-from fastfedrec.engines.aggregation.sums import SecureSums
-from fastfedrec.mechanisms.report_checks import check_integers
+from fastfedrec.engines.aggregation.plan import AggregationError
 from fastfedrec.rounds.checkpoint import Checkpoint
 
 __all__ = ["STAGES", "StoredNode", "node_name"]
@@ -63,14 +61,14 @@ class StoredNode:
 
     Parameters
     ----------
-    sums : SecureSums
-        Agreement with the server and the other nodes.
+    sums : SumAgreement
+        Agreement with the server and the other nodes, such as a `SecureSums`.
     folder : path-like
         Private folder of the node, with the key that `node_name` makes.  Keep it out of backups.
     """
 
-    def __init__(self, sums: SecureSums, folder: str | os.PathLike[str]):
-        self._sums = check_instance("sums", sums, SecureSums, "make a SecureSums")
+    def __init__(self, sums: SumAgreement, folder: str | os.PathLike[str]):
+        self._sums = sums
         self._folder = check_path("folder", folder)
         if not is_kept(self._folder / _IDENTITY):
             raise ValueError(f"folder {str(self._folder)!r} has no signing key of a node; call node_name(folder) first")
@@ -109,7 +107,9 @@ class StoredNode:
             identity = _identity(self._folder)
             if identity.name.hex() not in self._sums.roster:
                 raise AggregationError(f"this node, {identity.name.hex()}, is not in the roster of the agreement")
-            memory = _Memory(self._folder / f"sums-{self._sums.digest}", digests({"sums": repr(self._sums)}), _REMEDY)
+            memory = _Memory(self._folder / self._sums.folder, digests({"sums": self._sums.digest}), _REMEDY)
+            if objection := self._sums.objection(memory.rounds() | {round}):
+                raise AggregationError(objection)
             key, stored = memory.resolve_key(None), memory.answers(round)
             if stored is None:
                 raise AggregationError("this node refused a message of this sum, and left it: start another sum")
@@ -120,7 +120,9 @@ class StoredNode:
                     answer = node.keys()
                 elif stage == "mask":
                     # Once masked, the stored vector is repeated.
-                    values: ArrayLike = [] if stage in stored else self._noisy(contribute(), plan, identity, key)
+                    values: ArrayLike = []
+                    if stage not in stored:
+                        values = self._sums.with_share(contribute(), key=key, node=identity.name.hex(), round=round)
                     answer = node.mask(message, values)
                 else:
                     answer = getattr(node, stage)(message)
@@ -133,20 +135,13 @@ class StoredNode:
                 memory.keep(round, stored | {stage: (message, answer)}, has_failed=False)
             return sign_answer(plan, identity, stage, answer)
 
-    def _noisy(self, values: ArrayLike, plan: AggregationPlan, identity: Identity, key: Key) -> np.ndarray:
-        numbers = check_integers("values", values, "put them on an integer grid first").astype(np.int64)
-        if numbers.shape != (plan.n_values,):
-            raise ValueError(f"values must have shape ({plan.n_values},), got {numbers.shape}")
-        if (largest := max(int(numbers.max()), -int(numbers.min()))) > self._sums.max_value:
-            raise ValueError(f"values must be from -{self._sums.max_value} to {self._sums.max_value}, got {largest}")
-        noisy: np.ndarray = self._sums.share.add_noise(
-            numbers, key=key, purpose=f"aggregation.noise.{identity.name.hex()}", round=plan.round, n_threads=1
-        )
-        return noisy
-
 
 class _Memory(Checkpoint):
     """The node's key of a run, and its messages and answers of each sum."""
+
+    def rounds(self) -> set[int]:
+        """Return the numbers of all sums with an answer of the node."""
+        return {int(path.name.removeprefix("round-")) for path in self.folder.glob("round-*")}
 
     def answers(self, round: int) -> dict[str, tuple[bytes, bytes]] | None:
         """Return the message and the answer of each stage of a sum; None if the node left it."""

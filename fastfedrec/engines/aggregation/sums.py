@@ -2,17 +2,22 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.accounting import SkellamShares
 from fastfedrec.accounting.events import Neighboring
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
+from fastfedrec.core.randomness import Key
 from fastfedrec.engines.aggregation.plan import AggregationPlan, choose_degree
 from fastfedrec.mechanisms import Skellam
+from fastfedrec.mechanisms.report_checks import check_integers
 
 __all__ = ["SecureSums"]
 
@@ -163,6 +168,57 @@ class SecureSums:
             neighboring=self.neighboring, sampling="none",
             distance=self.share.total_variation_of(self.n_values * len(self.roster)),
         )  # fmt: skip
+
+    @property
+    def folder(self) -> str:
+        """Name of the run's folder in a node's folder."""
+        return f"sums-{self.digest}"
+
+    def objection(self, rounds: Collection[int]) -> str | None:
+        """Return None: the ledger counts all `n_rounds` sums.
+
+        Parameters
+        ----------
+        rounds : collection of int
+            Numbers of sums.
+
+        Returns
+        -------
+        None
+            A node may answer all of them.
+        """
+        return None
+
+    def with_share(self, values: ArrayLike, *, key: Key, node: str, round: int) -> NDArray[np.int64]:
+        """Return the vector of a node with its share of the noise.
+
+        Parameters
+        ----------
+        values : array_like of int, shape (n_values,)
+            Vector of the node.
+        key : Key
+            Key of the node.
+        node : str
+            Name of the node.
+        round : int
+            Number of the sum.
+
+        Returns
+        -------
+        ndarray of shape (n_values,), int64
+            Vector with one draw of `share` on each number.
+
+        Raises
+        ------
+        ValueError
+            The vector has another shape, or a number above `max_value`.
+        """
+        numbers = check_integers("values", values, "put them on an integer grid first").astype(np.int64)
+        if numbers.shape != (self.n_values,):
+            raise ValueError(f"values must have shape ({self.n_values},), got {numbers.shape}")
+        if (largest := max(int(numbers.max()), -int(numbers.min()))) > self.max_value:
+            raise ValueError(f"values must be from -{self.max_value} to {self.max_value}, got {largest}")
+        return self.share.add_noise(numbers, key=key, purpose=f"aggregation.noise.{node}", round=round, n_threads=1)
 
 
 def _is_name(name: object) -> bool:

@@ -10,11 +10,13 @@ from fastfedrec.systems.registry import SYSTEMS
 __all__ = ["deployment_of"]
 
 
-def deployment_of(system: FederatedSystem | Recommender) -> FitDeployment | OwnDeployment:
-    """Return the deployment of a system; raise TypeError if it has none."""
+def deployment_of(system: FederatedSystem | Recommender, n_nodes: int | None = None) -> FitDeployment | OwnDeployment:
+    """Return the deployment of a system, with secure sums of `n_nodes` nodes; raise TypeError if it has none."""
     declared = getattr(system, "_deployment", None)
     if isinstance(declared, DeploymentTerms):
-        return FitDeployment(system)
+        return FitDeployment(system, n_nodes)
+    if n_nodes is not None:
+        raise ValueError(f"roster must be None with {type(system).__name__}, which has no secure sums; omit it")
     if declared is not None:
         return declared(system)
     known = [name for name in SYSTEMS.values() if names.find(name)._deployment is not None]

@@ -6,7 +6,7 @@
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,17 @@ _ROW_BITS = 32
 class FitDeployment(Deployment):
     """Deployment of a system that declares its terms (`_deployment`)."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, n_nodes: int | None = None):
         super().__init__(model)
+        if n_nodes is not None:
+            if not hasattr(self.model, "n_nodes"):
+                raise ValueError(f"roster must be None with {type(model).__name__}, which has no secure sums; omit it")
+            self.model.n_nodes = n_nodes
+        # All plans of a run with secure sums.
+        self._plans: list[list[Phase]] = []
         self.terms: DeploymentTerms = model._deployment
         self.names_users, self.has_devices = self.terms.names_users, self.terms.has_devices
-        objection = model._objection_to_nodes()
+        objection = self.model._objection_to_nodes()
         if objection is not None:
             raise ValueError(f"{type(model).__name__}'s data stay on nodes, so {objection}")
         # The last planned phases, with the numbers of users and items that they depend on.
@@ -66,12 +72,23 @@ class FitDeployment(Deployment):
         if self._planned is None or self._planned[0] != sizes:
             model = copy.copy(self.model)
             # A node does not have the server's key and makes no draws with it, so a placeholder key suffices.
-            phases_of = getattr(model, "_all_phases", model._plan)
-            self._planned = sizes, phases_of(RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0))
+            users, key = RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0)
+            if getattr(model, "n_nodes", None) is None:
+                self._planned = sizes, getattr(model, "_all_phases", model._plan)(users, key)
+            else:
+                self._plans = model._plans(model._plan(users, key))
+                phases = {id(phase.system): phase for plan in self._plans for phase in plan}  # as in `_all_phases`
+                self._planned = sizes, list(phases.values())
         phases = self._planned[1]
         if type(phase) is not int or phase not in range(len(phases)):
             raise ValueError(f"phase must be from 0 to {len(phases) - 1}, got {str(phase)[:50]}")
         return NodeRounds(*phases[phase], n_before=sum(before.n_rounds for before in phases[:phase]))
+
+    def is_of_one_plan(self, positions: Collection[int]) -> bool:
+        """Return whether one plan has all these phases; each plan of `rounds_of` costs the whole budget."""
+        assert self._planned is not None
+        systems = {id(self._planned[1][position].system) for position in positions}
+        return any(systems <= {id(phase.system) for phase in plan} for plan in self._plans)
 
     def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
         for name, expected in vars(rounds.state).items():

@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,10 @@ from fastfedrec.core.model_files import objects_to_json
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError, RunMemory, check_run_name
+from fastfedrec.engines.deployment.system_sums import SystemSums
+from fastfedrec.engines.flower._sum_messages import answer_sum
 from fastfedrec.engines.flower.wire.records import STATE, array_record, config_record, read_arrays, read_values
 from fastfedrec.engines.flower.wire.state_codec import decode_state
 from fastfedrec.engines.flower.wire.updates import pack_update, read_update, split_update
@@ -50,13 +53,16 @@ def digest_of_items(item_ids: np.ndarray) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def name_system(deployment: Deployment, min_crowd: int | None, unsealed: bool) -> str:
-    """Return the text that server and nodes must agree on: class, parameters before the fit, and the shuffler."""
-    if min_crowd is None:
-        return repr(deployment.model)
-    # Runs of version 0.2.0 were unsealed, and their folders have a digest of this text.
-    blind = "" if unsealed else " that cannot read reports"
-    return f"{deployment.model!r}, behind a shuffler{blind}, among at least {min_crowd} users"
+def name_system(
+    deployment: Deployment, min_crowd: int | None, unsealed: bool, roster: Sequence[str] | None = None
+) -> str:
+    """Return the text that server and nodes must agree on: class, parameters before the fit, shuffler and roster."""
+    text = repr(deployment.model)
+    if min_crowd is not None:
+        # Runs of version 0.2.0 were unsealed, and their folders have a digest of this text.
+        blind = "" if unsealed else " that cannot read reports"
+        text += f", behind a shuffler{blind}, among at least {min_crowd} users"
+    return text if roster is None else f"{text}, by secure sums of the nodes {', '.join(sorted(roster))}"
 
 
 def answering(work: Callable[["Message", "Context"], "RecordDict"]) -> Callable[..., "Message"]:
@@ -109,11 +115,12 @@ class Node:
         n_threads: int,
         min_crowd: int | None,
         unsealed: bool,
+        roster: Sequence[str] | None = None,
     ):
         self._deployment, self._data_loader = deployment, data_loader
         self._seed, self._max_runs, self._n_threads = seed, max_runs, n_threads
-        self._min_crowd, self._unsealed = min_crowd, unsealed
-        self._text = name_system(deployment, min_crowd, unsealed)
+        self._min_crowd, self._unsealed, self._roster = min_crowd, unsealed, roster
+        self._text = name_system(deployment, min_crowd, unsealed, roster)
         self._catalogue: tuple[np.ndarray | None, str] = None, ""  # the last one, and its digest
 
     def join(self, message: "Message", context: "Context") -> "RecordDict":
@@ -161,6 +168,27 @@ class Node:
         arrays, values = split_update(update.arrays)
         values |= {"round": update.round, "num_examples": update.n_clients}
         return RecordDict({"update": array_record(arrays), "config": config_record(values)})
+
+    def sum(self, message: "Message", context: "Context") -> "RecordDict":
+        """Return the answer to a message of the secure sum of a round."""
+        request = self._read_request(message.content)
+        shard, memory = self._load(request.items, context), self._memory(context)
+        assert memory is not None
+        assert isinstance(self._deployment, FitDeployment)
+        assert self._roster is not None
+        sums = SystemSums(
+            self._deployment, self._roster, self._text, request.run, request.n_users, shard.item_ids, memory.check_run
+        )
+
+        def contribute(round_number: int) -> np.ndarray:
+            rounds = self._deployment.rounds_of(round_number, request.n_users, shard.item_ids)
+            state = self._read_state(message.content, rounds, shard, request, _name(context))
+            self._check_memory(rounds, state, shard)
+            # Exact sums draw no randomness; the node's share is drawn with a key of its own.
+            update = rounds.system.local_round(state, shard, _key_of_seed(0), 0, n_threads=self._n_threads)
+            return rounds.system.flatten(state, update.arrays)
+
+        return answer_sum(sums, message, context, contribute)
 
     def _send_single(self, update: Update, run: str, context: "Context", min_crowd: int, key: Key) -> "RecordDict":
         """Send single reports to the shuffler; the server learns only whether they arrived."""

@@ -23,6 +23,7 @@ from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.deployment.node_memory import check_run_name
 from fastfedrec.engines.flower._node import Node, answering, digest_of_items, name_system
 from fastfedrec.engines.flower.round_records import RoundRecords
+from fastfedrec.engines.flower.secure_server import SecureFlowerEngine
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.engines.flower.wire.state_codec import decode_state, encode_state
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowerEngine", "client_app", "server_app"]
 
+# Engines by the option that selects them.
+_ENGINES: dict[str, type[FlowerEngine]] = {"shuffler": ShuffledFlowerEngine, "roster": SecureFlowerEngine}
 # Fields of a stored run of a system with `fit` as its server.
 _FIT_FIELDS = ("run", "members")
 # Fields of a stored run of a system with a separate server.
@@ -55,6 +58,7 @@ def client_app(
     n_threads: int = 0,
     min_crowd: int | None = None,
     unsealed: bool = False,
+    roster: Sequence[str] | None = None,
 ) -> "ClientApp":
     """Make a node's app, which sends the messages of `system` and refuses any other request.
 
@@ -81,6 +85,9 @@ def client_app(
         (`fastfedrec.engines.shuffling.shuffler`) that releases only batches of at least this many users.
     unsealed : bool
         Whether the shuffler may read the reports.  By default each report is sealed to the server's key.
+    roster : sequence of str or None
+        Names of all nodes by `fastfedrec.engines.aggregation.node_name`, for systems with ``aggregation="secure"``.
+        Each owner takes them from the other owners, not from the server.
 
     Returns
     -------
@@ -111,8 +118,7 @@ def client_app(
         raise ImportError("client_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
     if seed is not None:
         seed = check_integer("seed", seed, low=0, high=None)
-    deployment = deployment_of(system)
-    deployment.check_keys(seed is not None)
+    deployment = _deployment_of(system, seed, roster)
     node = Node(
         deployment,
         data_loader,
@@ -121,10 +127,11 @@ def client_app(
         check_n_threads(n_threads),
         _check_crowd(system, min_crowd),
         _check_unsealed(unsealed, min_crowd),
+        roster,
     )
     app = ClientApp()
     app.query()(answering(node.join))
-    app.train()(answering(node.train))
+    app.train()(answering(node.train if roster is None else node.sum))
     return app
 
 
@@ -145,6 +152,7 @@ def server_app(
     honest_fraction: float = 1.0,
     server_keys: str | os.PathLike[str] | None = None,
     unsealed: bool = False,
+    roster: Sequence[str] | None = None,
 ) -> "ServerApp":
     """Make a server's app, which waits for nodes, runs the rounds, and passes on a fitted model without users.
 
@@ -186,6 +194,8 @@ def server_app(
     unsealed : bool
         Whether the shuffler may read the reports, which the ledger then notes as an assumption.  With `shuffler`,
         exactly one of `server_keys` and `unsealed` is required.
+    roster : sequence of str or None
+        Names of all nodes, as for the nodes, for systems with ``aggregation="secure"``.
 
     Returns
     -------
@@ -210,11 +220,11 @@ def server_app(
         from flwr.serverapp import ServerApp
     except ImportError as error:
         raise ImportError("server_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
-    deployment_of(system).check_keys(seed is not None)  # raises here, before the app runs on a server
+    takes_sizes = _deployment_of(system, seed, roster).takes_sizes  # raises here, before the app runs on a server
     ids = axis_ids("item_ids", item_ids, len(item_ids))
     if seed is not None:
         seed = check_integer("seed", seed, low=0, high=None)
-    if public_sizes is not None and not deployment_of(system).takes_sizes:
+    if public_sizes is not None and not takes_sizes:
         raise ValueError("public_sizes is for PrivatePrototypes; leave it out")
     options: dict[str, Any] = {
         "round_timeout": check_real("round_timeout", round_timeout, low=0.0, exclusive=True),
@@ -237,11 +247,13 @@ def server_app(
         options["keys"] = None if server_keys is None else ServerKeys(server_keys)
     elif server_keys is not None:
         raise ValueError(f"server_keys must be given with shuffler, got {server_keys!r}; leave it out")
+    if roster is not None:
+        options |= {"roster": tuple(roster), "item_ids": ids, "folder": folder}
     app = ServerApp()
 
     @app.main()
     def main(grid: "Grid", context: "Context") -> None:
-        deployment = deployment_of(system)
+        deployment = _deployment_of(system, seed, roster)
         deployment.public_sizes = public_sizes
         with nullcontext() if folder is None else FolderLock(folder):
             start = _RunStart.of(grid, deployment, ids, folder, seed, options)
@@ -253,6 +265,15 @@ def server_app(
             on_finish(model, start.engine)
 
     return app
+
+
+def _deployment_of(system: FederatedSystem | Recommender, seed: int | None, roster: Sequence[str] | None) -> Deployment:
+    """Return the checked deployment."""
+    if roster is not None and seed is not None:
+        raise ValueError("seed must be None with a roster: each node has a key of its own; omit it")
+    deployment = deployment_of(system, None if roster is None else len(roster))
+    deployment.check_keys(seed is not None)
+    return deployment
 
 
 def _check_crowd(system: FederatedSystem | Recommender, min_crowd: int | None) -> int | None:
@@ -293,7 +314,7 @@ class _RunStart:
         options: Mapping[str, Any],
     ) -> Self:
         """Make the engine and restore a stored run, without a request to any node."""
-        text = name_system(deployment, options.get("min_crowd"), options.get("keys") is None)
+        text = name_system(deployment, options.get("min_crowd"), options.get("keys") is None, options.get("roster"))
         request = {"system": text, "items": digest_of_items(item_ids)}
         checkpoint = stored = None
         if folder is not None:
@@ -313,7 +334,7 @@ class _RunStart:
             records = RoundRecords(folder, digests(request | {"seed": seed}))
             key = records.resolve_key(key) if stored else records.new_key(key)
         key = key or Key.from_entropy()
-        kind = ShuffledFlowerEngine if "shuffler" in options else FlowerEngine
+        kind = next((engine for name, engine in _ENGINES.items() if name in options), FlowerEngine)
         engine = kind(grid, deployment, request, is_simulation=key.is_simulation, **options)
         return cls(engine, key, request["run"], checkpoint, records, stored)
 

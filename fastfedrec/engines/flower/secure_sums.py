@@ -15,12 +15,12 @@ from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import checking
 from fastfedrec.data.digest import digests
+from fastfedrec.engines.aggregation.agreement import SumAgreement
 from fastfedrec.engines.aggregation.plan import AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.server import AggregationServer
-from fastfedrec.engines.aggregation.stored_node import StoredNode
 from fastfedrec.engines.aggregation.sums import SecureSums
-from fastfedrec.engines.deployment.node_memory import RefusalError
 from fastfedrec.engines.flower._node import answering
+from fastfedrec.engines.flower._sum_messages import RECORD, answer_sum
 from fastfedrec.engines.flower.wire.records import config_record, read_values
 from fastfedrec.rounds.checkpoint import Checkpoint
 
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
 
-__all__ = ["NoisySum", "secure_client_app", "secure_sum"]
+__all__ = ["NoisySum", "run_sum", "secure_client_app", "secure_sum"]
 
-# Name of the record with a message of the protocol.
-_RECORD = "secure-sum"
 # Seconds between two checks for messages, doubled from the first to the second.
 _MIN_PAUSE, _MAX_PAUSE = 0.02, 1.0
 _REMEDY = "put the folder back as it was when the server stopped, or start a sum with another number"
@@ -91,22 +89,7 @@ def secure_client_app(sums: SecureSums, contribute: Callable[["Message", "Contex
     check_instance("sums", sums, SecureSums, "make a SecureSums")
 
     def train(message: "Message", context: "Context") -> "RecordDict":
-        from flwr.app import RecordDict
-
-        values = read_values(message.content[_RECORD])
-        if values.get("sums") != sums.digest:
-            raise RefusalError("the server has another agreement on secure sums than this node")
-        folder = context.node_config.get("folder")
-        if not isinstance(folder, str) or not folder:
-            raise RefusalError("this node has no folder for its keys: start it with --node-config 'folder=\"...\"'")
-        node = StoredNode(sums, os.path.expanduser(folder))
-        try:
-            answer = node.answer(
-                values["round"], values["stage"], values["message"], lambda: contribute(message, context)
-            )
-        except AggregationError as error:
-            raise RefusalError(str(error)) from error
-        return RecordDict({_RECORD: config_record({"answer": answer})})
+        return answer_sum(sums, message, context, lambda _: contribute(message, context))
 
     app = ClientApp()
     app.train()(answering(train))
@@ -162,20 +145,61 @@ def secure_sum(
     """
     check_instance("sums", sums, SecureSums, "make a SecureSums")
     check_instance("ledger", ledger, Ledger, "pass a Ledger")
-    plan, timeout = sums.plan(round), check_real("stage_timeout", stage_timeout, low=0.0, exclusive=True)
+    sums.plan(round)  # checks the number before the ledger has the sum
+    stage_timeout = check_real("stage_timeout", stage_timeout, low=0.0, exclusive=True)
     join_timeout = check_real("join_timeout", join_timeout, low=0.0, exclusive=True)
-    roster = [bytes.fromhex(name) for name in sums.roster]
     ledger.record(sums.event())
+    return run_sum(
+        grid, sums, round, content=content, folder=folder, stage_timeout=stage_timeout, join_timeout=join_timeout
+    )
+
+
+def run_sum(
+    grid: "Grid",
+    sums: SumAgreement,
+    round: int,
+    *,
+    content: "RecordDict | None",
+    shared: Collection[str] = (),
+    folder: str | os.PathLike[str] | None,
+    stage_timeout: float,
+    join_timeout: float,
+) -> NoisySum:
+    """Run a secure sum that the ledger has, for any agreement.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Grid of the nodes.
+    sums : SumAgreement
+        Agreement with the nodes.
+    round : int
+        Number of the sum.
+    content : flwr.app.RecordDict or None
+        Records for the nodes, as for `secure_sum`.
+    shared : collection of str
+        Names of the records that nodes get in all stages, and not only with the request of their vectors.
+    folder : path-like or None
+        Folder of the server's state.
+    stage_timeout, join_timeout : float
+        Seconds, as for `secure_sum`.
+
+    Returns
+    -------
+    NoisySum
+        Sum, and the nodes without an answer.
+    """
+    plan, roster = sums.plan(round), [bytes.fromhex(name) for name in sums.roster]
     server, messages = AggregationServer(plan, roster), dict.fromkeys(roster, b"")
     with nullcontext() if folder is None else FolderLock(folder):
-        memory = None if folder is None else _Memory(folder, digests({"sums": repr(sums)}), _REMEDY)
+        memory = None if folder is None else _Memory(folder, digests({"sums": sums.digest}), _REMEDY)
         if memory is not None and (result := memory.result(round)):
             return result
         if memory is not None and (restored := memory.restored(plan, roster)):
             server, messages = restored
-        courier = _Courier(grid, sums, round, content)
+        courier = _Courier(grid, sums, round, content, shared)
         while server.stage != "end":
-            courier.deliver(server, messages, join_timeout if server.stage == "keys" else timeout)
+            courier.deliver(server, messages, join_timeout if server.stage == "keys" else stage_timeout)
             messages = server.advance()
             if memory is not None and server.stage != "end":
                 # Before the next messages leave, so that a restarted server sends the same ones.
@@ -190,8 +214,10 @@ def secure_sum(
 class _Courier:
     """Messages between the server of one sum and the nodes of a grid, which sign their answers."""
 
-    def __init__(self, grid: "Grid", sums: SecureSums, round: int, content: "RecordDict | None"):
-        self._grid, self._content = grid, content
+    def __init__(
+        self, grid: "Grid", sums: SumAgreement, round: int, content: "RecordDict | None", shared: Collection[str]
+    ):
+        self._grid, self._content, self._shared = grid, {} if content is None else dict(content), set(shared)
         self._plan, self._header = sums.plan(round), {"sums": sums.digest, "round": round}
         # Flower's numbers of the connected nodes, by name.
         self._nodes: dict[bytes, int] = {}
@@ -250,8 +276,9 @@ class _Courier:
     def _message(self, node: int, stage: str, message: bytes, timeout: float) -> "Message":
         from flwr.app import Message, RecordDict
 
-        content = RecordDict() if self._content is None or stage != "mask" else RecordDict(dict(self._content))
-        content[_RECORD] = config_record({**self._header, "stage": stage, "message": message})
+        names = self._content.keys() if stage == "mask" else self._content.keys() & self._shared
+        content = RecordDict({name: self._content[name] for name in names})
+        content[RECORD] = config_record({**self._header, "stage": stage, "message": message})
         return Message(content, dst_node_id=node, message_type="train", ttl=timeout)
 
     @staticmethod
@@ -260,7 +287,7 @@ class _Courier:
             raise AggregationError(f"the node failed: {str(reply.error.reason)[:200]!r}")
         if "config" in reply.content and (refusal := read_values(reply.content["config"]).get("refusal")):
             raise AggregationError(f"the node refuses: {str(refusal)[:400]!r}")
-        answer = read_values(reply.content[_RECORD])["answer"]
+        answer = read_values(reply.content[RECORD])["answer"]
         if type(answer) is not bytes:
             raise AggregationError(f"an answer must be bytes, got {type(answer).__name__}")
         return answer
