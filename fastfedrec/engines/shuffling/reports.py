@@ -1,5 +1,7 @@
 """Encoding of single reports between nodes, shuffler and server."""
 
+import mmap
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,12 +29,12 @@ def encode_reports(index: np.ndarray, bit: np.ndarray, n_coordinates: int) -> by
     return code_reports(index, bit, n_coordinates).astype(report_width(n_coordinates)).tobytes()
 
 
-def decode_reports(body: bytes | bytearray, n_coordinates: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def decode_reports(body: bytes | mmap.mmap, n_coordinates: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Decode untrusted bytes into coordinates and bits; raise ValueError if they are not valid reports."""
     return split_codes(read_codes(body, n_coordinates))
 
 
-def read_codes(body: bytes | bytearray, n_coordinates: int) -> np.ndarray:
+def read_codes(body: bytes | mmap.mmap, n_coordinates: int) -> np.ndarray:
     """Return untrusted bytes as numbers without a copy; raise ValueError if they are not valid reports."""
     kind = report_width(n_coordinates := check_integer("n_coordinates", n_coordinates, low=1))
     if len(body) % kind.itemsize:

@@ -12,6 +12,7 @@ time.  If connections or bodies reach their maximum, the server closes connectio
 import json
 import logging
 import math
+import mmap
 import socket
 import ssl
 import sys
@@ -260,14 +261,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.shuffler.submit(run, round_number, sender, self._read_body(int(length)))
         return b""
 
-    def _read_body(self, length: int) -> bytearray:
-        body = bytearray()
-        while len(body) < length:
-            piece = self.rfile.read1(min(length - len(body), _CHUNK_BYTES))
+    def _read_body(self, length: int) -> bytes | mmap.mmap:
+        if not length:
+            return b""
+        # The system gives a page of a map when its first byte arrives, and takes all pages back with the body.  The
+        # heap would keep the holes of bodies that grow and end in many threads.
+        body, n_read = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), 0
+        while n_read < length:
+            piece = self.rfile.read1(min(length - n_read, _CHUNK_BYTES))
             if not piece:
                 raise ShufflerError("the message is shorter than its declared length; send it again", kind="cut off")
             self.server.receive(len(piece))
-            body += piece
+            n_read += body.write(piece)
         return body
 
     def _release(self, run: str, round_number: int, n_users: int) -> bytes:

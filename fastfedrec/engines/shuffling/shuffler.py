@@ -6,6 +6,7 @@ otherwise it gets none.  The trust model is in docs/how-to/deploy-with-flower.md
 runs a shuffler.
 """
 
+import mmap
 import os
 import threading
 import time
@@ -52,7 +53,8 @@ class Shuffler:
     max_nodes : int
         Maximum number of nodes that send reports in a round.
     max_memory : int
-        Maximum number of bytes of a round's reports, those in transfer included.  A release takes three times as many.
+        Maximum number of bytes of a round's reports, those in transfer included.  A release takes up to
+        four times as many, and up to nine times for unsealed reports of 4 bytes.
     server_key : path-like or None
         PEM file with the server's public key, which reports must be sealed to.  None accepts reports that the shuffler
         can read; nodes send them only with ``client_app(..., unsealed=True)``.
@@ -107,7 +109,7 @@ class Shuffler:
         self._journal = ReleaseJournal(folder)
         self._open: tuple[str, int] | None = None
         # Reports by sender, until the release.
-        self._reports: dict[str, bytes | bytearray] = {}
+        self._reports: dict[str, bytes | mmap.mmap] = {}
         # The batch of the open round after its release, for a server that lost its copy.
         self._batch: bytes | None = None
         # Refused messages of the open round by kind, and the time of its start; for the log.
@@ -221,7 +223,7 @@ class Shuffler:
             raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is the maximum", kind="full")
         return sender not in self._reports
 
-    def submit(self, run: str, round: int, sender: str, body: bytes | bytearray) -> None:
+    def submit(self, run: str, round: int, sender: str, body: bytes | mmap.mmap) -> None:
         """Accept all reports of one node in a round; a repeated submission has no effect.
 
         Parameters
@@ -271,7 +273,7 @@ class Shuffler:
                 kind="full",
             )
 
-    def _count_reports(self, body: bytes | bytearray) -> int:
+    def _count_reports(self, body: bytes | mmap.mmap) -> int:
         """Return the number of reports of a message, or raise if it is not a whole number of valid reports."""
         if self._server_key is not None:
             if len(body) % SEALED_BYTES:
