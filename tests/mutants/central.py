@@ -72,9 +72,8 @@ CENTRAL = [
     # ---- DPGram -----------------------------------------------------------------------------------------------------
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
         "dpgram-no-noise", "DPGram's sums are released without noise",
-        "self.source.noise_of(noise.gaussian, update.n_clients, self._what).add_noise("
-        "update.arrays[name], key=self.key, purpose=self._purpose_of(name), round=update.round)",
-        "update.arrays[name]",
+        "drawn.add_noise(noisy[name], key=self.key, purpose=self._purpose_of(name), round=update.round)",
+        "noisy[name]",
     ),
     on("NoisySum.apply", f"{WIDTH}[DPGram]")(
         "dpgram-half-noise", "DPGram's noise is halved", "return self._learn(state, noisy, update.round)",

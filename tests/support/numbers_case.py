@@ -25,6 +25,13 @@ from support.numbers_mechanisms import channel
 
 ROSTER = [f"{node:064x}" for node in range(20)]
 
+
+def secure_sums():
+    return SecureSums(
+        "test", ROSTER, n_values=3, max_value=2, l2_sensitivity=1, variance=1, honest_fraction=1, min_answers=19
+    )
+
+
 WIDTHS = {"n_factors": 16, "hidden": (16, 32)}
 CLIENT = {"learning_rate": HALF, "n_epochs": 1, "batch_size": 8, "clip_norm": HALF, "clip_order": 2, "key": KEY}
 
@@ -142,11 +149,9 @@ FUNCTIONS = {
         run="test", roster=ROSTER, n_values=3, max_value=2, l2_sensitivity=ONE, l1_sensitivity=ONE, variance=ONE,
         honest_fraction=ONE, min_answers=19, n_rounds=2,
     ),
-    "engines.aggregation.sums.SecureSums.plan": on(
-        lambda: SecureSums(
-            "test", ROSTER, n_values=3, max_value=2, l2_sensitivity=1, variance=1, honest_fraction=1, min_answers=19
-        ),
-        round=0,
+    "engines.aggregation.sums.SecureSums.plan": on(secure_sums, round=0),
+    "engines.aggregation.sums.SecureSums.with_share": on(
+        secure_sums, values=np.ones(3, dtype=np.int64), key=KEY, node="node", round=0
     ),
     "engines.shuffling.shuffler.Shuffler": call(
         min_crowd=5, n_reports=2, n_coordinates=10, folder="/nonexistent", max_users=100, max_nodes=10,
