@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse
 from hypothesis import given
@@ -257,6 +256,8 @@ def test_from_dataframe(library):
 
 
 def test_from_dataframe_takes_nullable_and_date_columns():
+    import polars as pl  # here, because ThreadSanitizer ends a process that imports it
+
     when = pd.to_datetime(["2020-01-01", "1970-01-02"])
     frame = pd.DataFrame({"user": pd.array([1, 2], "Int64"), "item": pd.Categorical(["x", "y"]), "when": when})
     data = Interactions.from_dataframe(frame, timestamp="when")
