@@ -16,7 +16,7 @@ VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_produc
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json' -o -name '*.h') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-aarch64 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-core bench-history bench-check bench-smoke browse lint clean
+.PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-aarch64 sanitize test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-core bench-history bench-check bench-smoke browse lint clean
 
 # Private federated training on generated data, with a comparison, the privacy cost and plots.
 demo: $(VENV)/.installed-cli
@@ -59,6 +59,12 @@ AARCH64_TESTS := tests/core/test_randomness.py tests/compute/test_als.py tests/m
 	tests/mechanisms/channels/test_binary_response.py tests/mechanisms/noise/test_integer_noise.py
 test-aarch64: $(VENV)/.installed-dev
 	$(BIN)/python -P .ci/aarch64.py --out nightly-output/aarch64 $(AARCH64_TESTS)
+
+# The tests of all kernels under AddressSanitizer and UndefinedBehaviorSanitizer, and those of threads under
+# ThreadSanitizer, at every instruction set.  Before them, planted errors must be found.
+sanitize: $(VENV)/.installed-dev
+	$(BIN)/pytest -m nightly tests/test_sanitize.py
+	$(BIN)/python -P .ci/sanitize.py --out nightly-output/sanitize $(KERNEL_TESTS)
 
 # All tests on every other installed and supported Python, and the fast tests on the newest of them.  For one version run
 # `make test PYTHON=python3.13 VENV=.venv-3.13`.
@@ -103,7 +109,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 
 # With `make -k` all targets run, also after a failure.  A target that has passed since the last change of a source or a
 # test is not run again, so that an interrupted night continues.
-NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-levels test-x86-64-v2 test-aarch64 test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
+NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-levels test-x86-64-v2 test-aarch64 sanitize test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
 nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')

@@ -6,7 +6,7 @@ Vector code is in ``_kernels/**/_*.cpp``.  It is compiled once for each level of
 into the extensions that include its header, which is the first header that it includes.  The level is selected at
 import, so that a wheel runs on every processor.  Cython's code for typed memoryviews is compiled once, as a separate
 extension.  After a change, only sources that include the changed file are compiled again.  ``FASTFEDREC_DEBUG=1``
-builds with bounds checks.
+builds with bounds checks, and ``FASTFEDREC_SANITIZE=address,undefined`` or ``thread`` with the compiler's sanitizers.
 """
 
 import os
@@ -25,6 +25,10 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 DEBUG = os.environ.get("FASTFEDREC_DEBUG", "0") not in ("", "0")
+
+# Names of the compilers' option -fsanitize.  The process must load the sanitizers' library first (.ci/sanitize.py).
+SANITIZERS = ("address", "undefined", "thread")
+SANITIZE = [name for name in os.environ.get("FASTFEDREC_SANITIZE", "").split(",") if name]
 
 DIRECTIVES = {
     "language_level": "3",
@@ -48,6 +52,18 @@ INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 REPOSITORY = ""
 
 OPENMP_PROBE = "#include <omp.h>\nint main() { return omp_get_max_threads() > 0 ? 0 : 1; }\n"
+
+
+def sanitizer_flags(names):
+    """Return the compiler's options for these sanitizers, which come after all others."""
+    if unknown := [name for name in names if name not in SANITIZERS]:
+        raise SystemExit(f"FASTFEDREC_SANITIZE has {unknown[0]!r}; use names of {', '.join(SANITIZERS)}, by commas")
+    if not names:
+        return []
+    # More optimization removes code that the sanitizers watch.  Python's flags define the overflow of signed integers,
+    # which would hide it; and "undefined" does not contain the conversion of a float that the integer cannot hold.
+    flags = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv", f"-fsanitize={','.join(names)}"]
+    return flags + ["-fsanitize=float-cast-overflow"] * ("undefined" in names)
 
 
 def make_urls(repository):
@@ -141,6 +157,7 @@ class BuildKernels(build_ext):
         if self._links("int main() { return 0; }\n", ["-fno-split-paths"]):
             flags += ["-fno-split-paths"]
         flags += ["-g"] if DEBUG else ["-g0"]  # Python's flags include symbols, which would be four fifths of a wheel
+        flags += sanitizer_flags(SANITIZE)
         openmp, standard = ["-fopenmp"], ["-std=c++17"]
         if not self._links(OPENMP_PROBE, openmp):
             print("fastfedrec: the compiler has no OpenMP; kernels will run on one thread", file=sys.stderr)
@@ -158,7 +175,7 @@ class BuildKernels(build_ext):
             extension.define_macros = macros
             language = standard if extension.language == "c++" else []
             extension.extra_compile_args = [*language, *flags, *aligned, *openmp]
-            extension.extra_link_args = openmp
+            extension.extra_link_args = openmp + sanitizer_flags(SANITIZE)
             headers = included(extension.depends)  # Cython lists the headers that it includes
             extension.extra_objects = [path for source in linked(headers) for path in objects[source]]
             extension.depends = [*headers, *extension.extra_objects, __file__]

@@ -208,6 +208,14 @@ def test_one_setting_makes_all_links(monkeypatch):
     assert links == [*pages, f"{here}/blob/main/README.md#here"]
 
 
+def test_sanitizers_are_known_names_and_a_normal_build_has_none(monkeypatch):
+    script = build_script(ROOT, monkeypatch)
+    assert script["sanitizer_flags"](script["SANITIZE"]) == []
+    assert {"-fsanitize=address,undefined", "-fno-wrapv"} < set(script["sanitizer_flags"](["address", "undefined"]))
+    with pytest.raises(SystemExit, match="FASTFEDREC_SANITIZE has 'adress'; use names of address, undefined, thread"):
+        script["sanitizer_flags"](["undefined", "adress"])
+
+
 def test_the_metadata_get_the_addresses(monkeypatch):
     """Of another setting, setup.py would keep the links from the metadata without a word."""
     assert "urls" in PROJECT["project"]["dynamic"]

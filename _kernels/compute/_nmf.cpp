@@ -335,7 +335,7 @@ FASTFEDREC_INLINE void multiply_factors(const Sums<T, LANES, NV>& sums, T regula
         // u <- u (sum w x v) / (sum w (u'v) v + reg u)
         const V x = load<V>(u + v * LANES);
         V above = sums.above[0][v], below = sums.below[0][v];
-        if constexpr (sums.N == 2) above += sums.above[1][v], below += sums.below[1][v];
+        if constexpr (Sums<T, LANES, NV>::N == 2) above += sums.above[1][v], below += sums.below[1][v];
         below = multiply_add(spread<V>(regularization), x, below);
         const V updated = x * above / below;
         store(u + v * LANES, below > 0 ? updated : V{});  // 0 / 0 if the factor is already 0, or no entry has it
