@@ -3,6 +3,7 @@
 `make fuzz` runs the fuzzer itself.
 """
 
+import itertools
 import pkgutil
 import tracemalloc
 
@@ -40,8 +41,8 @@ def test_known_inputs_keep_the_invariant(path, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_target_accepts_a_seed_and_refuses_random_bytes(name, tmp_path):
     module = f"fuzz.targets.{name}"
-    seeds = list(load_target(module).seeds())
-    assert any(check_once(module, seed, tmp_path) for seed in seeds[:12])
+    seeds = list(itertools.islice(load_target(module).seeds(), 3))
+    assert any(check_once(module, seed, tmp_path) for seed in seeds)
     for content in (b"", bytes(range(256)), seeds[0][: len(seeds[0]) // 2]):
         check_once(module, content, tmp_path)
 
@@ -59,7 +60,7 @@ INPUTS = {"crash": b"\x93NU\xff", "hang": b"h", "request": b"999"}
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_planted_fault_is_found_in_a_known_input(name, tmp_path):
     module = f"fuzz.planted.{name}"
-    check_once(module, b"17", tmp_path)
+    check_once(module, next(iter(load_target(module).seeds())), tmp_path)
     with pytest.raises(Finding):
         check_once(module, INPUTS[name], tmp_path)
 

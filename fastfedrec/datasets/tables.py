@@ -100,6 +100,11 @@ def load_table(
     ImportError
         polars is not installed, or zstandard for ``.zst``; the extra ``data`` installs both.
 
+    Notes
+    -----
+    A damaged Parquet file can end the process within polars, if an allocation fails there.  A Parquet file of unknown
+    origin is read safely in a separate process.
+
     Examples
     --------
     >>> import pathlib, tempfile

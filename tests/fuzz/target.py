@@ -77,15 +77,15 @@ def _failed_allocation(error: BaseException | None) -> MemoryError | None:
 
 @contextmanager
 def deadline(seconds: int):
-    """Raise `Finding` in the block after some seconds; only the main thread can use it."""
+    """Raise `Finding` in the block after some seconds of this process, which do not depend on other processes."""
 
     def interrupt(*_):
         raise Finding(f"it takes more than {seconds} s")
 
-    previous = signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(seconds)
+    previous = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)

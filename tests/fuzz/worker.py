@@ -27,7 +27,7 @@ def main(argv):
         from fuzz.target import Finding, check
 
         target, scratch = load_target(module), Path(tempfile.mkdtemp())
-        seeds = list(target.seeds())
+        seeds = list(dict.fromkeys(target.seeds()))
         if module.startswith("fuzz.targets") and not sum(check(target, seed, scratch) for seed in seeds):
             raise SystemExit(f"{module} must accept one of its own seeds, and refuses all of them")
         working, known = (Path(argument) for argument in arguments if not argument.startswith("-"))

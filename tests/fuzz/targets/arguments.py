@@ -23,14 +23,14 @@ def parser():
 
 
 def seeds():
-    """Return a command for each system, the accounts, and the examples of the help texts."""
-    lines = [f"fit {name} --data generated:30x20 --set n_rounds=2 epsilon=1.5" for name in SYSTEMS]
-    lines += [
+    """Return the accounts, other commands, and a command for each system."""
+    lines = [
+        "recommend model.npz --users 1 2 --k 5 --quiet", "evaluate fmf-ldp --data x.csv --top-items 20 --threads 2",
         "account reports --users 50000 --rounds 20 --epsilon 0.5 --delta 1e-6 --json",
         "account gaussian --noise-multiplier 1 --neighboring replace --users 4800 --cohort 20 --rounds 100",
         "account gaussian --noise-multiplier 2 --neighboring add_remove --sampling-probability 0.01 --rounds 1000",
-        "recommend model.npz --users 1 2 --k 5 --quiet", "evaluate fmf-ldp --data x.csv --top-items 20 --threads 2",
     ]  # fmt: skip
+    lines += [f"fit {name} --data generated:30x20 --set n_rounds=2 epsilon=1.5" for name in SYSTEMS]
     return ["\n".join(line.split()).encode() for line in lines]
 
 

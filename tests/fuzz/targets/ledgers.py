@@ -12,16 +12,17 @@ from fastfedrec.accounting import Ledger
 from fuzz.target import Target
 
 
+def seeds():
+    """Return each model's ledger."""
+    data = rated(12, 40, 1)
+    for model in MODELS.values():
+        yield new(model).fit(data, key=Key.from_seed(2)).ledger_.to_json().encode()
+
+
 @functools.cache
 def texts():
-    """Return each model's ledger as JSON."""
-    data = rated(12, 40, 1)
-    return [new(model).fit(data, key=Key.from_seed(2)).ledger_.to_json() for model in MODELS.values()]
-
-
-def seeds():
-    """Return the different ledgers."""
-    return [text.encode() for text in dict.fromkeys(texts())]
+    """Return all ledgers as text, which are made once."""
+    return [content.decode() for content in seeds()]
 
 
 def read(content, _folder):

@@ -15,19 +15,22 @@ from fastfedrec import Key, load
 from fuzz.target import Target, check_names
 
 
-@functools.cache
-def contents():
+def seeds():
     """Return the files of each model, with and without users."""
     data = rated(12, 40, 1, user_ids=[f"user {u}" for u in range(12)], item_ids=[(i, "film") for i in range(40)])
-    files = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model")
         for model in MODELS.values():
             fitted = new(model).fit(data, key=Key.from_seed(2))
             for include_users in (True, False):
                 fitted.save(path, include_users=include_users)
-                files.append(path.read_bytes())
-    return files
+                yield path.read_bytes()
+
+
+@functools.cache
+def contents():
+    """Return all files, which are made once."""
+    return list(seeds())
 
 
 def read(content, folder):
@@ -54,4 +57,4 @@ def use(accepted):
     model.save(path)
 
 
-TARGET = Target(read=read, use=use, errors=(ValueError,), seeds=contents, mutate=fields_changed)
+TARGET = Target(read=read, use=use, errors=(ValueError,), seeds=seeds, mutate=fields_changed)

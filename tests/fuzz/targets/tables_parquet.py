@@ -7,6 +7,7 @@ polars' part: they can end the process in a failed allocation, so the docstring 
 import json
 import warnings
 
+import polars
 from support.hostile_files import json_changed
 
 from fastfedrec.datasets import load_table
@@ -53,8 +54,6 @@ def seeds():
 
 def read(content, folder):
     """Write the table with polars and read it."""
-    import polars
-
     path = folder / "table.parquet"
     try:
         columns = json.loads(content)
