@@ -65,7 +65,10 @@ def check_names(error: Exception, *texts: str) -> None:
 
 
 def _failed_allocation(error: BaseException | None) -> MemoryError | None:
-    while error is not None:
+    seen = set()
+    # Causes and contexts together can form a cycle.
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         # Python's parser also raises a MemoryError, for an expression that is nested too deeply.
         if isinstance(error, MemoryError):
             frames = traceback.extract_tb(error.__traceback__)

@@ -15,6 +15,8 @@ import atheris
 
 # Share of the mutations that keep the structure of an input, if its target has such mutations.
 _STRUCTURED = 0.9
+# libFuzzer measures the time of a clock, which includes waits and other processes; `deadline` measures the processor's.
+_WAITING = 10
 
 
 def main(argv):
@@ -24,7 +26,7 @@ def main(argv):
     # All of the package is imported here and in the runs of the target, and reports its branches to atheris.
     with atheris.instrument_imports(include=["fastfedrec", "fuzz.planted"]):
         from fuzz import load_target
-        from fuzz.target import Finding, check
+        from fuzz.target import Finding, check, deadline
 
         target, scratch = load_target(module), Path(tempfile.mkdtemp())
         seeds = list(dict.fromkeys(target.seeds()))
@@ -39,7 +41,7 @@ def main(argv):
             arguments.append(f"-dict={words}")
         limit = limit_memory(target.memory_bytes)
         flags = [
-            f"-timeout={target.seconds}",
+            f"-timeout={_WAITING * target.seconds}",
             f"-rss_limit_mb={limit}",
             f"-max_len={target.max_bytes}",
             "-len_control=0",
@@ -61,7 +63,8 @@ def main(argv):
         def execute(content):
             number = next(executions)
             try:
-                check(target, content, scratch)
+                with deadline(target.seconds):
+                    check(target, content, scratch)
             except Finding:
                 traceback.print_exc()
                 (known / f"crash-{hashlib.sha1(content).hexdigest()}").write_bytes(content)
