@@ -127,11 +127,16 @@ mutants: $(VENV)/.installed-dev
 test-nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m nightly
 
+SECONDS ?= 600
+
 # A thousand changed files of each kind: models by bytes and by fields, ledgers and stores.  Then every fast test with new
-# random examples.
+# random examples.  Then every reader of untrusted bytes for its share of SECONDS, guided by coverage, after the controls
+# of the fuzzer; inputs that break a reader go to tests/corpus/.
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/pytest -m slow --profile nightly tests/test_hostile_files.py
 	$(BIN)/pytest -n 2 --profile dev
+	$(BIN)/pytest -m "slow or not slow" tests/test_fuzz.py
+	PYTHONPATH=tests $(BIN)/python -P -m fuzz --seconds $(SECONDS)
 
 # All figures and tables of the papers with --quick, in sequence, with their times, on generated data.
 reproduce-quick: $(VENV)/.installed-dev

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.data.ids import Coded, check_exact, check_one_column
+from fastfedrec.data.ids import Coded, check_exact, check_one_column, encode_ids
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 from fastfedrec.datasets._fields import stated_moment
@@ -82,6 +82,8 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
             columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
             if not isinstance(columns[role], Coded):
                 check_exact(called, columns[role])
+                if columns[role].dtype.kind == "O":  # all entries have one type, which may be no type of ids
+                    encode_ids(called, columns[role][:1])
     return columns
 
 

@@ -83,9 +83,14 @@ def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
             stream = stack.enter_context(gzip.open(stream))
         elif start.startswith(_ZST) or path.suffix.lower() == ".zst":
             stream = stack.enter_context(_open_zst(stream))
-        text = PlainText(stream, encoding)
-        _check_is_text(path, text.start)
-        yield text
+        try:
+            text = PlainText(stream, encoding)
+            _check_is_text(path, text.start)
+            yield text
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path} must be {error.encoding} text, as its first bytes state ({error.reason}); save it as UTF-8"
+            ) from error
 
 
 def decoded(content: bytes) -> str:

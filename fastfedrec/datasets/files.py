@@ -133,7 +133,10 @@ def reading_parquet(path: Path) -> Iterator[None]:
         yield
     except (ImportError, FileNotFoundError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        # A panic of polars, which damaged files cause, is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise ValueError(f"{path} cannot be read as Parquet ({reason}); write or download it again") from error
 

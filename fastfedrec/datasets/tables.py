@@ -95,8 +95,15 @@ def load_table(
         A missing column.  The message lists the columns of the file.
     ValueError
         A malformed file.  The message names the file, the line, the column and the field.
+    TypeError
+        A column of a Parquet file has another type than its role.  The message names the column and the type.
     ImportError
         polars is not installed, or zstandard for ``.zst``; the extra ``data`` installs both.
+
+    Notes
+    -----
+    A damaged Parquet file can end the process within polars, if an allocation fails there.  A Parquet file of unknown
+    origin is read safely in a separate process.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import re
 import sys
 
 import polars as pl
@@ -207,3 +208,39 @@ def test_times_of_text_that_a_float_cannot_hold(tmp_path):
     assert load_table(exact, user="u", item="i", timestamp="t").timestamps.tolist() == [2**53 - 1]
     with pytest.raises(ValueError, match="line 2: t must be whole"):
         load_table(write(tmp_path, "u,i,t\n1,1,9007199254740993.0\n"), user="u", item="i", timestamp="t")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_text_of_several_bytes_that_is_cut_or_damaged(tmp_path, encoding):
+    content = "\ufeffuser,item\n1,2\n".encode(encoding)
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    assert load_table(path).n_interactions == 1  # negative control
+    for damaged in (content[:-1], content[:30] + b"\xd8\xdc\xff\xdf" + content[30:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=rf"table\.csv must be {encoding} text, .*; save it as UTF-8"):
+            load_table(path)
+
+
+def test_a_panic_of_polars_is_an_error_and_an_interrupt_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "table.parquet"
+    pl.DataFrame({"user": [1], "item": [2]}).write_parquet(path)
+    for raised, error in ((pl.exceptions.PanicException("overflow"), ValueError), (KeyboardInterrupt(), None)):
+
+        def fail(*_, raised=raised, **__):
+            raise raised
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pl, "read_parquet", fail)
+            with pytest.raises(error or KeyboardInterrupt) as caught:
+                load_table(path)
+        assert error is None or re.search(r"table\.parquet cannot be read as Parquet \(overflow\)", str(caught.value))
+
+
+@pytest.mark.parametrize("dtype", [pl.Binary, pl.Time])
+def test_ids_of_parquet_that_no_model_can_save(tmp_path, dtype):
+    path = tmp_path / "table.parquet"
+    entries = pl.Series("item", ["a", "b"]).cast(pl.Binary) if dtype is pl.Binary else pl.Series("item", [1, 2])
+    pl.DataFrame({"user": [1, 2], "item": entries.cast(dtype)}).write_parquet(path)
+    with pytest.raises(TypeError, match=r"table\.parquet: column 'item' \(item\)\[0\] must be a number, a string or"):
+        load_table(path)

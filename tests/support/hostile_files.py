@@ -1,5 +1,6 @@
 """Hostile files: valid ones with some bytes, fields, types or shapes changed."""
 
+import contextlib
 import copy
 import io
 import json
@@ -201,3 +202,36 @@ def fields_changed(random, content):
             for name in list(promised.keys() - arrays.keys()):
                 del promised[name]
     return pack(document, arrays, random.choice([zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED]))
+
+
+def array_file_changed(random, content):
+    """Return a NumPy file of a changed array."""
+    out = io.BytesIO()
+    np.save(out, array_changed(random, np.load(io.BytesIO(content), allow_pickle=False)), allow_pickle=False)
+    return out.getvalue()
+
+
+def files_changed(random, files):
+    """Return files by name with one or two of them changed, swapped or removed."""
+    files = dict(files)
+    for _ in range(random.randint(1, 2)):
+        if not files:
+            break
+        name, other = random.choice(sorted(files)), random.choice(sorted(files))
+        kind = random.choice(["bytes", "array", "array", "json", "swap", "drop"])
+        if kind == "bytes":
+            files[name] = bytes_changed(random, files[name])
+        elif kind == "array" and files[name].startswith(b"\x93NUMPY"):
+            with contextlib.suppress(Exception):  # NumPy's, of a file that was changed before
+                files[name] = array_file_changed(random, files[name])
+        elif kind == "array" and files[name].startswith(b"PK"):
+            with contextlib.suppress(Exception):
+                files[name] = fields_changed(random, files[name])
+        elif kind == "json" and name.endswith(".json"):
+            with contextlib.suppress(ValueError):
+                files[name] = json.dumps(json_changed(random, json.loads(files[name]))).encode()
+        elif kind == "swap":
+            files[name], files[other] = files[other], files[name]
+        elif kind == "drop":
+            del files[name]
+    return files

@@ -1,0 +1,1 @@
+"""Targets with a planted fault each, which the fuzzer must find, and one without a fault."""
