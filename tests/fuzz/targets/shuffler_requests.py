@@ -6,22 +6,21 @@ import sys
 from support.shuffler_case import RUN, codes, make
 
 from fastfedrec.engines.shuffling.reports import decode_reports
-from fastfedrec.engines.shuffling.server import ShufflerServer, _Connection
+from fastfedrec.engines.shuffling.server import ShufflerServer
 from fuzz.target import Target
 
 MAX_ANSWER_BYTES = 2**14
 
 
-class OneThread(ShufflerServer):
-    """A server that answers in the caller's thread and raises the errors that it would log."""
+class RecordingServer(ShufflerServer):
+    """A server that records the errors that it would log, and waits for its threads at the end."""
 
-    def process_request(self, request, client_address):
-        self._connections[request] = _Connection(request)
-        self.process_request_thread(request, client_address)
+    daemon_threads, block_on_close = False, True
+    error = None
 
     def handle_error(self, request, client_address):
         if not isinstance(sys.exception(), OSError):
-            raise
+            self.error = sys.exception()
 
 
 def request(path, name="a", body=b"", **headers):
@@ -44,11 +43,12 @@ def read(content, folder):
     shuffler = make(folder / "shuffler", max_users=50)
     try:
         shuffler.open(RUN, 0)
-        shuffler._released.clear()
         for sender in ("north", "south"):
             shuffler.submit(RUN, 0, sender, codes(5))
-        with OneThread(shuffler, ("127.0.0.1", 0), None, "server") as server:
+        with RecordingServer(shuffler, ("127.0.0.1", 0), None, "server") as server:
             answer = exchange(server, content)
+        if server.error is not None:
+            raise server.error
         return answer, shuffler
     finally:
         shuffler.close()
