@@ -212,8 +212,8 @@ def test_sanitizers_are_known_names_and_a_normal_build_has_none(monkeypatch):
     script = build_script(ROOT, monkeypatch)
     assert script["sanitizer_flags"](script["SANITIZE"]) == []
     assert {"-fsanitize=address,undefined", "-fno-wrapv"} < set(script["sanitizer_flags"](["address", "undefined"]))
-    with pytest.raises(SystemExit, match="FASTFEDREC_SANITIZE has 'adress'; use names of address, undefined, thread"):
-        script["sanitizer_flags"](["undefined", "adress"])
+    with pytest.raises(SystemExit, match="FASTFEDREC_SANITIZE has 'memory'; use names of address, undefined, thread"):
+        script["sanitizer_flags"](["undefined", "memory"])
 
 
 def test_the_metadata_get_the_addresses(monkeypatch):

@@ -76,10 +76,10 @@ def note_aggregation(name: str, ledger: Ledger, source: NoiseSource) -> None:
     )
     ledger.note(
         f"{name} assumes that {source.n_answers:,} nodes or more answer each round. All others may be honest, so "
-        f"{source.n_counted:,} shares of the noise count. With fewer answers a fit ends without a result.",
+        f"{source.n_counted:,} shares of the noise count. A fit with fewer answers has no result.",
         "assumption",
     )
-    ledger.note("Whether a node answers must not depend on its data.", "assumption")
+    ledger.note("The data of a node must not decide whether it answers.", "assumption")
     if source.is_in_sums:
         return
     ledger.note(

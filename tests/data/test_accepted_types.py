@@ -155,7 +155,7 @@ CALLS = {
 
     "evaluation.metrics.evaluate.evaluate": lambda data: dict(evaluate(Popularity().fit(FEW), FEW, data)),
     "evaluation.metrics.lists.evaluate_lists": lambda data: dict(
-        evaluate_lists(Popularity().fit(FEW).recommend(as_frame=True), FEW, data)
+        evaluate_lists(Popularity().fit(FEW).recommend(as_frame=True), FEW, data, metrics=["hr@5"])
     ),
     "evaluation.new_users.personalization_split": lambda data: personalization_split(data, key=KEY).known,
     "evaluation.percentiles.mean_percentile_rank": lambda data: [

@@ -25,7 +25,7 @@ def metrics():
 
 def page(metrics):
     """Return the values of the page by their names with labels."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=HANG) as answer:
         lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 

@@ -178,7 +178,8 @@ def test_a_choice_is_recorded_before_it_is_made(monkeypatch):
     chosen = choose_items(shelf, 2, 0.5, max_items_per_user=1, ledger=noisy_ledger)
     stated = [(event.mechanism, event.epsilon, event.delta, event.neighboring) for event in noisy_ledger.events]
     assert stated == [("largest noisy item counts", 0.5, 0.0, "add_remove")]
-    assert DPPopularity(1.0).fit(chosen, ledger=noisy_ledger).ledger_.notes == []
+    notes = DPPopularity(1.0).fit(chosen, ledger=noisy_ledger).ledger_.notes
+    assert [note.split(" costs ")[0] for note in notes] == ["Run 1 of this ledger", "Run 2 of this ledger, of DPPopularity,"]
 
     def refuse(*_, **__):
         raise KeyboardInterrupt
@@ -238,7 +239,7 @@ def test_a_choice_survives_stores_splits_shards_pickles_and_models(tmp_path):
         assert part.catalogue == "chosen"
     assert selected.item_features["genres"].tolist() == [("war",), ("drama", "war")]
     assert next(iter(loaded.ledger_.events)).mechanism == "item counts above a threshold"
-    assert loaded.ledger_.notes == []
+    assert len(loaded.ledger_.notes) == 2  # the costs of the choice and of the fit alone
 
 
 def test_a_second_choice_adds_up_or_is_refused():

@@ -77,8 +77,8 @@ class FitDeployment(Deployment):
                 self._planned = sizes, getattr(model, "_all_phases", model._plan)(users, key)
             else:
                 self._plans = model._plans(model._plan(users, key))
-                phases = {id(phase.system): phase for plan in self._plans for phase in plan}  # as in `_all_phases`
-                self._planned = sizes, list(phases.values())
+                distinct = {id(phase.system): phase for plan in self._plans for phase in plan}  # as in `_all_phases`
+                self._planned = sizes, list(distinct.values())
         phases = self._planned[1]
         if type(phase) is not int or phase not in range(len(phases)):
             raise ValueError(f"phase must be from 0 to {len(phases) - 1}, got {str(phase)[:50]}")

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,13 +46,14 @@ class SystemSums:
     def plan(self, round: int) -> AggregationPlan:
         """Return the public parameters of one sum; its numbers have 64 bits, which the noise fits into."""
         rounds, n_nodes = self._rounds(round), len(self.roster)
-        source = rounds.system.source
+        system: Any = rounds.system
+        source = system.source
         degree, threshold = choose_degree(
             n_nodes,
             honest_fraction=source.honest_fraction,
             dropout_fraction=math.nextafter((n_nodes - source.n_answers) / n_nodes, 0.0),
         )
-        n_values = rounds.system.n_sums(rounds.state)
+        n_values = system.n_sums(rounds.state)
         return AggregationPlan(self.digest, round, n_values, 2**63 - 1, degree, threshold, source.n_answers)
 
     def objection(self, rounds: Collection[int]) -> str | None:
@@ -65,7 +67,6 @@ class SystemSums:
     def with_share(self, values: ArrayLike, *, key: Key, node: str, round: int) -> np.ndarray:
         """Return a node's sums with its share of the noise."""
         rounds = self._rounds(round)
-        noisy: np.ndarray = rounds.system.with_share(
-            rounds.state, np.asarray(values), key=key, sender=node, round=round
-        )
+        system: Any = rounds.system
+        noisy: np.ndarray = system.with_share(rounds.state, np.asarray(values), key=key, sender=node, round=round)
         return noisy

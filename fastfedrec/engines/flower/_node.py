@@ -176,7 +176,7 @@ class Node:
         assert memory is not None
         assert isinstance(self._deployment, FitDeployment)
         assert self._roster is not None
-        sums = SystemSums(
+        agreement = SystemSums(
             self._deployment, self._roster, self._text, request.run, request.n_users, shard.item_ids, memory.check_run
         )
 
@@ -185,10 +185,12 @@ class Node:
             state = self._read_state(message.content, rounds, shard, request, _name(context))
             self._check_memory(rounds, state, shard)
             # Exact sums draw no randomness; the node's share is drawn with a key of its own.
-            update = rounds.system.local_round(state, shard, _key_of_seed(0), 0, n_threads=self._n_threads)
-            return rounds.system.flatten(state, update.arrays)
+            system: Any = rounds.system
+            update = system.local_round(state, shard, _key_of_seed(0), 0, n_threads=self._n_threads)
+            sums: np.ndarray = system.flatten(state, update.arrays)
+            return sums
 
-        return answer_sum(sums, message, context, contribute)
+        return answer_sum(agreement, message, context, contribute)
 
     def _send_single(self, update: Update, run: str, context: "Context", min_crowd: int, key: Key) -> "RecordDict":
         """Send single reports to the shuffler; the server learns only whether they arrived."""

@@ -260,6 +260,7 @@ def server_app(
             if isinstance(deployment, FitDeployment):
                 model = _serve_fit(start, deployment, ids, n_nodes)
             else:
+                assert isinstance(deployment, OwnDeployment)
                 model = _serve(start, deployment, ids, n_nodes)
             start.engine.rejections = start.engine.refused + start.engine.rejections
             on_finish(model, start.engine)

@@ -10,6 +10,7 @@ import numpy as np
 from fastfedrec.accounting import Ledger, RoundTraffic
 from fastfedrec.accounting.events import Event
 from fastfedrec.core.randomness import Key
+from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.deployment.system_sums import SystemSums
 from fastfedrec.engines.flower.secure_sums import run_sum
 from fastfedrec.engines.flower.server import FlowerEngine
@@ -40,7 +41,9 @@ class SecureFlowerEngine(FlowerEngine):
         """Leave the event, which has the fewest answers with which a sum has a result."""
 
     def _collect(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> None:
-        system, state, request = receiver.system, receiver.state, self._request
+        system: Any = receiver.system
+        state, request = receiver.state, self._request
+        assert isinstance(self._deployment, FitDeployment)
         sums = SystemSums(
             self._deployment, self._roster, request["system"], request["run"], request["n_users"], self._item_ids
         )

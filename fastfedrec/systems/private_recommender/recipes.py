@@ -141,7 +141,9 @@ def recipes_of(trust: str, honest_fraction: float | None, dropout_fraction: floa
     """Return the recipes of a trust model, with these parameters of secure aggregation if it has one."""
     if trust != "aggregator":
         return tuple(recipe for recipe in RECIPES if recipe.trust == trust)
-    make = SecureSums(float(honest_fraction or 0), float(dropout_fraction))
+    make: Callable[[float, float, float], dict[str, Any]] = SecureSums(
+        float(honest_fraction or 0), float(dropout_fraction)
+    )
     central = (recipe for recipe in RECIPES if recipe.system in _SECURE and recipe.trust == "central")
     return tuple(replace(recipe, trust=trust, make=make) for recipe in central)
 
