@@ -1,6 +1,6 @@
 """Profile of one complete run of each system: shares of kernels, BLAS, NumPy and SciPy, and Python.
 
-    python benches profiles --out docs/explanation/profiles.md
+    python benches profiles --out nightly-output/profiles.md
 
 A run is `fit` and the ten best items of every user, on one thread, on generated data of the size of MovieLens 1M.  A
 small run before it compiles all functions.  Shorter runs than `SECONDS` are repeated on new data up to that time, since
@@ -125,7 +125,7 @@ def main(argv=None):
     """Sample all systems, print their rows, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="systems with this text in their name")
-    parser.add_argument("--out", type=Path, metavar="PAGE")
+    parser.add_argument("--out", type=Path, default=Path("nightly-output/profiles.md"), metavar="PAGE")
     parser.add_argument("--run", choices=MODELS, metavar="SYSTEM", help="run one system; PAGE gets the number of runs")
     arguments = parser.parse_args(argv)
     if arguments.run:
@@ -135,8 +135,8 @@ def main(argv=None):
     for name in (name for name in MODELS if arguments.only in name):
         rows.append(row(name, *sample(name)))
         print(" | ".join(rows[-1][0]), flush=True)
-    if arguments.out:
-        arguments.out.write_text(page([cells for cells, _ in rows]))
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(page([cells for cells, _ in rows]))
     return int(any(share > ALLOWED for _, share in rows))
 
 

@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,16 @@ def test_samples_by_hand(profiles):
     assert cells == ["DPGram", "0.5", "64%", "21%", "11%", "4%", "`dp_gram.fit` 11%"]
     assert largest_share == 10 / 94
     assert profiles.page([cells]).count("\n| ") == 3
+
+
+@pytest.mark.parametrize(("n_outside", "status"), [(9, 0), (11, 1)])
+def test_the_page_is_written_and_a_large_share_fails(profiles, monkeypatch, tmp_path, n_outside, status):
+    kinds = Counter({"kernels": 100 - n_outside, "Python": n_outside})
+    samples = kinds, Counter({"dp_gram.fit": n_outside}), 1
+    monkeypatch.setattr(profiles, "sample", lambda name: samples)
+    monkeypatch.chdir(tmp_path)
+    assert profiles.main(["--only", "DPGram"]) == status
+    assert f"| `dp_gram.fit` {n_outside}% |" in (tmp_path / "nightly-output" / "profiles.md").read_text()
 
 
 def test_every_system_is_profiled(profiles):

@@ -6,6 +6,7 @@ import sys
 import urllib.request
 
 import pytest
+from support.patience import HANG
 from support.shuffler_case import RUN, codes, make, opened
 
 from fastfedrec.core.log import JsonFormatter, RoundTotals, log_round, logger

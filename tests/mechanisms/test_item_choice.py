@@ -179,7 +179,10 @@ def test_a_choice_is_recorded_before_it_is_made(monkeypatch):
     stated = [(event.mechanism, event.epsilon, event.delta, event.neighboring) for event in noisy_ledger.events]
     assert stated == [("largest noisy item counts", 0.5, 0.0, "add_remove")]
     notes = DPPopularity(1.0).fit(chosen, ledger=noisy_ledger).ledger_.notes
-    assert [note.split(" costs ")[0] for note in notes] == ["Run 1 of this ledger", "Run 2 of this ledger, of DPPopularity,"]
+    assert [note.split(" costs ")[0] for note in notes] == [
+        "Run 1 of this ledger",
+        "Run 2 of this ledger, of DPPopularity,",
+    ]
 
     def refuse(*_, **__):
         raise KeyboardInterrupt

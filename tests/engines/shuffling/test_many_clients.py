@@ -17,6 +17,7 @@ from fastfedrec.engines.shuffling import server as server_module
 from fastfedrec.engines.shuffling.shuffler import ShufflerError
 
 N_CLIENTS = 1_000
+DEADLINE = 1.0  # seconds
 N_BYTES = 2_000_000  # of a body: 5,000 users with 100 reports of 4 bytes
 MAX_MEMORY = 2**24
 # A release has the reports three times, and three numbers of 8 bytes for each report of 4 bytes.
