@@ -99,7 +99,7 @@ def test_a_word_for_trust_excludes_figures_that_depend_on_other_parties():
     for ledger, trusted in ((shares, {"aggregator", "central"}), (entity, {"central"})):
         figures = {trust: ledger.epsilon(trust) for trust in ("local", "shuffle", "aggregator", "central")}
         assert {trust for trust, figure in figures.items() if math.isfinite(figure)} == trusted
-        # The views themselves have the figure, whose assumptions the notes state.
+        # The views have the figure, and the notes of a system state its assumptions.
         assert math.isfinite(ledger.epsilon("server"))
 
 

@@ -78,7 +78,7 @@ EXEMPT = {
         "evaluation.metrics.lists.evaluate_lists", "evaluation.metrics.rankings.Rankings.top",
         "evaluation.metrics.feature_diversity.FeatureDiversity", "systems.recommender.Recommender.card",
     ),
-    "needs Flower or Dask, whose tests call it": (
+    "needs Flower or Dask, and is called by their tests": (
         "engines.flower.app", "engines.flower.private", "engines.flower.secure_sums", "engines.dask",
     ),
     "whole runs, of which a number is the seed": ("studies.reproduce", "studies.report", "studies.sweep.sweeps.sweep",

@@ -211,7 +211,7 @@ class AggregationServer:
         server._sum = arrays["sum"].astype(plan.dtype)
         for earlier, names in (("share", server._shared), ("mask", server._answered)):
             if stage != earlier:
-                server._received[earlier] = {server._list.name(number): b"" for number in np.flatnonzero(names)}
+                server._received[earlier] = {server._list.name(int(number)): b"" for number in np.flatnonzero(names)}
         ends = np.cumsum(arrays["lengths"]).tolist()
         text, starts = arrays["messages"].tobytes(), [0, *ends[:-1]]
         distinct = [text[start:end] for start, end in zip(starts, ends, strict=True)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_VIEWS, epsilon_under
+from fastfedrec.accounting.views import TRUST_VIEWS, View, epsilon_under
 from fastfedrec.evaluation.metrics.resampling import share_error
 
 __all__ = ["Cell", "best_cells", "chosen_cells", "is_better", "label_of", "margin", "pareto_front", "trusts_of"]
@@ -50,7 +50,7 @@ class Cell:
     seeds: tuple[int, ...]
     metrics: dict[str, tuple[float, ...]]
     n_tested: int
-    epsilon: dict[str, float]
+    epsilon: dict[View, float]
     delta: float
     trust: tuple[str, ...]
     bytes_per_client: dict[str, int] | None

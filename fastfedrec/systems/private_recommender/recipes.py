@@ -8,7 +8,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +82,8 @@ def _released(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
     return {"epsilon": strength, "delta": delta}
 
 
-class SecureSums(NamedTuple):
+@dataclass(frozen=True)
+class SecureSums:
     """Parameters of a system with secure aggregation; equal ones share the cached search."""
 
     honest_fraction: float
@@ -90,7 +91,7 @@ class SecureSums(NamedTuple):
 
     def __call__(self, strength: float, epsilon: float, delta: float) -> dict[str, Any]:
         """Return the parameters for a strength."""
-        return _released(strength, epsilon, delta) | {"aggregation": "secure"} | self._asdict()
+        return _released(strength, epsilon, delta) | {"aggregation": "secure"} | asdict(self)
 
 
 def _rotated(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
@@ -141,9 +142,7 @@ def recipes_of(trust: str, honest_fraction: float | None, dropout_fraction: floa
     """Return the recipes of a trust model, with these parameters of secure aggregation if it has one."""
     if trust != "aggregator":
         return tuple(recipe for recipe in RECIPES if recipe.trust == trust)
-    make: Callable[[float, float, float], dict[str, Any]] = SecureSums(
-        float(honest_fraction or 0), float(dropout_fraction)
-    )
+    make = SecureSums(float(honest_fraction or 0), float(dropout_fraction))
     central = (recipe for recipe in RECIPES if recipe.system in _SECURE and recipe.trust == "central")
     return tuple(replace(recipe, trust=trust, make=make) for recipe in central)
 

@@ -288,7 +288,7 @@ def test_planted_orders_are_learnt():
         )  # fmt: skip
 
     def hits(sequences):
-        """Return the share of walks whose next item has the highest score."""
+        """Return the share of walks in which the next item has the highest score."""
         parameters = encoder.initial_parameters(KEY)
         for round in range(30):
             updates = encoder.train_clients(
