@@ -111,7 +111,7 @@ def parties_of(events: Iterable[Event]) -> tuple[str, ...]:
     --------
     >>> from fastfedrec.accounting import Gaussian
     >>> from fastfedrec.accounting.views import parties_of
-    >>> parties_of([Gaussian(4.0), Gaussian(5.0)])
+    >>> parties_of([Gaussian(4.0, neighboring="replace", sampling="none")])
     ('central',)
     """
     return tuple(sorted({trust for event in events if (trust := getattr(event, "trust", ""))}))

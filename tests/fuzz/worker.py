@@ -88,7 +88,9 @@ def limit_memory(n_bytes):
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     # libFuzzer checks the resident memory, and needs address space for its threads.
     resource.setrlimit(resource.RLIMIT_AS, (now + 2 * n_bytes, hard))
-    return (resident + n_bytes) >> 20
+    # It compares the peak, which a process inherits from the one that forked it.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    return (max(resident, peak) + n_bytes) >> 20
 
 
 if __name__ == "__main__":

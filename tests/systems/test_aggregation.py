@@ -111,7 +111,7 @@ def test_the_ledger_has_the_assumptions_and_their_kinds():
     assumptions = [text for text, kind in notes.items() if kind == "assumption"]
     assert any("at most 60 of its 200 nodes are dishonest" in text for text in assumptions)
     assert any("190 nodes or more answer each round" in text and "130 shares" in text for text in assumptions)
-    assert any("must not depend on its data" in text for text in assumptions)
+    assert any("data of a node must not decide whether it answers" in text for text in assumptions)
     assert any("simulated in one process" in text and kind == "not covered" for text, kind in notes.items())
     central = DPGram(2.0).fit(DATA, key=Key.from_seed(2)).ledger_
     assert not any("node" in note for note in central.notes)
