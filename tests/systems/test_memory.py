@@ -10,7 +10,7 @@ import pytest
 from support.models import CASES, MODELS, new
 from support.peak import measure_peaks, spread
 
-from fastfedrec import Interactions, Key, accounting
+from fastfedrec import Interactions, Key, PrivateRecommender, accounting
 from fastfedrec.core import memory
 from fastfedrec.core.memory import Array, Sizes, total_bytes
 
@@ -69,6 +69,14 @@ def test_memory_is_whole_arrays_and_grows_with_each_size(name):
     for users, items, rows in ((10, 1, 10), (1, 10, 1), (1, 1, 10)):
         larger = shape[0] * users, shape[1] * items, shape[2] * rows
         assert model.memory_needed(*larger) >= model.memory_needed(*shape)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not isinstance(MODELS[name], PrivateRecommender)])
+def test_users_on_nodes_have_a_declaration_too(name):
+    """The check of a fit as a server counts no users, whatever cohort a model states."""
+    model = MODELS[name]
+    parameters = {"cohort_size": 50} if isinstance(model.get_params().get("cohort_size"), int) else {}
+    assert total_bytes(max(new(model, **parameters)._memory(Sizes(0, 60, 0)), key=total_bytes)) >= 0
 
 
 def test_more_threads_need_more_memory():

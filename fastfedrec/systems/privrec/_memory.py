@@ -15,7 +15,9 @@ def privrec_memory(self: Any, sizes: Sizes) -> Sequence[Arrays]:
     optimizer = choose_optimizer(self.get_params())
     # Neither a calibration of the noise nor stage one changes these numbers.
     known = {"noise_multiplier": 1.0, "target_epsilon": None, "stage1": "none", "server_optimizer": optimizer}
-    settings = PrivRecSettings.resolve({**self.get_params(), **known}, max(n_users, 1))
+    # Users on nodes take no memory here, and a stated cohort may be larger than the users in this process.
+    cohort = self.cohort_size if isinstance(self.cohort_size, int) else 1
+    settings = PrivRecSettings.resolve({**self.get_params(), **known}, max(n_users, cohort, 1))
     k, widths = self.n_factors, (2 * self.n_factors, *self.hidden, 1)
     n_dense = k + (k + 1) * k + sum((one + 1) * other for one, other in itertools.pairwise(widths))
     n_parameters = n_dense + n_items * k
