@@ -194,6 +194,10 @@ def test_the_view_decides():
     assert isinstance(ledger.to_dp_accounting("key_holder")[0], dp.NonPrivateDpEvent)
     assert isinstance(Ledger().to_dp_accounting()[0], dp.NoOpDpEvent)
     assert isinstance(ledger_of([(Unprotected("rows"), 1)]).to_dp_accounting("public")[0], dp.NonPrivateDpEvent)
+    # Noise of an entity is no guarantee where only the own device is trusted; the view itself has one.
+    of_entity = ledger_of([(Gaussian(5.0, neighboring="replace", sampling="none", trust="entity"), 1)])
+    assert isinstance(of_entity.to_dp_accounting("local")[0], dp.NonPrivateDpEvent)
+    assert not isinstance(of_entity.to_dp_accounting("server")[0], dp.NonPrivateDpEvent)
     reports = ledger_of([(LocalReports("response", 1.0, 3, 100, separable=True), 2)])
     assert len(reports.to_dp_accounting("server")[0].events) == 6
     with pytest.raises(UnsupportedEventError, match="ShuffledReports"):
