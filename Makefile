@@ -16,7 +16,7 @@ VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_produc
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json' -o -name '*.h') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo environments test test-fast test-coverage test-plain test-levels test-x86-64-v2 test-aarch64 sanitize test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-core bench-history bench-check bench-smoke browse lint clean
+.PHONY: demo environments test test-fast test-coverage test-kernel-coverage test-plain test-levels test-x86-64-v2 test-aarch64 sanitize test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-core bench-history bench-check bench-smoke browse lint clean
 
 # Private federated training on generated data, with a comparison, the privacy cost and plots.
 demo: $(VENV)/.installed-cli
@@ -53,6 +53,10 @@ test-x86-64-v2: $(VENV)/.installed-dev
 test-coverage: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly" -W default --cov=fastfedrec --cov-branch \
 		--cov-report=term:skip-covered --cov-report=json:nightly-output/coverage.json
+
+# The share of lines of Cython and C++ that the tests of kernels run, at every instruction set, in a build with counters.
+test-kernel-coverage: $(VENV)/.installed-dev
+	$(BIN)/python -P .ci/kernel_coverage.py --out nightly-output/kernels $(KERNEL_TESTS)
 
 # The kernels for aarch64, with tests of those that privacy depends on, under an emulator.
 AARCH64_TESTS := tests/core/test_randomness.py tests/compute/test_als.py tests/mechanisms/test_client_sampling.py \
@@ -109,7 +113,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 
 # With `make -k` all targets run, also after a failure.  A target that has passed since the last change of a source or a
 # test is not run again, so that an interrupted night continues.
-NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-levels test-x86-64-v2 test-aarch64 sanitize test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
+NIGHTLY := reproduce-quick mutants test-nightly test-coverage test-kernel-coverage test-levels test-x86-64-v2 test-aarch64 sanitize test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
 nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')

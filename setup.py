@@ -6,7 +6,8 @@ Vector code is in ``_kernels/**/_*.cpp``.  It is compiled once for each level of
 into the extensions that include its header, which is the first header that it includes.  The level is selected at
 import, so that a wheel runs on every processor.  Cython's code for typed memoryviews is compiled once, as a separate
 extension.  After a change, only sources that include the changed file are compiled again.  ``FASTFEDREC_DEBUG=1``
-builds with bounds checks, and ``FASTFEDREC_SANITIZE=address,undefined`` or ``thread`` with the compiler's sanitizers.
+builds with bounds checks, ``FASTFEDREC_SANITIZE=address,undefined`` or ``thread`` with the compiler's sanitizers, and
+``FASTFEDREC_COVERAGE=1`` with counters of each line for gcov (.ci/kernel_coverage.py).
 """
 
 import os
@@ -30,6 +31,10 @@ DEBUG = os.environ.get("FASTFEDREC_DEBUG", "0") not in ("", "0")
 SANITIZERS = ("address", "undefined", "thread")
 SANITIZE = [name for name in os.environ.get("FASTFEDREC_SANITIZE", "").split(",") if name]
 
+COVERAGE = os.environ.get("FASTFEDREC_COVERAGE", "0") not in ("", "0")
+# More optimization joins lines, and threads would lose counts without atomic updates.
+COVERAGE_FLAGS = ["-Og", "-g1", "--coverage", "-fprofile-update=atomic"] * COVERAGE
+
 DIRECTIVES = {
     "language_level": "3",
     "boundscheck": DEBUG,
@@ -41,6 +46,7 @@ DIRECTIVES = {
     # Kernels hold the GIL only to unpack their arguments, and have no module state.
     "freethreading_compatible": True,
 }
+BUILD = "build/cython" + "-debug" * DEBUG + "-coverage" * COVERAGE
 
 # Level names are the names of the namespaces in _kernels/core/_levels.h.
 X86_64_LEVELS = {"plain": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
@@ -157,7 +163,7 @@ class BuildKernels(build_ext):
         if self._links("int main() { return 0; }\n", ["-fno-split-paths"]):
             flags += ["-fno-split-paths"]
         flags += ["-g"] if DEBUG else ["-g0"]  # Python's flags include symbols, which would be four fifths of a wheel
-        flags += sanitizer_flags(SANITIZE)
+        flags += sanitizer_flags(SANITIZE) + COVERAGE_FLAGS
         openmp, standard = ["-fopenmp"], ["-std=c++17"]
         if not self._links(OPENMP_PROBE, openmp):
             print("fastfedrec: the compiler has no OpenMP; kernels will run on one thread", file=sys.stderr)
@@ -175,7 +181,7 @@ class BuildKernels(build_ext):
             extension.define_macros = macros
             language = standard if extension.language == "c++" else []
             extension.extra_compile_args = [*language, *flags, *aligned, *openmp]
-            extension.extra_link_args = openmp + sanitizer_flags(SANITIZE)
+            extension.extra_link_args = openmp + sanitizer_flags(SANITIZE) + COVERAGE_FLAGS
             headers = included(extension.depends)  # Cython lists the headers that it includes
             extension.extra_objects = [path for source in linked(headers) for path in objects[source]]
             extension.depends = [*headers, *extension.extra_objects, __file__]
@@ -243,7 +249,8 @@ if __name__ == "__main__":  # Cython's processes may import this file again
         ext_modules=cythonize(
             extensions,
             compiler_directives=DIRECTIVES,
-            build_dir="build/cython-debug" if DEBUG else "build/cython",
+            build_dir=BUILD,
+            emit_linenums=COVERAGE,  # otherwise the counts belong to lines of the code that Cython writes
             include_path=["."],
             shared_utility_qualified_name=SHARED,
             nthreads=processors(),

@@ -210,7 +210,7 @@ def test_one_setting_makes_all_links(monkeypatch):
 
 def test_sanitizers_are_known_names_and_a_normal_build_has_none(monkeypatch):
     script = build_script(ROOT, monkeypatch)
-    assert script["sanitizer_flags"](script["SANITIZE"]) == []
+    assert script["sanitizer_flags"](script["SANITIZE"]) == script["COVERAGE_FLAGS"] == []
     assert {"-fsanitize=address,undefined", "-fno-wrapv"} < set(script["sanitizer_flags"](["address", "undefined"]))
     with pytest.raises(SystemExit, match="FASTFEDREC_SANITIZE has 'memory'; use names of address, undefined, thread"):
         script["sanitizer_flags"](["undefined", "memory"])
