@@ -250,7 +250,6 @@ if __name__ == "__main__":  # Cython's processes may import this file again
             extensions,
             compiler_directives=DIRECTIVES,
             build_dir=BUILD,
-            emit_linenums=COVERAGE,  # otherwise the counts belong to lines of the code that Cython writes
             include_path=["."],
             shared_utility_qualified_name=SHARED,
             nthreads=processors(),

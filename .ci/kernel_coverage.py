@@ -1,14 +1,16 @@
 """Line coverage of the kernels' sources: ``python -P .ci/kernel_coverage.py --out nightly-output/kernels TESTS``.
 
-A build in `--out` counts the runs of each line of Cython and C++ (gcov), and the tests run on it at every instruction
-set.  A line counts as run if any copy of it ran: of a template, a fused type or a level.  The program prints each file
-with the lines that did not run, and fails below `LEAST`.
+A build in `--out` counts the runs of each line of C++ (gcov), and the tests run on it at every instruction set.  Cython
+names its line in a comment before the code that it writes for it.  A line counts as run if any copy of it ran: of a
+template, a fused type or a level.  The program prints each file with the lines that did not run, and fails below
+`LEAST`.
 """
 
 import argparse
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -17,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAST = 0.95
+PLACE = re.compile(r'\s*/\* "(_kernels/[^"]+)":(\d+)$')
+END = "/* function exit code */"
 SHOW = "import fastfedrec; from fastfedrec import hardware; print(fastfedrec.__file__, *hardware.instruction_sets())"
 
 
@@ -28,7 +32,19 @@ def build(out):
     return out / "lib"
 
 
-def read_counts(out):
+def places(path, name):
+    """Yield the file and line that each line of a C++ file belongs to, or None for other code that Cython writes."""
+    is_written = name.startswith("build/")
+    place = None
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if found := PLACE.match(line):
+            place = found[1], int(found[2])
+        elif line.strip() == END:
+            place = None
+        yield place if is_written else (name, number)
+
+
+def read_counts(out, root=ROOT):
     """Return whether each line of each kernel's source ran, from the counters below a folder."""
     counters = [path.resolve() for path in sorted((out / "temp").rglob("*.gcda"))]
     reports = out / "gcov"
@@ -38,9 +54,13 @@ def read_counts(out):
         subprocess.run(["gcov", "--json-format", path], cwd=reports, check=True, capture_output=True)
         for report in reports.glob("*.json.gz"):
             for file in json.loads(gzip.decompress(report.read_bytes()))["files"]:
-                known = lines[file["file"]] if file["file"].startswith("_kernels/") else {}
+                if not file["file"].startswith(("_kernels/", "build/")):
+                    continue  # headers of the system
+                known = list(places(root / file["file"], file["file"]))
                 for line in file["lines"]:
-                    known[line["line_number"]] = known.get(line["line_number"], False) or line["count"] > 0
+                    if place := known[line["line_number"] - 1]:
+                        name, number = place
+                        lines[name][number] = lines[name].get(number, False) or line["count"] > 0
             report.unlink()
     return dict(lines)
 
@@ -82,13 +102,17 @@ def main(argv=None):
     package, *levels = shown.split()
     if not Path(package).is_relative_to(built):
         raise SystemExit(f"the tests would import {package} instead of the build in {built}")
-    command = [*python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
-    statuses = [
-        subprocess.run(
-            [*command, f"--instruction-set={level}", *arguments.tests], cwd=ROOT, env=environment, check=False
-        ).returncode
-        for level in levels
-    ]
+    # Workers of pytest-xdist end without writing their counts.
+    command = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    halves = arguments.tests[::2], arguments.tests[1::2]
+    statuses = []
+    for level in levels:
+        runs = [
+            subprocess.Popen([*command, f"--instruction-set={level}", *half], cwd=ROOT, env=environment)
+            for half in halves
+            if half
+        ]
+        statuses += [run.wait() for run in runs]
     lines = read_counts(out)
     print(format_table(lines), f"{total(lines):.1%} of all lines", sep="\n")
     return int(any(statuses) or total(lines) < LEAST)

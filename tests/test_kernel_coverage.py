@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from support.maintainers import load_program
@@ -14,6 +15,19 @@ template <int level> int half(int number) {
 }
 int main(int count, char **) {
     return count > 1 ? half<1>(1) + 1 : half<2>(2) - 1;
+}
+"""
+WRITTEN = """\
+static int __Pyx_helper(void);
+  /* "_kernels/a.pyx":4
+ * def f():
+ */
+  f();
+  /* "_kernels/_b.pxd":7
+ */
+  g();
+  /* function exit code */
+  return 0;
 }
 """
 
@@ -32,11 +46,21 @@ def test_a_line_ran_if_any_copy_of_it_ran(program, tmp_path):
         command = ["g++", "--coverage", "-O0", "-o", f"temp/{copy}", "_kernels/half.cpp"]
         subprocess.run(command, cwd=tmp_path, check=True)
     subprocess.run([tmp_path / "temp/one"], check=True)
-    lines = program.read_counts(tmp_path)["_kernels/half.cpp"]
+    lines = program.read_counts(tmp_path, tmp_path)["_kernels/half.cpp"]
     assert [number for number, ran in lines.items() if not ran] == [3]  # neither copy ran with an odd number
     assert program.total({"half": lines}) == 1 - 1 / len(lines)
     subprocess.run([tmp_path / "temp/two", "odd"], check=True)
-    assert all(program.read_counts(tmp_path)["_kernels/half.cpp"].values())
+    assert all(program.read_counts(tmp_path, tmp_path)["_kernels/half.cpp"].values())
+
+
+def test_lines_that_cython_writes_belong_to_the_line_in_the_comment_above(program, tmp_path):
+    path = tmp_path / "a.cpp"
+    path.write_text(WRITTEN)
+    assert [place for place in program.places(path, "build/a.cpp") if place] == [
+        *[("_kernels/a.pyx", 4)] * 4,
+        *[("_kernels/_b.pxd", 7)] * 3,
+    ]
+    assert list(program.places(path, "_kernels/a.cpp"))[-1] == ("_kernels/a.cpp", 11)
 
 
 def test_the_table_names_each_line_that_did_not_run(program):
@@ -49,9 +73,11 @@ def test_the_table_names_each_line_that_did_not_run(program):
 def test_too_few_lines_or_a_failed_test_fail(program, monkeypatch, tmp_path, capsys, n_ran, failed_tests, status):
     def run(command, **options):
         text = f"{tmp_path}/lib/fastfedrec/__init__.py plain" if "-c" in command else ""
-        return subprocess.CompletedProcess(command, failed_tests, stdout=text)
+        return subprocess.CompletedProcess(command, 0, stdout=text)
 
     monkeypatch.setattr(program.subprocess, "run", run)
+    tests = SimpleNamespace(wait=lambda: failed_tests)
+    monkeypatch.setattr(program.subprocess, "Popen", lambda command, **options: tests)
     monkeypatch.setattr(program, "read_counts", lambda out: {"a.pyx": {n: n < n_ran for n in range(100)}})
     assert program.main(["--out", str(tmp_path), "tests/test_api.py"]) == status
     assert f"{n_ran}.0% of all lines" in capsys.readouterr().out
