@@ -364,6 +364,13 @@ ENGINES = [
         "unsealed-not-stated", "the ledger does not state that the shuffler reads reports",
         "ledger.note(_UNSEALED_NOTE, 'assumption')", "pass",
     ),
+    on(
+        "FitDeployment.objection",
+        "test_a_node_answers_fewer_columns_than_planned_and_no_other_shape[encoder3-or shorter along axis 1]",
+    )(
+        "more-columns-than-planned", "a node answers states with more columns than its plan has",
+        "min(shape[axis], max(sent.shape[axis], 1))", "sent.shape[axis]",
+    ),
     on("SystemSums.objection", "test_a_node_answers_the_rounds_of_one_plan")(
         "rounds-of-two-plans", "a node answers the rounds of two plans, each of the whole budget",
         "self._deployment.is_of_one_plan(rounds)", "True",

@@ -39,13 +39,13 @@ class SystemSums:
         described = repr((text, run, n_users, self.roster, item_ids.tolist()))
         self.digest = hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
-    def _rounds(self, round: int) -> NodeRounds:
+    def rounds(self, round: int) -> NodeRounds:
         """Return the rounds of a phase, of which there is one."""
         return self._deployment.rounds_of(round, self._n_users, self._item_ids)
 
     def plan(self, round: int) -> AggregationPlan:
         """Return the public parameters of one sum; its numbers have 64 bits, which the noise fits into."""
-        rounds, n_nodes = self._rounds(round), len(self.roster)
+        rounds, n_nodes = self.rounds(round), len(self.roster)
         system: Any = rounds.system
         source = system.source
         degree, threshold = choose_degree(
@@ -66,7 +66,7 @@ class SystemSums:
 
     def with_share(self, values: ArrayLike, *, key: Key, node: str, round: int) -> np.ndarray:
         """Return a node's sums with its share of the noise."""
-        rounds = self._rounds(round)
+        rounds = self.rounds(round)
         system: Any = rounds.system
         noisy: np.ndarray = system.with_share(rounds.state, np.asarray(values), key=key, sender=node, round=round)
         return noisy

@@ -114,7 +114,8 @@ def test_reports_that_name_users_make_a_model_of_them(data, tmp_path):
 # ---- keys -----------------------------------------------------------------------------------------------------------
 
 
-CHOOSING = ("dp_gram", "dp_subspace", "private_recommender")  # releases choose the rounds, at one cost
+# Releases choose the rounds, at one cost.
+CHOOSING = ("dp_gram", "dp_subspace", "dp_subspace fewer columns", "private_recommender")
 
 
 @pytest.mark.parametrize("name", CENTRAL | RATINGS)
