@@ -184,18 +184,20 @@ def choose_degree(n_nodes: int, *, honest_fraction: float, dropout_fraction: flo
         """Return the probability that any node has at least `low` marked nodes among those drawn."""
         return n_nodes * stats.hypergeom.sf(np.asarray(low) - 1, n_others, min(n_marked, n_others), n_drawn)
 
-    # Two lists of answers with enough signatures need nodes that sign both.
+    # Two lists of answers with enough signatures need nodes that sign both.  With few nodes all are witnesses, and
+    # rounding may demand more of an odd number than of the next even one.
     n_witnesses = min(_N_WITNESSES, n_left)
-    n_double = 2 * math.ceil(WITNESS_SHARE * n_witnesses) - n_witnesses
+    n_double = min(2 * math.ceil(WITNESS_SHARE * n) - n for n in (n_witnesses, min(_N_WITNESSES, n_left + 1)))
     if n_left > 2 and n_dishonest < n_left and tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE:
         for degree in range(2, min(_MAX_DEGREE, n_left - 1) + 1, 2):
             thresholds, half = np.arange(degree // 2 + 1, degree + 1), degree // 2
             # An honest neighbour gives a share of one seed, a dishonest one of both; each seed needs `threshold`.
             is_fit = tail(2 * thresholds - degree, n_dishonest, n_left - 1, degree) <= _INSECURE
             # A part of the honest nodes that is apart from the others ends twice on the ring, each time before half of
-            # a degree of absent or dishonest nodes.  The node at an end has half of its neighbours on the other side,
-            # so its own mask stays secret unless the dishonest ones add the missing shares at both ends.
-            if n_left > degree + 1:
+            # a degree of absent or dishonest nodes.  With fewer such nodes there is no part.  The node at an end has
+            # half of its neighbours on the other side, so its own mask stays secret unless the dishonest ones add the
+            # missing shares at both ends.
+            if n_dropped + n_dishonest >= degree:
                 is_fit &= tail(thresholds - half, n_dishonest, n_left - 1, half) <= math.sqrt(_INSECURE)
             is_fit &= tail(degree - thresholds + 1, n_dropped, n_nodes - 1, degree) <= _STUCK
             if is_fit.any():
