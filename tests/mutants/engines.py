@@ -291,15 +291,15 @@ ENGINES = [
         "one-share-is-enough", "each share is the secret",
         "hashlib.shake_256(randomness).digest(SEED_BYTES * (threshold - 1))", "bytes(SEED_BYTES * (threshold - 1))",
     ),
-    on("choose_degree", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
+    on("_smallest_graph", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
         "sum-split-by-dropouts", "a server that chooses the nodes that drop out splits the sum",
         "math.sqrt(_INSECURE)", "math.inf",
     ),
-    on("choose_degree", "test_two_lists_of_answers_need_many_dishonest_witnesses")(
+    on("_smallest_graph", "test_two_lists_of_answers_need_many_dishonest_witnesses")(
         "dishonest-witnesses", "too few witnesses are honest",
-        "tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE", "True",
+        "tail(n_double, n_dishonest, n_left, n_witnesses) > n_nodes * _INSECURE", "False",
     ),
-    on("choose_degree", "test_all_nodes_are_witnesses_of_a_small_round_also_if_fewer_leave_than_planned")(
+    on("_smallest_graph", "test_all_nodes_are_witnesses_of_a_small_round_also_if_fewer_leave_than_planned")(
         "witnesses-of-the-smallest-round", "only the smallest round has too few dishonest witnesses for two lists",
         "(n_witnesses, min(_N_WITNESSES, n_left + 1))", "(n_witnesses,)",
     ),

@@ -66,8 +66,8 @@ class Nodes:
     """All nodes of a round after the first stage, of which some will not answer."""
 
     def __init__(self, n_nodes, n_values):
-        degree, threshold = choose_degree(n_nodes, honest_fraction=HONEST, dropout_fraction=DROPPED)
         n_answers = n_nodes - math.ceil(DROPPED * n_nodes)
+        degree, threshold = choose_degree(n_nodes, honest_fraction=HONEST, min_answers=n_answers)
         self.plan = AggregationPlan(
             "costs", 0, n_values=n_values, max_sum=2**30, degree=degree, threshold=threshold, min_answers=n_answers
         )

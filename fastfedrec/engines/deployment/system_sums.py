@@ -1,7 +1,6 @@
 """Secure sums of a system's rounds: plans of the protocol, shares of the noise, and rounds that a node may answer."""
 
 import hashlib
-import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -48,13 +47,8 @@ class SystemSums:
         rounds, n_nodes = self.rounds(round), len(self.roster)
         system: Any = rounds.system
         source = system.source
-        degree, threshold = choose_degree(
-            n_nodes,
-            honest_fraction=source.honest_fraction,
-            dropout_fraction=math.nextafter((n_nodes - source.n_answers) / n_nodes, 0.0),
-        )
-        n_values = system.n_sums(rounds.state)
-        return AggregationPlan(self.digest, round, n_values, 2**63 - 1, degree, threshold, source.n_answers)
+        graph = choose_degree(n_nodes, honest_fraction=source.honest_fraction, min_answers=source.n_answers)
+        return AggregationPlan(self.digest, round, system.n_sums(rounds.state), 2**63 - 1, *graph, source.n_answers)
 
     def objection(self, rounds: Collection[int]) -> str | None:
         """Return why a node must not answer all these sums: each plan of the system costs its whole budget."""

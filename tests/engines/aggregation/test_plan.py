@@ -70,7 +70,7 @@ def test_each_key_list_and_round_has_another_graph():
 
 @pytest.mark.parametrize("n_nodes", [200, 1000])
 def test_the_degree_keeps_dishonest_neighbors_below_the_limit(n_nodes):
-    degree, threshold = choose_degree(n_nodes, honest_fraction=0.9, dropout_fraction=0.05)
+    degree, threshold = choose_degree(n_nodes, honest_fraction=0.9, min_answers=n_nodes - n_nodes // 20)
     counts = n_nodes, n_nodes // 10, n_nodes // 20
     assert max(failures(*counts, degree, threshold)) <= 1
     # No other threshold and no smaller degree is enough.
@@ -102,7 +102,7 @@ def test_a_plan_for_more_dropouts_is_safe_for_fewer(n_nodes, honest, data):
 
     def choose(n_dropped):
         try:
-            return choose_degree(n_nodes, honest_fraction=honest, dropout_fraction=max(0.0, n_dropped - 0.5) / n_nodes)
+            return choose_degree(n_nodes, honest_fraction=honest, min_answers=n_nodes - n_dropped)
         except ValueError:
             return None
 
@@ -129,14 +129,14 @@ def test_two_lists_of_answers_need_many_dishonest_witnesses(honest_fraction):
     pairs = sum(math.comb(n_dishonest, x) * math.comb(n - n_dishonest, 448 - x) for x in range(224, 449))
     assert pairs / math.comb(n, 448) > 2.0**-40
     with pytest.raises(ValueError, match="more honest nodes"):
-        choose_degree(1000, honest_fraction=honest_fraction, dropout_fraction=0.05)
+        choose_degree(1000, honest_fraction=honest_fraction, min_answers=950)
 
 
 def test_all_nodes_are_witnesses_of_a_small_round_also_if_fewer_leave_than_planned():
     # Of 39 nodes 30 must sign, so two lists share 21.  Of 40 nodes 30 must sign, too, and two lists share 20.
     with pytest.raises(ValueError, match="more honest nodes"):
-        choose_degree(42, honest_fraction=22 / 42, dropout_fraction=3 / 42)
-    assert choose_degree(42, honest_fraction=23 / 42, dropout_fraction=3 / 42)
+        choose_degree(42, honest_fraction=22 / 42, min_answers=39)
+    assert choose_degree(42, honest_fraction=23 / 42, min_answers=39)
 
 
 @pytest.mark.parametrize(("max_sum", "n_bits"), [(2**31 - 1, 32), (2**31, 64), (2**63 - 1, 64)])
@@ -165,6 +165,6 @@ def test_bad_plans(changed, message):
 
 
 def test_too_few_honest_nodes_have_no_degree():
-    for fractions in ((0.5, 0.05), (1.0, 1.0), (0.0, 0.0)):
-        with pytest.raises(ValueError, match="honest_fraction and dropout_fraction must leave a threshold for 50"):
-            choose_degree(50, honest_fraction=fractions[0], dropout_fraction=fractions[1])
+    for honest_fraction, min_answers in ((0.5, 47), (1.0, 2), (0.0, 50)):
+        with pytest.raises(ValueError, match="honest_fraction and min_answers must leave a threshold for 50 nodes"):
+            choose_degree(50, honest_fraction=honest_fraction, min_answers=min_answers)

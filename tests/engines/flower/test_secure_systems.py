@@ -30,7 +30,8 @@ SYSTEM = DPGram(8.0, **SECURE)
 
 
 def shard_of(context):
-    return DATA.select_users(np.arange(DATA.n_users) % N == int(context.node_config["name"]))
+    """Return the users of a node; the last node has none."""
+    return DATA.select_users(np.arange(DATA.n_users) % (N - 1) == int(context.node_config["name"]))
 
 
 class Nodes:
