@@ -307,9 +307,8 @@ ENGINES = [
         "keys-not-verified", "the signatures of the neighbours' keys are not verified",
         "self._list.check_signature(other)", "pass",
     ),
-    on("AggregationNode._answer", "test_the_same_message_has_the_same_answer_and_another_one_has_none")(
-        "a-stage-answered-twice", "a node answers a second message of a stage",
-        "self._has_failed or earlier is not None or previous not in self._answers", "False",
+    on("AggregationNode.answer", "test_the_same_message_has_the_same_answer_and_another_one_has_none")(
+        "a-stage-answered-twice", "a node answers a second message of a stage", "has_failed or not is_next", "False",
     ),
     on("StoredNode.answer", "test_a_refusal_is_final_in_later_processes")(
         "refusal-forgotten", "a restarted node forgets that it refused a message",

@@ -11,6 +11,7 @@ from scipy import stats
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
 __all__ = [
+    "STAGES",
     "WITNESS_SHARE",
     "AggregationError",
     "AggregationPlan",
@@ -20,6 +21,8 @@ __all__ = [
     "witnesses_of",
 ]
 
+#: Stages of a sum in their order.
+STAGES = "keys", "share", "mask", "confirm", "reveal"
 # Largest probability of each failure of secrecy, and that a secret of an honest round cannot be recovered.
 _INSECURE, _STUCK = 2.0**-40, 2.0**-10
 _MAX_DEGREE = 512

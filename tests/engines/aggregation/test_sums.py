@@ -8,12 +8,12 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
 
-from engines.aggregation.test_simulate import STAGES
 
 from fastfedrec import DPGram, Key
 from fastfedrec.accounting import Ledger
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines.aggregation import AggregationPlan, SecureSums, choose_degree, simulate_secure_sum
+from fastfedrec.engines.aggregation.plan import STAGES
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 
 ROSTER = [f"{node:064x}" for node in range(20)]

@@ -23,7 +23,7 @@ from support.secure_nodes import noise_of
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.model_files import read_model
 from fastfedrec.engines.aggregation import AggregationError, SecureSums, node_name
-from fastfedrec.engines.aggregation.stored_node import STAGES
+from fastfedrec.engines.aggregation.plan import STAGES
 from fastfedrec.engines.flower import secure_client_app, secure_sum, secure_sums
 
 WIDTH = 5
