@@ -86,7 +86,7 @@ def test_twenty_nodes_with_dropouts_at_each_stage_and_a_killed_server(federation
 
     # Node 0 never comes.  Nodes 1 to 3 leave after their keys, after their vectors, and before their shares of seeds.
     for node in range(1, N):
-        federation.start_node(f"node-{node}", node, federation.port + 1 + node)
+        federation.start_node(f"node-{node}", node)
     federation.run()
     wait_for(lambda: has_stored(1, "keys"))
     drop(1)
