@@ -37,7 +37,7 @@ ledger = Ledger(delta=1e-6)
 sums = {"l2_sensitivity": MAX_ITEMS**0.5, "l1_sensitivity": MAX_ITEMS, **NODES}
 kind = {"neighboring": "add_remove", "sampling": "none", "adding_fraction": 1.0}
 ledger.record(SkellamShares(float(share.variance), n_values=N_ITEMS, **sums, **kind))
-degree = aggregation.choose_degree(200, honest_fraction=0.8, dropout_fraction=0.05)
+degree = aggregation.choose_degree(200, honest_fraction=0.8, min_answers=190)
 plan = aggregation.AggregationPlan("demo", 0, N_ITEMS, 10**6, *degree, min_answers=190)
 total, n_answers = aggregation.simulate_secure_sum(
     plan, counts + noise, key=KEY, dropouts={"mask": set(range(6))}

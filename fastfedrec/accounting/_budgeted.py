@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from fastfedrec.accounting.events import Event
 from fastfedrec.accounting.filters import Budget
-from fastfedrec.accounting.views import check_view
 
 
 class BudgetedEvents:
@@ -37,9 +36,9 @@ class BudgetedEvents:
 
         Parameters
         ----------
-        view : {"public", "shuffled_server", "server"} or None
-            Adversary, also as "central", "shuffle" or "local"; None is the one of the budget.  Against another one the
-            figure is for the same epsilon and delta, a limit that the ledger does not enforce.
+        view : {"public", "shuffled_server", "server"}, {"local", "shuffle", "central", "aggregator"} or None
+            Adversary, or a word for the trusted party; None is the one of the budget.  For another one the figure is
+            for the same epsilon and delta, a limit that the ledger does not enforce.
         n_uses : int
             Number of releases, such as the weeks that remain.
         use : {"gaussian", "pure"}
@@ -67,5 +66,5 @@ class BudgetedEvents:
         """
         if self.budget is None:
             raise ValueError("`budget` must be set for a remaining epsilon, got None; make the ledger with a budget")
-        budget = self.budget if view is None else replace(self.budget, view=check_view("view", view))
+        budget = self.budget if view is None else replace(self.budget, view=view)
         return budget.remaining(self.events, n_uses, use)

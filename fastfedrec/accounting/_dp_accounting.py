@@ -16,7 +16,7 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
 )
 from fastfedrec.accounting.rounding import up
-from fastfedrec.accounting.views import TRUST_VIEWS, check_view, epsilon_under, parties_of, seen_event
+from fastfedrec.accounting.views import check_view, seen_event
 from fastfedrec.core.check import check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 
@@ -81,16 +81,13 @@ class DPAccountingEvents:
         >>> event.sampling_probability, event.event.noise_multiplier, relation.name
         (0.25, 2.0, 'REPLACE_ONE')
         """
-        view = check_view("against", against)
+        check_view("against", against)
         package = _import_dp_accounting()
         dp = package.dp_event
         relation = package.NeighboringRelation.REPLACE_ONE
         parts = []
-        # As in `epsilon`, a word for the trusted party excludes guarantees that depend on others.
-        if against in TRUST_VIEWS and math.isinf(epsilon_under(against, {view: 0.0}, parties_of(self.events))):
-            return dp.NonPrivateDpEvent(), relation
         for event, times in self.events.items():
-            seen = seen_event(event, view)
+            seen = seen_event(event, against)
             if seen is None:
                 return dp.NonPrivateDpEvent(), relation
             if seen.distance:

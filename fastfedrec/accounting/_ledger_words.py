@@ -11,8 +11,6 @@ from fastfedrec.accounting.views import (
     Cost,
     View,
     check_view,
-    epsilon_under,
-    parties_of,
     seen_event,
     stated_cost,
 )
@@ -57,17 +55,15 @@ def explain(event: Event, view: View, cost: Cost) -> str:
     return (seen_event(event, view) or event)._protection(view) + (f", delta {cost.delta:g}" if cost.delta else "")
 
 
-def epsilon_against(against: str | None, events: Mapping[Event, int], cost: Callable[[View], float]) -> float:
+def epsilon_against(against: str | None, cost: Callable[[str], float]) -> float:
     """Return the cost in a view or under a word for the trusted party; None is the server, if it has a figure."""
-    parties = parties_of(events)
     if against is not None:
-        view = check_view("against", against)
-        # A word for the trusted party excludes figures that depend on others.
-        return epsilon_under(against, {view: cost(view)}, parties) if against in TRUST_VIEWS else cost(view)
+        check_view("against", against)
+        return cost(against)
     if math.isfinite(epsilon := cost("server")):
         return epsilon
     for trust, view in TRUST_VIEWS.items():
-        if math.isfinite(weaker := epsilon_under(trust, {view: cost(view)}, parties)):
+        if math.isfinite(weaker := cost(trust)):
             raise ValueError(
                 f"`against` must be given, because this ledger has no guarantee {_AGAINST['server']}, and epsilon "
                 f'{format_epsilon(weaker)} {_AGAINST[view]}; pass "{trust}" for that figure, or "server" for infinity'

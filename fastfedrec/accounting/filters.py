@@ -12,18 +12,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastfedrec.accounting._conversion import renyi_epsilon
-from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, ShuffledReports, UnsupportedEventError, View
+from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, ShuffledReports, UnsupportedEventError
 from fastfedrec.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from fastfedrec.accounting.rdp import ORDERS
 from fastfedrec.accounting.rounding import inverse_up, stretched_delta
-from fastfedrec.accounting.views import VIEWS, check_view, seen_event
+from fastfedrec.accounting.views import OBSERVERS, TRUST_VIEWS, VIEWS, check_view, seen_event
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 
 __all__ = ["BUDGET_FILTERS", "BUDGET_VIEWS", "Budget", "BudgetError"]
 
-#: Views against which a budget can hold; no event has a guarantee against a holder of the key.
-BUDGET_VIEWS = tuple(view for view in VIEWS if view != "key_holder")
+#: Views against which a budget can hold, and words for the trusted party.
+BUDGET_VIEWS = (*OBSERVERS, *TRUST_VIEWS)
 # Share of delta for the releases' own deltas and distances.  It is fixed beforehand, as the theorem demands.
 _OWN_SHARE = Fraction(1, 16)
 # A sum of pure epsilons may exceed the budget by this factor, so that ten releases of 0.1 are within 1.0.
@@ -167,8 +167,9 @@ class Budget:
         Largest epsilon, in nats, for replacing all data of one user.
     delta : float
         Delta of the bound, in (0, 1).
-    view : {"server", "shuffled_server", "public"}
-        Adversary against whom the bound holds.
+    view : {"server", "shuffled_server", "public"} or {"local", "shuffle", "central", "aggregator"}
+        Adversary against whom the bound holds, or a word for the trusted party.  The budget refuses events with a
+        guarantee that depends on another party.
     filter : {"gaussian", "renyi"}
         Sum that is bounded, in addition to the sum of pure epsilons.  "gaussian" takes Gaussian noise without sampling
         and all events with a pure epsilon.  "renyi" takes all events with Renyi divergences, such as sampled
@@ -198,14 +199,13 @@ class Budget:
 
     epsilon: float
     delta: float
-    view: View = "public"
+    view: str = "public"
     filter: str = "gaussian"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon("budget", self.epsilon))
         object.__setattr__(self, "delta", check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True))
-        view = check_view("budget_view", self.view)  # takes words for the trusted party as well
-        object.__setattr__(self, "view", check_choice("budget_view", view, BUDGET_VIEWS))
+        check_choice("budget_view", self.view, BUDGET_VIEWS)
         check_choice("budget_filter", self.filter, tuple(BUDGET_FILTERS))
 
     @property
@@ -340,8 +340,13 @@ class Budget:
         plan = f", one of {n_planned:,} planned events" if n_planned > 1 else ""
         seen = seen_event(event, self.view)
         sums = _sums_of(self._filter, seen)
-        if sums.pure is None and not self._has_theorem(sums):
-            why, remedy = f"have a theorem for budget_filter={self.filter!r}", "record it in a ledger without a budget"
+        remedy = "record it in a ledger without a budget"
+        if seen is None:
+            why = f"have a guarantee against {self.view!r}"
+            if any(seen_event(event, view) for view in OBSERVERS):
+                remedy += ", or with another budget_view"
+        elif sums.pure is None and not self._has_theorem(sums):
+            why = f"have a theorem for budget_filter={self.filter!r}"
             if _sums_of(_filter_of("renyi", self.epsilon, self._loss_delta), seen).cost is not None:
                 remedy += ", or make the ledger with budget_filter='renyi', which takes sampled rounds and zCDP"
         else:
@@ -366,6 +371,12 @@ class Budget:
         """
         return {name: value for name, value in asdict(self).items() if name != "delta"}
 
+    @property
+    def _adversary(self) -> str:
+        """Adversary in words, and the word for the trusted party if it was given."""
+        trust = f" (trust: {self.view})" if self.view in TRUST_VIEWS else ""
+        return VIEWS[check_view("view", self.view)] + trust
+
     def statement(self, events: Mapping[Event, int]) -> str:
         """Return the budget, its filter and the spent part in one sentence.
 
@@ -381,11 +392,11 @@ class Budget:
         """
         if not self.allows(events):
             return (
-                f"The budget of epsilon {self.epsilon:g} against {VIEWS[self.view]} is exceeded, since corrections or "
+                f"The budget of epsilon {self.epsilon:g} against {self._adversary} is exceeded, since corrections or "
                 "other ledgers added costs afterwards. The ledger refuses further events."
             )
         return (
-            f"The budget is epsilon {self.epsilon:g} at delta {self.delta:g} against {VIEWS[self.view]}, of which "
+            f"The budget is epsilon {self.epsilon:g} at delta {self.delta:g} against {self._adversary}, of which "
             f"{self.spent(events):.4g} is spent. It holds also if releases choose the events, so it may count more "
             f"than the other figures. The filters are for the sum of pure epsilons and for {self._filter.theorem}."
         )

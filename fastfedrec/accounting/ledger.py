@@ -37,8 +37,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
     budget : float or None
         Largest epsilon in nats, at `delta`, that all events together may cost one user, also if releases choose the
         events.  An event beyond it, or without a theorem for filters, is refused before it happens.  None has no limit.
-    budget_view : {"public", "shuffled_server", "server"}
-        View of the adversary against whom the budget holds.
+    budget_view : {"public", "shuffled_server", "server"} or {"local", "shuffle", "central", "aggregator"}
+        View of the adversary against whom the budget holds, or a word for the trusted party, as in `epsilon`.
     budget_filter : {"gaussian", "renyi"}
         Theorem of the budget: "gaussian" for Gaussian noise without sampling and pure events, "renyi" for all events
         with Renyi divergences (`Budget`).
@@ -93,7 +93,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         self,
         delta: float = 1e-6,
         budget: float | None = None,
-        budget_view: View = "public",
+        budget_view: str = "public",
         budget_filter: str = "gaussian",
     ) -> None:
         self.delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
@@ -271,7 +271,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         """
         delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0)
         cost = stated_cost if delta == self.delta else cost_of
-        return epsilon_against(against, self.events, lambda view: cost(self.events, view, delta).epsilon)
+        return epsilon_against(against, lambda view: cost(self.events, view, delta).epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as plain numbers and strings.

@@ -1,8 +1,18 @@
 """Number of shares of noise that count: nodes may drop out, and the others may be dishonest."""
 
 from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.docstrings import shares_docstring
 
-__all__ = ["count_honest_shares", "needed_shares"]
+__all__ = ["SHARE_COUNTS", "count_honest_shares", "needed_shares"]
+
+#: Parameters of functions that size a share.
+SHARE_COUNTS = """\
+n_nodes : int
+    Number of nodes that are asked.
+n_answers : int
+    Smallest number of answers with which a round ends, a public plan.
+honest_fraction : float
+    Share of the asked nodes, in [0, 1], that add their noise and do not reveal it."""
 
 
 def count_honest_shares(n_nodes: int, n_answers: int, honest_fraction: float) -> int:
@@ -36,17 +46,9 @@ def count_honest_shares(n_nodes: int, n_answers: int, honest_fraction: float) ->
     return max(0, n_answers - (n_nodes - n_honest))
 
 
+@shares_docstring(SHARE_COUNTS)
 def needed_shares(n_nodes: int, n_answers: int, honest_fraction: float) -> int:
     """Return `count_honest_shares`, by which the noise of a share is sized, or raise if no share counts.
-
-    Parameters
-    ----------
-    n_nodes : int
-        Number of nodes that are asked.
-    n_answers : int
-        Smallest number of answers with which a round ends, a public plan.
-    honest_fraction : float
-        Share of the asked nodes, in [0, 1], that add their noise and do not reveal it.
 
     Returns
     -------

@@ -40,7 +40,7 @@ OBSERVERS: tuple[View, ...] = ("server", "shuffled_server", "public")
 #: The same views, with the heading of their column in a comparison.
 SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
 
-#: The view against which a guarantee must hold if only this is trusted; `check_view` accepts these words as views.
+#: The view against which a guarantee must hold if only this is trusted; functions with a view take these words, too.
 TRUST_VIEWS: dict[str, View] = {
     "local": "server",
     "shuffle": "shuffled_server",
@@ -176,20 +176,21 @@ def show_costs(epsilons: Mapping[View, float], parties: Collection[str]) -> str:
     return ", ".join(figures) or "none"
 
 
-def seen_event(event: Event, view: View) -> Event | None:
+def seen_event(event: Event, view: str) -> Event | None:
     """Restate an event as one adversary sees it, for replacing all data of one user.
 
     Parameters
     ----------
     event : event
         Event that happened.
-    view : {"server", "shuffled_server", "public", "key_holder"}
-        View of the adversary.
+    view : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
+        View of the adversary, or a word for the trusted party.
 
     Returns
     -------
     event or None
-        Event with neighbouring relation "replace"; None without a guarantee.
+        Event with neighbouring relation "replace"; None without a guarantee, or if the guarantee depends on a party
+        that is not trusted by that word.
 
     Raises
     ------
@@ -211,8 +212,10 @@ def seen_event(event: Event, view: View) -> Event | None:
     `replace_sensitivity` the noise multiplier is divided by that.
     """
     check_event("event", event)
-    view = check_view("view", view)
-    return None if view == "key_holder" else event._seen_by(view)
+    seen_by = check_view("view", view)
+    if seen_by == "key_holder" or _NOT_TRUSTED.get(view, set()).intersection(parties_of([event])):
+        return None
+    return event._seen_by(seen_by)
 
 
 class Cost(NamedTuple):
@@ -234,15 +237,15 @@ class Cost(NamedTuple):
     accountant: str
 
 
-def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> float:
+def composed_epsilon(events: Mapping[Event, int], view: str, delta: float) -> float:
     """Compute the cost of all events together to one user, against one adversary.
 
     Parameters
     ----------
     events : mapping of event to int
         Each event and the number of times that it happened.
-    view : {"server", "shuffled_server", "public", "key_holder"}
-        View of the adversary.
+    view : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
+        View of the adversary, or a word for the trusted party, as for `seen_event`.
     delta : float
         Delta in [0, 1).  At 0 the result is the sum of the epsilons if all are pure, and shuffled reports count as
         local ones.
@@ -270,15 +273,15 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
     return cost_of(events, view, delta).epsilon
 
 
-def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
+def cost_of(events: Mapping[Event, int], view: str, delta: float) -> Cost:
     """Compute the cost like `composed_epsilon`, with the delta of the figure and the accountant that gave it.
 
     Parameters
     ----------
     events : mapping of event to int
         Each event and the number of times that it happened.
-    view : {"server", "shuffled_server", "public", "key_holder"}
-        View of the adversary.
+    view : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
+        View of the adversary, or a word for the trusted party, as for `seen_event`.
     delta : float
         Delta in [0, 1).
 
@@ -288,7 +291,7 @@ def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
         The figure, its delta and its accountant.
     """
     check_instance("events", events, Mapping, "pass a mapping of each event to its number of times")
-    view = check_view("view", view)
+    check_view("view", view)
     if (delta := check_real("delta", delta, low=0.0, high=1.0)) == 1:
         raise ValueError("`delta` must be less than 1, got 1.0; pass the probability with which the guarantee may fail")
     counts = [(event, check_integer("times", times, low=0)) for event, times in events.items()]
@@ -306,15 +309,15 @@ def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
     return min(Cost(total, 0.0, "sum"), _compose(tuple(known), delta))
 
 
-def stated_cost(events: Mapping[Event, int], view: View, delta: float) -> Cost:
+def stated_cost(events: Mapping[Event, int], view: str, delta: float) -> Cost:
     """Compute the cost like `cost_of`, but at delta 0 if a delta lowers the figure by less than a ten-thousandth.
 
     Parameters
     ----------
     events : mapping of event to int
         Each event and the number of times that it happened.
-    view : {"server", "shuffled_server", "public", "key_holder"}
-        View of the adversary.
+    view : {"server", "shuffled_server", "public", "key_holder"} or {"local", "shuffle", "central", "aggregator"}
+        View of the adversary, or a word for the trusted party, as for `seen_event`.
     delta : float
         Delta in [0, 1).
 

@@ -165,6 +165,8 @@ class FederatedSystem(ABC):
 
     #: Number of planned phases that a run skips immediately before this phase replaces them.
     n_skipped: int = 0
+    #: An axis along which a state's array may be shorter than planned, but not empty, by the array's name.
+    shorter_axes: Mapping[str, int] = {}
 
     @property
     def _what(self) -> str:

@@ -181,25 +181,33 @@ class NoisySum(FederatedSystem):
             noisy[name] = self.source.scale(noisy[name], update.n_clients)
         return self._learn(state, noisy, update.round)
 
-    def flatten(self, state: Any, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the sums of all kinds as one vector."""
-        return np.concatenate([arrays[name].ravel() for name in self._shapes(state)])
+    def flatten(self, planned: Any, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the sums of all kinds as one vector; zeros replace sums that only the planned state has."""
+        vector = np.zeros(self.n_sums(planned), dtype=np.int64)
+        for name, part in self._parts(planned, vector).items():
+            part[: arrays[name].size] = arrays[name].ravel()
+        return vector
 
-    def unflatten(self, state: Any, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the sums of all kinds from `flatten`."""
-        shapes = self._shapes(state)
-        parts = np.split(vector, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
-        return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+    def unflatten(self, planned: Any, state: Any, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the sums that a state has from the vector of `flatten`."""
+        parts, shapes = self._parts(planned, vector), self._shapes(state)
+        return {name: parts[name][: math.prod(shape)].reshape(shape) for name, shape in shapes.items()}
 
-    def with_share(self, state: Any, vector: np.ndarray, *, key: Key, sender: str, round: int) -> np.ndarray:
-        """Return a node's sums with its share of the noise."""
+    def with_share(self, planned: Any, vector: np.ndarray, *, key: Key, sender: str, round: int) -> np.ndarray:
+        """Return a node's vector of `flatten` with its share of the noise on each number."""
         noisy = {
             name: self.noises[name].gaussian.add_noise(
                 sums, key=key, purpose=f"{self._purpose_of(name)}.{sender}", round=round
             )
-            for name, sums in self.unflatten(state, vector).items()
+            for name, sums in self._parts(planned, vector).items()
         }
-        return self.flatten(state, noisy)
+        return self.flatten(planned, noisy)
+
+    def _parts(self, planned: Any, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the part of a vector with the sums of each kind."""
+        shapes = self._shapes(planned)
+        ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+        return dict(zip(shapes, np.split(vector, ends[:-1]), strict=True))
 
     def zero_update(self, state: Any, round: int) -> Update:
         """Return the identity of `merge`."""

@@ -8,10 +8,20 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
+from support.events import EVENTS
 
 from fastfedrec import DPGram, DPPopularity, Interactions, Key, Popularity, PrivateRecommender
-from fastfedrec.accounting import Budget, BudgetError, CentralRelease, Gaussian, Ledger, LocalReports
-from fastfedrec.accounting.filters import BUDGET_FILTERS
+from fastfedrec.accounting import (
+    Budget,
+    BudgetError,
+    CentralRelease,
+    Gaussian,
+    GaussianShares,
+    Ledger,
+    LocalReports,
+    UnsupportedEventError,
+)
+from fastfedrec.accounting.filters import BUDGET_FILTERS, BUDGET_VIEWS
 
 DELTA = 1e-6
 
@@ -93,7 +103,6 @@ def test_a_ledger_without_a_budget_has_no_remaining_epsilon():
 
 def test_remaining_takes_views_and_words_for_the_trusted_party():
     ledger = Ledger(DELTA, budget=4.0, budget_view="central")
-    assert ledger.budget.view == "public"
     ledger.record(LocalReports("local reports", 0.3, n_reports=1, n_users=1000))
     ledger.record(CentralRelease("counts", 0.1, neighboring="replace"))
     assert ledger.remaining() == ledger.remaining("public") == ledger.remaining("central") > 0
@@ -103,6 +112,51 @@ def test_remaining_takes_views_and_words_for_the_trusted_party():
         ledger.remaining("key_holder")
     with pytest.raises(ValueError, match="view must be"):
         ledger.remaining("stranger")
+
+
+SHARES = GaussianShares(1.0, n_nodes=100, n_answers=95, honest_fraction=0.7, neighboring="replace", sampling="none")
+OF_ENTITY = CentralRelease("counts", 0.1, neighboring="replace", trust="entity")
+
+
+@pytest.mark.parametrize(
+    ("event", "trusted"), [(SHARES, {"aggregator", "central"}), (OF_ENTITY, {"central"})], ids=["shares", "entity"]
+)
+def test_a_budget_for_a_trusted_party_takes_no_guarantee_of_others(event, trusted):
+    for word in ("local", "shuffle", "aggregator", "central"):
+        ledger = budgeted(budget_view=word)
+        assert ledger.budget.view == word
+        assert f"view={word!r}" in repr(ledger.budget)
+        assert f"(trust: {word})" in ledger.summary()
+        again = Ledger.from_json(ledger.to_json())
+        assert again.budget == ledger.budget
+        if word in trusted:
+            again.record(event)
+            assert again.remaining() > 0
+        else:
+            with pytest.raises(BudgetError, match=f"must have a guarantee against '{word}'"):
+                again.record(event)
+            with pytest.raises(BudgetError, match=f"against '{word}'"):
+                again.check_budget({event: 2})
+            assert not again.events
+    by_view = budgeted(budget_view="server")
+    by_view.record(event)
+    assert {word for word in ("local", "shuffle", "aggregator", "central") if by_view.remaining(word)} == trusted
+    assert by_view.remaining() == by_view.remaining("server") > 0
+
+
+@pytest.mark.parametrize("view", BUDGET_VIEWS)
+@pytest.mark.parametrize("name", BUDGET_FILTERS)
+def test_a_budget_takes_no_event_without_a_figure_of_the_ledger(name, view):
+    n_taken = 0
+    for event in EVENTS:
+        ledger = Ledger(1e-3, budget=1e6, budget_view=view, budget_filter=name)
+        try:
+            ledger.record(event)
+        except (BudgetError, UnsupportedEventError, TypeError):
+            continue
+        n_taken += 1
+        assert ledger.epsilon(view) < math.inf
+    assert n_taken > 1
 
 
 # ---- fits ------------------------------------------------------------------------------------------------------------

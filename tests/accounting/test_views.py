@@ -99,6 +99,9 @@ def test_a_word_for_trust_excludes_figures_that_depend_on_other_parties():
     for ledger, trusted in ((shares, {"aggregator", "central"}), (entity, {"central"})):
         figures = {trust: ledger.epsilon(trust) for trust in ("local", "shuffle", "aggregator", "central")}
         assert {trust for trust, figure in figures.items() if math.isfinite(figure)} == trusted
+        (event,) = ledger.events
+        assert {trust for trust in figures if seen_event(event, trust) is not None} == trusted
+        assert {trust for trust in figures if composed_epsilon({event: 1}, trust, 1e-6) < math.inf} == trusted
         # The views have the figure, and the notes of a system state its assumptions.
         assert math.isfinite(ledger.epsilon("server"))
 

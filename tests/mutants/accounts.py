@@ -226,7 +226,7 @@ ACCOUNTS = [
     ),
     on("seen_event", "test_who_is_protected_from_whom")(
         "key-holder-is-protected", "the key holder's view is charged as the public view",
-        "view == 'key_holder'", "False",
+        "seen_by == 'key_holder'", "False",
     ),
     on("LocalReports._seen_by", "test_reports_that_stay_together_are_not_amplified")(
         "everything-is-separable", "shuffling is assumed to amplify reports that stay linked", "not self.separable",

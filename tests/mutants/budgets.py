@@ -27,6 +27,15 @@ BUDGETS = [
         "sums.plus(_sums_of(self._filter, seen_event(event, self.view)), times)",
         "sums.plus(_sums_of(self._filter, seen_event(event, self.view)), 1)",
     ),
+    on("seen_event", "test_a_budget_for_a_trusted_party_takes_no_guarantee_of_others[shares]")(
+        "budget-trusts-others", "a budget for local trust takes guarantees that depend on honest nodes",
+        "_NOT_TRUSTED.get(view, set()).intersection(parties_of([event]))", "False",
+    ),
+    on("BudgetedEvents.remaining", "test_a_budget_for_a_trusted_party_takes_no_guarantee_of_others[entity]")(
+        "remaining-forgets-trust", "the remaining epsilon for local trust is the one against the server",
+        "replace(self.budget, view=view)",
+        "replace(self.budget, view={'local': 'server', 'shuffle': 'shuffled_server'}.get(view, view))",
+    ),
     on("Ledger._content", "test_a_budget_survives_documents_and_copies")(
         "budget-lost-in-json", "a document of a ledger lacks its budget",
         "{} if self.budget is None else {'budget': self.budget.to_dict()}", "{}",

@@ -291,21 +291,24 @@ ENGINES = [
         "one-share-is-enough", "each share is the secret",
         "hashlib.shake_256(randomness).digest(SEED_BYTES * (threshold - 1))", "bytes(SEED_BYTES * (threshold - 1))",
     ),
-    on("choose_degree", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
+    on("_smallest_graph", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
         "sum-split-by-dropouts", "a server that chooses the nodes that drop out splits the sum",
         "math.sqrt(_INSECURE)", "math.inf",
     ),
-    on("choose_degree", "test_two_lists_of_answers_need_many_dishonest_witnesses")(
+    on("_smallest_graph", "test_two_lists_of_answers_need_many_dishonest_witnesses")(
         "dishonest-witnesses", "too few witnesses are honest",
-        "tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE", "True",
+        "tail(n_double, n_dishonest, n_left, n_witnesses) > n_nodes * _INSECURE", "False",
+    ),
+    on("_smallest_graph", "test_all_nodes_are_witnesses_of_a_small_round_also_if_fewer_leave_than_planned")(
+        "witnesses-of-the-smallest-round", "only the smallest round has too few dishonest witnesses for two lists",
+        "(n_witnesses, min(_N_WITNESSES, n_left + 1))", "(n_witnesses,)",
     ),
     on("AggregationNode._read_keys", "test_changed_keys_are_refused")(
         "keys-not-verified", "the signatures of the neighbours' keys are not verified",
         "self._list.check_signature(other)", "pass",
     ),
-    on("AggregationNode._answer", "test_the_same_message_has_the_same_answer_and_another_one_has_none")(
-        "a-stage-answered-twice", "a node answers a second message of a stage",
-        "self._has_failed or earlier is not None or previous not in self._answers", "False",
+    on("AggregationNode.answer", "test_the_same_message_has_the_same_answer_and_another_one_has_none")(
+        "a-stage-answered-twice", "a node answers a second message of a stage", "has_failed or not is_next", "False",
     ),
     on("StoredNode.answer", "test_a_refusal_is_final_in_later_processes")(
         "refusal-forgotten", "a restarted node forgets that it refused a message",
@@ -363,6 +366,13 @@ ENGINES = [
     on("ShuffledFlowerEngine._amend", "test_a_shuffler_that_reads_reports_is_an_assumption_of_the_ledger")(
         "unsealed-not-stated", "the ledger does not state that the shuffler reads reports",
         "ledger.note(_UNSEALED_NOTE, 'assumption')", "pass",
+    ),
+    on(
+        "FitDeployment.objection",
+        "test_a_node_answers_fewer_columns_than_planned_and_no_other_shape[encoder3-or shorter along axis 1]",
+    )(
+        "more-columns-than-planned", "a node answers states with more columns than its plan has",
+        "min(shape[axis], max(sent.shape[axis], 1))", "sent.shape[axis]",
     ),
     on("SystemSums.objection", "test_a_node_answers_the_rounds_of_one_plan")(
         "rounds-of-two-plans", "a node answers the rounds of two plans, each of the whole budget",

@@ -21,11 +21,11 @@ PRIVATE_RECOMMENDER = [
         "test_a_system_that_costs_more_than_epsilon_is_refused_before_a_cost[local]",
     )(
         "advice-composes-for-others", "the planned cost is computed for a weaker adversary's view",
-        "ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)", "ledger.epsilon('public', self.delta)",
+        "ledger.epsilon(self.trust, self.delta)", "ledger.epsilon('public', self.delta)",
     ),
     on("calibrated", f"{COST}[central]", "test_settings_keep_their_budget_and_use_it")(
         "advice-one-step", "the calibration uses the cost of a removed user instead of a replaced user",
-        "cost = planned.epsilon(view, delta)", "cost = planned.epsilon(view, delta) / 2",
+        "cost = planned.epsilon(recipe.trust, delta)", "cost = planned.epsilon(recipe.trust, delta) / 2",
     ),
     on("Planned.epsilon", "test_a_setting_covers_every_plan_that_a_release_may_choose")(
         "advice-cheapest-plan", "the budget covers the main plan but not a costlier alternative plan",

@@ -44,6 +44,7 @@ CENTRAL = {
     "dp_gram popularity": DPGram(0.01),  # the releases choose popularity
     "private_recommender": PrivateRecommender(4.0),
     "dp_subspace": DPSubspace(8.0, n_columns=4),
+    "dp_subspace fewer columns": DPSubspace(8.0),  # than planned, in later rounds
     "dp_als": DPALS(1.0, n_factors=4),
     "dp_als adaptive": DPALS(1.0, n_factors=4, weights="adaptive"),
     "dp_fmf": DPFMF(1.0, n_factors=4, n_rounds=2),

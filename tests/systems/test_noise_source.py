@@ -159,10 +159,8 @@ def test_the_traffic_of_a_round_is_that_of_the_protocol(n_nodes):
     server, messages = AggregationServer(plan, roster), dict.fromkeys(roster, b"")
     down, up = (dict.fromkeys(roster, 0) for _ in range(2))
     while server.stage != "end":
-        stage = server.stage
         for name, message in messages.items():
-            arguments = {"keys": (), "mask": (message, [1, 2, 3])}.get(stage, (message,))
-            answer = getattr(nodes[name], stage)(*arguments)
+            answer = nodes[name].answer(server.stage, message, lambda: [1, 2, 3])
             server.receive(name, answer)
             down[name], up[name] = down[name] + len(message), up[name] + len(answer)
         messages = server.advance()

@@ -23,6 +23,7 @@ from fastfedrec.engines.aggregation import AggregationNode, AggregationPlan, Agg
 from fastfedrec.engines.aggregation._messages import join_numbered, pack_nodes, read_key_list, split_numbered
 from fastfedrec.engines.aggregation._sealing import is_signed
 from fastfedrec.engines.aggregation.masks import add_masks
+from fastfedrec.engines.aggregation.plan import STAGES
 from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, split_secret
 
 NODES, ITEMS = (100, 1_000, 10_000), (1_000, 10_000)
@@ -51,12 +52,12 @@ class Cost:
         self.seconds += time.process_time() - started
         return result
 
-    def answer(self, function, message=b"", *arguments):
+    def answer(self, node, stage, message=b"", contribute=None):
         """Return the answer of a node to a message, and add its seconds and both sizes."""
         # Another node of this process may have checked the message.
         is_signed.cache_clear()
         read_key_list.cache_clear()
-        answer = self.timed(function, *([message] if message else []), *arguments)
+        answer = self.timed(node.answer, stage, message, contribute)
         self.received += len(message)
         self.sent += len(answer)
         return answer
@@ -66,8 +67,8 @@ class Nodes:
     """All nodes of a round after the first stage, of which some will not answer."""
 
     def __init__(self, n_nodes, n_values):
-        degree, threshold = choose_degree(n_nodes, honest_fraction=HONEST, dropout_fraction=DROPPED)
         n_answers = n_nodes - math.ceil(DROPPED * n_nodes)
+        degree, threshold = choose_degree(n_nodes, honest_fraction=HONEST, min_answers=n_answers)
         self.plan = AggregationPlan(
             "costs", 0, n_values=n_values, max_sum=2**30, degree=degree, threshold=threshold, min_answers=n_answers
         )
@@ -76,7 +77,7 @@ class Nodes:
         self.names = [identity.name for identity in self.identities]
         self.roster = frozenset(self.names)  # all nodes hold this one
         self.nodes = [self.new_node(number) for number in range(n_nodes)]
-        self.entries = [node.keys() for node in self.nodes]
+        self.entries = [node.answer("keys", b"") for node in self.nodes]
         self.key_list = b"".join(self.entries)
         self.list = read_key_list(self.plan, self.key_list)
         self.gone = np.sort(np.argsort(KEY.words("dropouts", size=n_nodes))[n_answers:]).tolist()
@@ -106,18 +107,16 @@ def node_cost(nodes):
     """Return the cost of the first node that answers all stages."""
     number = nodes.answered[0]
     sealed = [
-        (other, split_numbered(nodes.nodes[other].share(nodes.key_list), SEALED_BYTES)[number])
+        (other, split_numbered(nodes.nodes[other].answer("share", nodes.key_list), SEALED_BYTES)[number])
         for other in nodes.list.neighbors(number)
     ]
     witnesses = sorted(set(nodes.list.witnesses()) & set(nodes.answered))
     messages = join_numbered(sealed), nodes.lists, join_numbered(nodes.signatures(witnesses))
     cost = Cost()
     node = cost.timed(nodes.new_node, number)
-    cost.answer(node.keys)
-    cost.answer(node.share, nodes.key_list)
-    cost.answer(node.mask, messages[0], np.ones(nodes.plan.n_values, dtype=np.int64))
-    cost.answer(node.confirm, messages[1])
-    cost.answer(node.reveal, messages[2])
+    vector = np.ones(nodes.plan.n_values, dtype=np.int64)
+    for stage, message in zip(STAGES, (b"", nodes.key_list, *messages), strict=True):
+        cost.answer(node, stage, message, lambda: vector)
     return cost
 
 

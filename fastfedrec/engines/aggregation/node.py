@@ -1,12 +1,12 @@
 """One node in one secure sum: a state machine that answers each message of the server once."""
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastfedrec.core.check import check_instance
+from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.core.randomness import Key
 from fastfedrec.engines.aggregation._messages import join_numbered, read_key_list, split_numbered, unpack_nodes
 from fastfedrec.engines.aggregation._sealing import (
@@ -19,7 +19,7 @@ from fastfedrec.engines.aggregation._sealing import (
     unseal,
 )
 from fastfedrec.engines.aggregation.masks import add_masks
-from fastfedrec.engines.aggregation.plan import WITNESS_SHARE, AggregationError, AggregationPlan
+from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, split_secret
 from fastfedrec.mechanisms.report_checks import check_integers
 
@@ -30,10 +30,6 @@ _SEALED_BYTES = 2 * SEED_BYTES + 16
 
 class AggregationNode:
     """One node in one secure sum.
-
-    The methods are called in the order of the stages: `keys`, `share`, `mask`, `confirm`, `reveal`.  Each takes a
-    message of the server and returns the node's answer.  The same message again gives the same answer.  Another message
-    of an earlier stage raises, and ends the node's part in the round: it never masks or reveals twice.
 
     Parameters
     ----------
@@ -58,85 +54,54 @@ class AggregationNode:
         self._mask = Exchange(self._mask_seed, plan.context("mask"))
         self._channel = Exchange(derive_key(secret, b"channel")[:SEED_BYTES], plan.context("channel"))
         self._answers: dict[str, tuple[bytes, bytes]] = {}
-        self._order = ["keys", "share", "mask", "confirm", "reveal"]
         self._has_failed = False
 
-    # ---- stages ------------------------------------------------------------------------------------------------------
+    def answer(self, stage: str, message: bytes, contribute: Callable[[], ArrayLike] | None = None) -> bytes:
+        """Return the answer to a message of the server.
 
-    def keys(self) -> bytes:
-        """Return the signed public keys of the round, 160 bytes.
-
-        Returns
-        -------
-        bytes
-            Name, mask key, channel key and signature.
-        """
-        if "keys" not in self._answers:
-            keys = self._identity.name + self._mask.public + self._channel.public
-            self._answers["keys"] = b"", keys + self._identity.sign(self.plan.context("keys") + keys)
-        return self._answers["keys"][1]
-
-    def share(self, key_list: bytes) -> bytes:
-        """Check the keys of all nodes, and return sealed shares of both seeds for each neighbour.
+        The same message again has the same answer.  Another message of an earlier stage, or an invalid one, raises and
+        ends the node's part in the round: it never masks or reveals twice.
 
         Parameters
         ----------
-        key_list : bytes
-            Signed keys of all nodes, sorted.
+        stage : {"keys", "share", "mask", "confirm", "reveal"}
+            Stage of the sum; stages are in this order.
+        message : bytes
+            Nothing; the signed keys of all nodes, sorted; sealed shares from the neighbours; the lists of nodes that
+            shared and that answered, with a bit for each node; or signatures of witnesses.  Shares and signatures come
+            after the numbers of their nodes.
+        contribute : callable or None
+            Function without arguments that returns the node's vector of whole numbers, with its share of the noise.  It
+            is called once, in stage "mask".
 
         Returns
         -------
         bytes
-            For each neighbour its number and a sealed message.
+            Signed public keys, 160 bytes; sealed shares of both seeds for each neighbour; masked numbers,
+            little-endian; a signature of the lists; or one share of each neighbour that shared, of its self mask if it
+            answered, else of its mask key.
+
+        Raises
+        ------
+        AggregationError
+            The protocol does not allow the message.
         """
-        return self._answer("share", key_list, self._share)
-
-    def mask(self, sealed: bytes, values: ArrayLike) -> bytes:
-        """Return the masked vector.
-
-        Parameters
-        ----------
-        sealed : bytes
-            Sealed shares from the neighbours, each with the number of its sender.
-        values : array_like of int, shape (n_values,)
-            Vector of the node, with its share of the noise.
-
-        Returns
-        -------
-        bytes
-            Masked numbers, little-endian.
-        """
-        return self._answer("mask", sealed, lambda message: self._add_masks(message, values))
-
-    def confirm(self, answers: bytes) -> bytes:
-        """Return a signature of the list of nodes that shared and that answered.
-
-        Parameters
-        ----------
-        answers : bytes
-            Two lists of nodes, one bit for each.
-
-        Returns
-        -------
-        bytes
-            Signature of 64 bytes.
-        """
-        return self._answer("confirm", answers, self._confirm)
-
-    def reveal(self, signatures: bytes) -> bytes:
-        """Check that the witnesses signed the same list, and return one share for each neighbour that shared.
-
-        Parameters
-        ----------
-        signatures : bytes
-            Signatures of witnesses, each with the number of its node.
-
-        Returns
-        -------
-        bytes
-            For each such neighbour its number, and the share of the self mask if it answered, or of its mask key.
-        """
-        return self._answer("reveal", signatures, self._reveal)
+        position, digest = STAGES.index(check_choice("stage", stage, STAGES)), hashlib.sha256(message).digest()
+        earlier = self._answers.get(stage)
+        if earlier is not None and earlier[0] == digest and not self._has_failed:
+            return earlier[1]
+        is_next = earlier is None and (position == 0 or STAGES[position - 1] in self._answers)
+        # A failure is final: a server must not try several messages until one is accepted.
+        has_failed, self._has_failed = self._has_failed, True
+        if has_failed or not is_next:
+            raise AggregationError(
+                f"a message of stage {stage!r} is out of order, or differs from the first one of this stage; a node "
+                "answers each stage once: start a new round"
+            )
+        answer: bytes = self._add_masks(message, contribute) if stage == "mask" else getattr(self, f"_{stage}")(message)
+        self._has_failed = False
+        self._answers[stage] = digest, answer
+        return answer
 
     def restore(self, answers: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Continue a round of an earlier process of this node, from its stored messages and answers.
@@ -146,36 +111,19 @@ class AggregationNode:
         answers : mapping of str to (bytes, bytes)
             Message of the server, and the node's answer, for each stage that the node answered.
         """
-        self.keys()
         readers = {"share": self._read_keys, "mask": self._read_shares, "confirm": self._read_lists}
-        for stage in self._order[1:]:
-            if stage in answers:
-                message, answer = answers[stage]
-                if stage in readers:
-                    readers[stage](message)
-                # Stored answers are repeated, not computed anew: new shares of a seed would add to the old ones.
-                self._answers[stage] = hashlib.sha256(message).digest(), answer
-
-    def _answer(self, stage, message, compute):
-        """Return the answer to the first message of a stage; the same message repeats it, another one raises."""
-        earlier = self._answers.get(stage)
-        if earlier is not None and earlier[0] == hashlib.sha256(message).digest() and not self._has_failed:
-            return earlier[1]
-        previous = self._order[self._order.index(stage) - 1]
-        if self._has_failed or earlier is not None or previous not in self._answers:
-            self._has_failed = True
-            raise AggregationError(
-                f"a message of stage {stage!r} is out of order, or differs from the first one of this stage; a node "
-                "answers each stage once: start a new round"
-            )
-        # A failure is final: a server must not try several messages until one is accepted.
-        self._has_failed = True
-        answer = compute(message)
-        self._has_failed = False
-        self._answers[stage] = hashlib.sha256(message).digest(), answer
-        return answer
+        for stage in filter(answers.__contains__, STAGES):
+            message, answer = answers[stage]
+            if stage in readers:
+                readers[stage](message)
+            # Stored answers are repeated, not computed anew: new shares of a seed would add to the old ones.
+            self._answers[stage] = hashlib.sha256(message).digest(), answer
 
     # ---- answers -----------------------------------------------------------------------------------------------------
+
+    def _keys(self, _message):
+        keys = self._identity.name + self._mask.public + self._channel.public
+        return keys + self._identity.sign(self.plan.context("keys") + keys)
 
     def _read_keys(self, key_list):
         self._list = read_key_list(self.plan, key_list)
@@ -219,9 +167,9 @@ class AggregationNode:
             other: unseal(self._channels[other], self._list.name(other), message) for other, message in received.items()
         }
 
-    def _add_masks(self, sealed, values):
+    def _add_masks(self, sealed, contribute):
         self._read_shares(sealed)
-        numbers = check_integers("values", values, "put them on an integer grid first")
+        numbers = check_integers("values", contribute(), "put them on an integer grid first")
         if numbers.shape != (self.plan.n_values,):
             raise ValueError(f"values must have shape ({self.plan.n_values},), got {numbers.shape}")
         masked = numbers.astype(np.int64).view(np.uint64).astype(self.plan.dtype)  # modulo 2^n_bits

@@ -1,5 +1,6 @@
 """The public parameters of one secure sum, and the graph of its nodes."""
 
+import functools
 import hashlib
 import math
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from scipy import stats
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
 __all__ = [
+    "STAGES",
     "WITNESS_SHARE",
     "AggregationError",
     "AggregationPlan",
@@ -19,6 +21,8 @@ __all__ = [
     "witnesses_of",
 ]
 
+#: Stages of a sum in their order.
+STAGES = "keys", "share", "mask", "confirm", "reveal"
 # Largest probability of each failure of secrecy, and that a secret of an honest round cannot be recovered.
 _INSECURE, _STUCK = 2.0**-40, 2.0**-10
 _MAX_DEGREE = 512
@@ -138,10 +142,8 @@ class AggregationPlan:
         return hashlib.sha256(f"fastfedrec aggregation {stage} {self!r}".encode()).digest()
 
 
-def choose_degree(n_nodes: int, *, honest_fraction: float, dropout_fraction: float) -> tuple[int, int]:
+def choose_degree(n_nodes: int, *, honest_fraction: float, min_answers: int) -> tuple[int, int]:
     """Return the smallest degree of the graph, and the threshold, for a number of nodes.
-
-    Set ``min_answers`` of the plan to ``n_nodes`` minus the largest number of dropouts or more.
 
     Parameters
     ----------
@@ -149,8 +151,8 @@ def choose_degree(n_nodes: int, *, honest_fraction: float, dropout_fraction: flo
         Number of nodes that are asked.
     honest_fraction : float
         Share of honest nodes.
-    dropout_fraction : float
-        Largest share of nodes that drop out.
+    min_answers : int
+        Smallest number of vectors with which a round has a result, as in the plan; all other nodes may drop out.
 
     Returns
     -------
@@ -170,40 +172,53 @@ def choose_degree(n_nodes: int, *, honest_fraction: float, dropout_fraction: flo
     Examples
     --------
     >>> from fastfedrec.engines.aggregation import choose_degree
-    >>> choose_degree(1000, honest_fraction=0.7, dropout_fraction=0.05)
+    >>> choose_degree(1000, honest_fraction=0.7, min_answers=950)
     (118, 100)
     """
     n_nodes = check_integer("n_nodes", n_nodes, low=3)
     honest = check_real("honest_fraction", honest_fraction, low=0.0, high=1.0)
-    dropped = check_real("dropout_fraction", dropout_fraction, low=0.0, high=1.0)
-    n_dishonest, n_dropped = n_nodes - int(honest * n_nodes), math.ceil(dropped * n_nodes)
-    # All nodes that drop out may be honest, and leave before the graph is made.
-    n_left = n_nodes - n_dropped
+    n_left = check_integer("min_answers", min_answers, low=2, high=n_nodes)
+    graph = _smallest_graph(n_nodes, n_nodes - int(honest * n_nodes), n_left)
+    if graph is None:
+        raise ValueError(
+            f"honest_fraction and min_answers must leave a threshold for {n_nodes} nodes, got {honest:g} and {n_left}; "
+            "ask more nodes, or expect more honest nodes or more answers"
+        )
+    return graph
+
+
+# Each message of a sum needs its plan.
+@functools.lru_cache(maxsize=16)
+def _smallest_graph(n_nodes: int, n_dishonest: int, n_left: int) -> tuple[int, int] | None:
+    """Return the smallest degree and its threshold, or None; all nodes but `n_left` may leave before the graph."""
+    n_dropped = n_nodes - n_left
 
     def tail(low, n_marked, n_others, n_drawn):
         """Return the probability that any node has at least `low` marked nodes among those drawn."""
         return n_nodes * stats.hypergeom.sf(np.asarray(low) - 1, n_others, min(n_marked, n_others), n_drawn)
 
-    # Two lists of answers with enough signatures need nodes that sign both.
+    # Two lists of answers with enough signatures need nodes that sign both.  With few nodes all are witnesses, and
+    # rounding may demand more of an odd number than of the next even one.
     n_witnesses = min(_N_WITNESSES, n_left)
-    n_double = 2 * math.ceil(WITNESS_SHARE * n_witnesses) - n_witnesses
-    if n_left > 2 and n_dishonest < n_left and tail(n_double, n_dishonest, n_left, n_witnesses) <= n_nodes * _INSECURE:
-        for degree in range(2, min(_MAX_DEGREE, n_left - 1) + 1, 2):
-            thresholds, half = np.arange(degree // 2 + 1, degree + 1), degree // 2
-            # An honest neighbour gives a share of one seed, a dishonest one of both; each seed needs `threshold`.
-            is_fit = tail(2 * thresholds - degree, n_dishonest, n_left - 1, degree) <= _INSECURE
-            # A part of the honest nodes that is apart from the others ends twice on the ring, each time before half of
-            # a degree of absent or dishonest nodes.  The node at an end has half of its neighbours on the other side,
-            # so its own mask stays secret unless the dishonest ones add the missing shares at both ends.
-            if n_left > degree + 1:
-                is_fit &= tail(thresholds - half, n_dishonest, n_left - 1, half) <= math.sqrt(_INSECURE)
-            is_fit &= tail(degree - thresholds + 1, n_dropped, n_nodes - 1, degree) <= _STUCK
-            if is_fit.any():
-                return degree, int(thresholds[is_fit.argmax()])
-    raise ValueError(
-        f"honest_fraction and dropout_fraction must leave a threshold for {n_nodes} nodes, got {honest:g} and "
-        f"{dropped:g}; ask more nodes, or expect more honest nodes or fewer dropouts"
-    )
+    n_double = min(2 * math.ceil(WITNESS_SHARE * n) - n for n in (n_witnesses, min(_N_WITNESSES, n_left + 1)))
+    if n_left < 3 or n_dishonest >= n_left:
+        return None
+    if tail(n_double, n_dishonest, n_left, n_witnesses) > n_nodes * _INSECURE:
+        return None
+    for degree in range(2, min(_MAX_DEGREE, n_left - 1) + 1, 2):
+        thresholds, half = np.arange(degree // 2 + 1, degree + 1), degree // 2
+        # An honest neighbour gives a share of one seed, a dishonest one of both; each seed needs `threshold`.
+        is_fit = tail(2 * thresholds - degree, n_dishonest, n_left - 1, degree) <= _INSECURE
+        # A part of the honest nodes that is apart from the others ends twice on the ring, each time before half of a
+        # degree of absent or dishonest nodes.  With fewer such nodes there is no part.  The node at an end has half of
+        # its neighbours on the other side, so its own mask stays secret unless the dishonest ones add the missing
+        # shares at both ends.
+        if n_dropped + n_dishonest >= degree:
+            is_fit &= tail(thresholds - half, n_dishonest, n_left - 1, half) <= math.sqrt(_INSECURE)
+        is_fit &= tail(degree - thresholds + 1, n_dropped, n_nodes - 1, degree) <= _STUCK
+        if is_fit.any():
+            return degree, int(thresholds[is_fit.argmax()])
+    return None
 
 
 def shuffled_nodes(plan: AggregationPlan, key_list: bytes, n_nodes: int) -> np.ndarray:

@@ -20,12 +20,11 @@ from fastfedrec.engines.aggregation._messages import (
 )
 from fastfedrec.engines.aggregation._sealing import KEY_BYTES, Exchange, derive_key, is_signed
 from fastfedrec.engines.aggregation.masks import add_masks
-from fastfedrec.engines.aggregation.plan import WITNESS_SHARE, AggregationError, AggregationPlan
+from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, combine_shares
 
 __all__ = ["AggregationServer"]
 
-_STAGES = "keys", "share", "mask", "confirm", "reveal"
 _SEALED_BYTES = 2 * SEED_BYTES + 16
 
 
@@ -58,7 +57,7 @@ class AggregationServer:
         self._roster = frozenset(roster)
         self.stage = "keys"
         self.total: NDArray[np.int64] | None = None
-        self._received: dict[str, dict[bytes, bytes]] = {stage: {} for stage in _STAGES}
+        self._received: dict[str, dict[bytes, bytes]] = {stage: {} for stage in STAGES}
         self._sum = np.zeros(plan.n_values, dtype=plan.dtype)
         # Sealed shares for each node, and revealed shares of each node, after the number of the node that sent them.
         self._sealed: defaultdict[int, bytearray] = defaultdict(bytearray)
@@ -143,8 +142,8 @@ class AggregationServer:
                 "round ends without a result"
             )
         messages: dict[bytes, bytes] = getattr(self, f"_end_{stage}")()
-        if stage in _STAGES[:-1]:
-            self.stage = _STAGES[_STAGES.index(stage) + 1]
+        if stage in STAGES[:-1]:
+            self.stage = STAGES[STAGES.index(stage) + 1]
         return messages
 
     # ---- restarts ----------------------------------------------------------------------------------------------------
@@ -203,7 +202,7 @@ class AggregationServer:
             Messages by the names of nodes, equal to those that were sent before, so that nodes repeat their answers.
         """
         server = cls(plan, roster)
-        server.stage = check_choice("stage", stage, _STAGES[1:])
+        server.stage = check_choice("stage", stage, STAGES[1:])
         server._list = read_key_list(plan, arrays["key_list"].tobytes())
         for field in ("shared", "answered"):
             setattr(server, f"_{field}", arrays[field].astype(bool))

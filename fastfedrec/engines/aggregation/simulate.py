@@ -64,11 +64,8 @@ def simulate_secure_sum(
         stage = server.stage
         absent |= (dropouts or {}).get(stage, set())
         for name, message in messages.items():
-            if rows[name] in absent:
-                continue
-            node = nodes[name]
-            arguments = {"keys": (), "mask": (message, vectors[rows[name]])}.get(stage, (message,))
-            server.receive(name, getattr(node, stage)(*arguments))
+            if rows[name] not in absent:
+                server.receive(name, nodes[name].answer(stage, message, lambda row=rows[name]: vectors[row]))
         messages = server.advance()
     assert server.total is not None
     return server.total, server.n_answers

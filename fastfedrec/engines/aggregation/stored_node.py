@@ -17,13 +17,11 @@ from fastfedrec.engines.aggregation._messages import sign_answer
 from fastfedrec.engines.aggregation._sealing import Identity
 from fastfedrec.engines.aggregation.agreement import SumAgreement
 from fastfedrec.engines.aggregation.node import AggregationNode
-from fastfedrec.engines.aggregation.plan import AggregationError
+from fastfedrec.engines.aggregation.plan import STAGES, AggregationError
 from fastfedrec.rounds.checkpoint import Checkpoint
 
-__all__ = ["STAGES", "StoredNode", "node_name"]
+__all__ = ["StoredNode", "node_name"]
 
-#: Stages of a sum in their order.
-STAGES = "keys", "share", "mask", "confirm", "reveal"
 _IDENTITY, _REMEDY = "identity.json", "this node cannot continue its sums: restore the file itself, never an older copy"
 
 
@@ -116,16 +114,9 @@ class StoredNode:
             node = AggregationNode(plan, identity, [bytes.fromhex(name) for name in self._sums.roster], key)
             node.restore(stored)
             try:
-                if stage == "keys":
-                    answer = node.keys()
-                elif stage == "mask":
-                    # Once masked, the stored vector is repeated.
-                    values: ArrayLike = []
-                    if stage not in stored:
-                        values = self._sums.with_share(contribute(), key=key, node=identity.name.hex(), round=round)
-                    answer = node.mask(message, values)
-                else:
-                    answer = getattr(node, stage)(message)
+                name, with_share = identity.name.hex(), self._sums.with_share
+                # Once masked, the stored vector is repeated.
+                answer = node.answer(stage, message, lambda: with_share(contribute(), key=key, node=name, round=round))
             except Exception:
                 # A server must not try several messages, or several requests, until one is answered.
                 memory.keep(round, stored, has_failed=True)

@@ -125,13 +125,6 @@ class SecureSums:
         """Digest of all parameters, in 32 hexadecimal digits."""
         return hashlib.blake2b(repr(self).encode(), digest_size=16).hexdigest()
 
-    @cached_property
-    def _graph(self) -> tuple[int, int]:
-        n_nodes = len(self.roster)
-        # Rounded down, because `choose_degree` rounds the product with the number of nodes up.
-        dropout_fraction = math.nextafter((n_nodes - self.min_answers) / n_nodes, 0.0)
-        return choose_degree(n_nodes, honest_fraction=self.honest_fraction, dropout_fraction=dropout_fraction)
-
     def plan(self, round: int) -> AggregationPlan:
         """Return the public parameters of one sum.
 
@@ -146,13 +139,12 @@ class SecureSums:
             Plan of the sum.
         """
         check_integer("round", round, low=0, high=self.n_rounds - 1)
-        n_nodes, (degree, threshold) = len(self.roster), self._graph
+        n_nodes = len(self.roster)
+        graph = choose_degree(n_nodes, honest_fraction=self.honest_fraction, min_answers=self.min_answers)
         spread = math.sqrt(n_nodes * self.share.variance)
         max_sum = n_nodes * self.max_value + math.ceil(_STDDEVS * (spread + 1))
         # The name of the run in the plan includes all parameters, so signatures and masks depend on them.
-        return AggregationPlan(
-            f"{self.run} {self.digest}", round, self.n_values, max_sum, degree, threshold, self.min_answers
-        )
+        return AggregationPlan(f"{self.run} {self.digest}", round, self.n_values, max_sum, *graph, self.min_answers)
 
     def event(self) -> SkellamShares:
         """Return the event of one sum with the fewest answers that have a result.

@@ -93,8 +93,17 @@ class FitDeployment(Deployment):
     def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
         for name, expected in vars(rounds.state).items():
             sent = getattr(state, name)
-            if isinstance(expected, np.ndarray) and (sent.shape != expected.shape or sent.dtype != expected.dtype):
-                return f"{name} must be {expected.dtype} of shape {expected.shape}, got {sent.dtype} {sent.shape}"
+            if isinstance(expected, np.ndarray):
+                shape, axis, shorter = list(expected.shape), rounds.system.shorter_axes.get(name), ""
+                if axis is not None:
+                    shorter = f" or shorter along axis {axis}"
+                    if sent.ndim == len(shape):
+                        shape[axis] = min(shape[axis], max(sent.shape[axis], 1))
+                if sent.shape != tuple(shape) or sent.dtype != expected.dtype:
+                    return (
+                        f"{name} must be {expected.dtype} of shape {expected.shape}{shorter}, got {sent.dtype} "
+                        f"{sent.shape}"
+                    )
             if np.asarray(sent).dtype.kind == "f" and not np.isfinite(sent).all():
                 return f"{name} holds NaN or infinite entries"
         return rounds.system._objection(state)

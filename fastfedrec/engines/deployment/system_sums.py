@@ -1,7 +1,6 @@
 """Secure sums of a system's rounds: plans of the protocol, shares of the noise, and rounds that a node may answer."""
 
 import hashlib
-import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -39,22 +38,17 @@ class SystemSums:
         described = repr((text, run, n_users, self.roster, item_ids.tolist()))
         self.digest = hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
-    def _rounds(self, round: int) -> NodeRounds:
+    def rounds(self, round: int) -> NodeRounds:
         """Return the rounds of a phase, of which there is one."""
         return self._deployment.rounds_of(round, self._n_users, self._item_ids)
 
     def plan(self, round: int) -> AggregationPlan:
         """Return the public parameters of one sum; its numbers have 64 bits, which the noise fits into."""
-        rounds, n_nodes = self._rounds(round), len(self.roster)
+        rounds, n_nodes = self.rounds(round), len(self.roster)
         system: Any = rounds.system
         source = system.source
-        degree, threshold = choose_degree(
-            n_nodes,
-            honest_fraction=source.honest_fraction,
-            dropout_fraction=math.nextafter((n_nodes - source.n_answers) / n_nodes, 0.0),
-        )
-        n_values = system.n_sums(rounds.state)
-        return AggregationPlan(self.digest, round, n_values, 2**63 - 1, degree, threshold, source.n_answers)
+        graph = choose_degree(n_nodes, honest_fraction=source.honest_fraction, min_answers=source.n_answers)
+        return AggregationPlan(self.digest, round, system.n_sums(rounds.state), 2**63 - 1, *graph, source.n_answers)
 
     def objection(self, rounds: Collection[int]) -> str | None:
         """Return why a node must not answer all these sums: each plan of the system costs its whole budget."""
@@ -66,7 +60,7 @@ class SystemSums:
 
     def with_share(self, values: ArrayLike, *, key: Key, node: str, round: int) -> np.ndarray:
         """Return a node's sums with its share of the noise."""
-        rounds = self._rounds(round)
+        rounds = self.rounds(round)
         system: Any = rounds.system
         noisy: np.ndarray = system.with_share(rounds.state, np.asarray(values), key=key, sender=node, round=round)
         return noisy

@@ -187,7 +187,7 @@ class Node:
             # Exact sums draw no randomness; the node's share is drawn with a key of its own.
             system: Any = rounds.system
             update = system.local_round(state, shard, _key_of_seed(0), 0, n_threads=self._n_threads)
-            sums: np.ndarray = system.flatten(state, update.arrays)
+            sums: np.ndarray = system.flatten(rounds.state, update.arrays)
             return sums
 
         return answer_sum(agreement, message, context, contribute)

@@ -54,6 +54,7 @@ class SecureFlowerEngine(FlowerEngine):
         )  # fmt: skip
         rejections = tuple(Rejection(receiver.round, name, reason) for name, reason in result.refusals.items())
         # The clients of the sum are the nodes, and the system scales it by the number of answers.
-        update = Update(receiver.round, "merged", result.n_answers, system.unflatten(state, result.total))
+        planned = sums.rounds(self._phase).state
+        update = Update(receiver.round, "merged", result.n_answers, system.unflatten(planned, state, result.total))
         receiver.add(PartialRound(update, rejections, frozenset(handles)))
         self.messages.record(RoundTraffic(0, result.total.nbytes, result.n_answers))

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from fastfedrec.engines.aggregation.server import AggregationServer
 from fastfedrec.engines.aggregation.sums import SecureSums
 from fastfedrec.engines.flower._node import answering
 from fastfedrec.engines.flower._sum_messages import RECORD, answer_sum
+from fastfedrec.engines.flower.server import MAX_REPEATS
 from fastfedrec.engines.flower.wire.records import config_record, read_values
 from fastfedrec.rounds.checkpoint import Checkpoint
 
@@ -228,6 +230,7 @@ class _Courier:
         deadline, pause = time.monotonic() + timeout, _MIN_PAUSE
         waiting: dict[str, tuple[int, str]] = {}  # Flower's number and the stage, by message
         sent: set[tuple[int, str]] = set()
+        failures: Counter[tuple[int, str]] = Counter()
         done: set[bytes] = set()
         while True:
             connected = set(self._grid.get_node_ids())
@@ -241,8 +244,13 @@ class _Courier:
             replies = list(self._grid.pull_messages(list(waiting))) if waiting else []
             for reply in replies:
                 node, stage = waiting.pop(reply.metadata.reply_to_message_id, (0, ""))
-                if stage and reply.metadata.src_node_id == node:
+                if not stage or reply.metadata.src_node_id != node:
+                    continue
+                failures[node, stage] += not reply.has_content()
+                if reply.has_content() or failures[node, stage] > MAX_REPEATS:
                     done |= self._receive(server, node, stage, reply)
+                else:  # a busy machine may not start the node's process in the time that Flower allows
+                    sent.discard((node, stage))
             missing = messages.keys() - done
             if not missing or time.monotonic() > deadline:
                 late = f"it sent no answer in stage {server.stage!r} in time"

@@ -1,6 +1,7 @@
 """The Flower engine: each shard is on a node, and the server sees only its messages."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
 
-__all__ = ["FlowerEngine"]
+__all__ = ["MAX_REPEATS", "FlowerEngine"]
 
 # Seconds between two checks for messages, doubled from the first to the second.
 _MIN_PAUSE, _MAX_PAUSE = 0.02, 1.0
@@ -41,6 +42,8 @@ _MIN_PAUSE, _MAX_PAUSE = 0.02, 1.0
 _ENVELOPE_BYTES = 4096
 # Round number of requests to join that are refused.
 _JOIN_ROUND = -1
+#: Number of further requests to a node whose process ended without an answer.
+MAX_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class FlowerEngine(Engine):
         self._absent: set[str] = set()
         # Open requests to join: node ids by message.
         self._pending: dict[str, int] = {}
+        # Numbers of requests to join that ended without an answer, by node id.
+        self._failures: Counter[int] = Counter()
 
     # ---- members ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +201,11 @@ class FlowerEngine(Engine):
         if self._pending:
             for reply in self._grid.pull_messages(list(self._pending)):
                 if reply.metadata.reply_to_message_id in self._pending:
-                    self._admit(self._pending.pop(reply.metadata.reply_to_message_id), reply)
+                    node = self._pending.pop(reply.metadata.reply_to_message_id)
+                    self._failures[node] += not reply.has_content()
+                    # A busy machine may not start the node's process in the time that Flower allows.
+                    if reply.has_content() or self._failures[node] > MAX_REPEATS:
+                        self._admit(node, reply)
 
     def _admit(self, node: int, reply: "Message") -> None:
         """Make a node a member, or refuse it."""

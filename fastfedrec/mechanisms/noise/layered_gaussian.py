@@ -6,8 +6,9 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
-from fastfedrec.accounting.shares import needed_shares
+from fastfedrec.accounting.shares import SHARE_COUNTS, needed_shares
 from fastfedrec.core.check import check_exact, check_integer
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
@@ -111,17 +112,9 @@ class LayeredGaussian(RoundedGaussian):
         """
         return float(self._variance)
 
+    @shares_docstring(SHARE_COUNTS)
     def share(self, *, n_nodes: int, n_answers: int, honest_fraction: float) -> "LayeredGaussian":
         """Return the noise that each node adds, so that the shares that count have this standard deviation in total.
-
-        Parameters
-        ----------
-        n_nodes : int
-            Number of nodes that are asked.
-        n_answers : int
-            Smallest number of answers with which a round ends, a public plan.
-        honest_fraction : float
-            Share of the asked nodes, in [0, 1], that add their noise and do not reveal it.
 
         Returns
         -------

@@ -5,8 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastfedrec.accounting.shares import needed_shares
+from fastfedrec.accounting.shares import SHARE_COUNTS, needed_shares
 from fastfedrec.core.check import check_exact
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import skellam_table
@@ -84,17 +85,9 @@ class Skellam(IntegerNoise):
         self.variance, self.sampler, self._tables = part * self._n_parts, "table", (skellam_table(part),)
         self.total_variation = self._n_parts * self._tables[0].total_variation
 
+    @shares_docstring(SHARE_COUNTS)
     def share(self, *, n_nodes: int, n_answers: int, honest_fraction: float) -> "Skellam":
         """Return the noise that each node adds, so that the shares that count have this variance in total.
-
-        Parameters
-        ----------
-        n_nodes : int
-            Number of nodes that are asked.
-        n_answers : int
-            Smallest number of answers with which a round ends, a public plan.
-        honest_fraction : float
-            Share of the asked nodes, in [0, 1], that add their noise and do not reveal it.
 
         Returns
         -------

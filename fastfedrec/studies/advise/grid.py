@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.files import write_text
 from fastfedrec.core.record_files import format_records
 from fastfedrec.core.text import plain
@@ -75,7 +74,7 @@ def measure(
                     "system": cell.system,
                     "trust": recipe and recipe.trust,
                     "target": epsilon,
-                    "epsilon": recipe and cell.epsilon[TRUST_VIEWS[recipe.trust]],
+                    "epsilon": recipe and cell.true_epsilon(recipe.trust),
                     "parameters": cell.parameters,
                     "is_popularity": is_popularity,
                     "metrics": {name: [round(value, 5) for value in values] for name, values in cell.metrics.items()},

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -103,7 +102,7 @@ def _results(run: Run, train: Interactions, test: Interactions, key: Key, noise_
     for trust in run.trusts:
         yield Result(
             trust, type(model).__name__, repr(model),
-            math.inf if trust == "none" else model.ledger_.epsilon(TRUST_VIEWS[trust]), metrics,
+            math.inf if trust == "none" else model.ledger_.epsilon(trust), metrics,
             byte_totals.get("download_per_client"), byte_totals.get("upload_per_client"), seconds,
         )  # fmt: skip
 

@@ -319,7 +319,8 @@ class _CheckedOptions:
         self.threshold = check_real("threshold", threshold, low=0.0)
         self.alpha = check_real("alpha", alpha, low=0.0, high=0.5, exclusive=True)
         self.n_bootstrap = check_integer("n_bootstrap", n_bootstrap, low=100)
-        self.against = check_view("against", against)
+        check_view("against", against)
+        self.against = against
         self.guarantee = None if guarantee is None else _check_guarantee(guarantee)
         self.key, self.n_threads = resolve_key(key), resolve_n_threads(n_threads)
         self.runs = Runs(model, query, self.key, self.n_threads)

@@ -126,6 +126,7 @@ class PairSum(GramSum):
 class CrossSum(ProjectionSum):
     """A later round, as in DPSubspace: sums of each item's entry times the projection of the user's other items."""
 
+    shorter_axes = {}  # noqa: RUF012 -- never changed; columns that are not used are 0
     _owner, _remedy = "DPGram", FEWER_ITEMS
 
     @property

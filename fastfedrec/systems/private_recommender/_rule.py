@@ -1,9 +1,7 @@
 """The rule that chooses without figures: systems that decide by their releases come before popularity."""
 
-import math
 from collections.abc import Sequence
 
-from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.systems.private_recommender._measured import RANDOM
 from fastfedrec.systems.private_recommender.advice import Offer
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, Planned, Recipe
@@ -61,9 +59,8 @@ def without_figures(recipe: Recipe, parameters: dict[str, object], planned: Plan
     """Return the offer of a setting with its costs at a delta by its plan, and None for the figures of sweeps."""
     traffic = planned.communication.to_dict() if planned.communication else {}
     # The noise of other nodes protects no user who trusts only the own device.
-    alone = math.inf if recipe.trust == "aggregator" else planned.epsilon("server", delta)
     return Offer(
-        recipe.system, parameters, planned.epsilon(TRUST_VIEWS[recipe.trust], delta), alone,
+        recipe.system, parameters, planned.epsilon(recipe.trust, delta), planned.epsilon("local", delta),
         None, None, None, None, None, None, planned.is_popularity, traffic.get("download_per_client"),
         traffic.get("upload_per_client"), None,
     )  # fmt: skip

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.systems._aggregation import check_honest_fraction
 from fastfedrec.systems._parameters import TRUSTED_PARTIES
@@ -282,7 +281,7 @@ def _with_figures(
     if row_length is None and recipe.system not in (*SELF_DECIDING, POPULARITY):
         return "its figures depend on how long rows are; pass row_length"
     # The epsilon of the same noise at the delta of the sweeps, which is at most the budget.
-    converted = planned.epsilon(TRUST_VIEWS[recipe.trust], stored["delta"])
+    converted = planned.epsilon(recipe.trust, stored["delta"])
     is_larger = planned.ledger.delta >= stored["delta"]
     equal = epsilon if is_larger else epsilon * min(1.0, converted / offer.epsilon)
     cells: list[tuple[Row, Row | None]] = []  # the best cell of each nearest setting, with popularity there

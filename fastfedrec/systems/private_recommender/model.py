@@ -245,7 +245,7 @@ class PrivateRecommender(Recommender):
         return planned.ledger
 
     def _check_epsilon(self, ledger: Ledger, model: Any) -> None:
-        cost = ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)
+        cost = ledger.epsilon(self.trust, self.delta)
         if cost > self.epsilon:
             raise ValueError(f"epsilon must be larger than {self.epsilon:g}, for {model!r} costs {cost:g}")
 

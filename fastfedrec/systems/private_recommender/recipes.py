@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
-from fastfedrec.accounting.views import TRUST_VIEWS, View
 from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
@@ -160,8 +159,8 @@ class Planned:
     # The events of the alternative plans that a release may choose.
     alternatives: tuple[Ledger, ...] = ()
 
-    def epsilon(self, view: View, delta: float) -> float:
-        """Compute the largest cost of all plans for replacing all data of one user, in an adversary's view."""
+    def epsilon(self, view: str, delta: float) -> float:
+        """Compute the largest cost of all plans for replacing all data of one user, as `Ledger.epsilon`."""
         # A release chooses the plan, so the budget must cover each of them.
         return max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.alternatives))
 
@@ -228,7 +227,6 @@ def calibrated(
     """
     if (recipe.max_items is not None and n_items > recipe.max_items) or n_users > max_users_of(recipe.system):
         return None
-    view = TRUST_VIEWS[recipe.trust]
     result = None
     low, high = 0.0, math.inf  # the largest strength within the budget, and the smallest one above it
     strength = _round_down(min(recipe.first(epsilon, n_users), recipe.max_strength))
@@ -236,7 +234,7 @@ def calibrated(
         parameters = recipe.make(strength, epsilon, delta)
         try:
             planned = plan_run(make_system(recipe.system, parameters), n_users, n_items, delta)
-            cost = planned.epsilon(view, delta)
+            cost = planned.epsilon(recipe.trust, delta)
         except ValueError:  # the budget is too small for a single report, or for the noise's share of delta
             low, strength = strength, 2 * strength
         else:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfedrec.engines.aggregation.plan import (
@@ -32,12 +32,34 @@ def test_the_graph_is_regular_and_symmetric_and_connected(n_nodes, degree, seed)
     neighbors = {int(order[position]): neighbors_of(order, position, degree) for position in range(n_nodes)}
     assert {len(others) for others in neighbors.values()} == {min(degree, n_nodes - 1)}
     assert all(node in neighbors[other] for node, others in neighbors.items() for other in others)
-    reached, queue = {0}, [0]
+    assert reached_from(0, neighbors) == set(range(n_nodes))
+
+
+def reached_from(node, neighbors):
+    """Return the nodes that are connected with a node, by the neighbours of each."""
+    reached, queue = {node}, [node]
     while queue:
-        new = set(neighbors[queue.pop()]) - reached
+        new = set(neighbors[queue.pop()]) & neighbors.keys() - reached
         reached |= new
         queue += new
-    assert len(reached) == n_nodes
+    return reached
+
+
+@given(n_nodes=st.integers(8, 60), half=st.integers(1, 10), seed=st.integers(0, 2**32 - 1))
+def test_no_part_is_apart_with_fewer_absent_or_dishonest_nodes_than_the_degree(n_nodes, half, seed):
+    """Remove two arcs of the ring: half a degree each ends a part of the others, and one node less does not."""
+    rng, order = np.random.default_rng(seed), np.arange(n_nodes)
+    between = int(rng.integers(1, n_nodes))
+    for n_removed in (2 * half, 2 * half - 1):
+        if n_removed + 2 > n_nodes:
+            return
+        first, middle = order[:half], min(half + between, n_nodes - n_removed + half - 1)
+        removed = {*first.tolist(), *order[middle : middle + n_removed - half].tolist()}
+        left = {
+            node: neighbors_of(order, node, 2 * half) for node in range(n_nodes) if node not in removed
+        }  # order is the identity
+        is_whole = reached_from(min(left), left) == left.keys()
+        assert is_whole == (n_removed < 2 * half)
 
 
 def test_each_key_list_and_round_has_another_graph():
@@ -48,25 +70,56 @@ def test_each_key_list_and_round_has_another_graph():
 
 @pytest.mark.parametrize("n_nodes", [200, 1000])
 def test_the_degree_keeps_dishonest_neighbors_below_the_limit(n_nodes):
-    # The tails of the hypergeometric distribution by its definition.
-    degree, threshold = choose_degree(n_nodes, honest_fraction=0.9, dropout_fraction=0.05)
-    n_dishonest, n_dropped = n_nodes // 10, n_nodes // 20
+    degree, threshold = choose_degree(n_nodes, honest_fraction=0.9, min_answers=n_nodes - n_nodes // 20)
+    counts = n_nodes, n_nodes // 10, n_nodes // 20
+    assert max(failures(*counts, degree, threshold)) <= 1
+    # No other threshold and no smaller degree is enough.
+    assert all(max(failures(*counts, degree - 2, other)) > 1 for other in range(degree // 2, degree - 1))
+
+
+def failures(n_nodes, n_dishonest, n_dropped, degree, threshold):
+    """Return the probabilities of failures over their limits: two for secrecy, and one for a result."""
 
     def tail(low, marked, n, drawn):
+        # The tail of the hypergeometric distribution by its definition.
         ways = sum(math.comb(marked, x) * math.comb(n - marked, drawn - x) for x in range(low, min(drawn, marked) + 1))
         return ways / math.comb(n, drawn)
 
-    def failures(degree, threshold):
-        left, half = n_nodes - 1 - n_dropped, degree // 2
-        return (
-            n_nodes * tail(2 * threshold - degree, n_dishonest, left, degree) * 2.0**40,
-            (n_nodes * tail(threshold - half, n_dishonest, left, half)) ** 2 * 2.0**40,
-            n_nodes * tail(degree - threshold + 1, n_dropped, n_nodes - 1, degree) * 2.0**10,
-        )
+    left, half = n_nodes - 1 - n_dropped, degree // 2
+    # A part of the sum needs two arcs of absent or dishonest nodes.
+    has_arcs = n_dropped + n_dishonest >= degree
+    return (
+        n_nodes * tail(2 * threshold - degree, n_dishonest, left, degree) * 2.0**40,
+        (n_nodes * tail(threshold - half, n_dishonest, left, half)) ** 2 * 2.0**40 * has_arcs,
+        n_nodes * tail(degree - threshold + 1, n_dropped, n_nodes - 1, degree) * 2.0**10,
+    )
 
-    assert max(failures(degree, threshold)) <= 1
-    # No other threshold and no smaller degree is enough.
-    assert all(max(failures(degree - 2, other)) > 1 for other in range(degree // 2, degree - 1))
+
+@settings(max_examples=25, deadline=None)
+@given(n_nodes=st.integers(6, 240), honest=st.sampled_from([0.7, 0.8, 0.9, 1.0]), data=st.data())
+def test_a_plan_for_more_dropouts_is_safe_for_fewer(n_nodes, honest, data):
+    """Fewer nodes may drop out than planned, and then more nodes are in the graph and sign."""
+
+    def choose(n_dropped):
+        try:
+            return choose_degree(n_nodes, honest_fraction=honest, min_answers=n_nodes - n_dropped)
+        except ValueError:
+            return None
+
+    most = data.draw(st.integers(1, n_nodes // 3))
+    fewer = data.draw(st.integers(0, most - 1))
+    if (plan_of_most := choose(most)) is None:
+        return
+    degree, threshold = plan_of_most
+    plan_of_fewer = choose(fewer)
+    assert plan_of_fewer is not None
+    assert plan_of_fewer[0] <= degree
+    assert plan_of_fewer[0] < degree or plan_of_fewer[1] <= threshold
+    n_dishonest = n_nodes - int(honest * n_nodes)
+    for n_left in range(n_nodes - most, n_nodes + 1):  # all of them are witnesses
+        assert n_dishonest < 2 * math.ceil(0.75 * n_left) - n_left
+    for n_dropped in (fewer, most):
+        assert max(failures(n_nodes, n_dishonest, n_dropped, degree, threshold)) <= 1
 
 
 @pytest.mark.parametrize("honest_fraction", [0.5, 0.62])
@@ -76,7 +129,14 @@ def test_two_lists_of_answers_need_many_dishonest_witnesses(honest_fraction):
     pairs = sum(math.comb(n_dishonest, x) * math.comb(n - n_dishonest, 448 - x) for x in range(224, 449))
     assert pairs / math.comb(n, 448) > 2.0**-40
     with pytest.raises(ValueError, match="more honest nodes"):
-        choose_degree(1000, honest_fraction=honest_fraction, dropout_fraction=0.05)
+        choose_degree(1000, honest_fraction=honest_fraction, min_answers=950)
+
+
+def test_all_nodes_are_witnesses_of_a_small_round_also_if_fewer_leave_than_planned():
+    # Of 39 nodes 30 must sign, so two lists share 21.  Of 40 nodes 30 must sign, too, and two lists share 20.
+    with pytest.raises(ValueError, match="more honest nodes"):
+        choose_degree(42, honest_fraction=22 / 42, min_answers=39)
+    assert choose_degree(42, honest_fraction=23 / 42, min_answers=39)
 
 
 @pytest.mark.parametrize(("max_sum", "n_bits"), [(2**31 - 1, 32), (2**31, 64), (2**63 - 1, 64)])
@@ -105,6 +165,6 @@ def test_bad_plans(changed, message):
 
 
 def test_too_few_honest_nodes_have_no_degree():
-    for fractions in ((0.5, 0.05), (1.0, 1.0), (0.0, 0.0)):
-        with pytest.raises(ValueError, match="honest_fraction and dropout_fraction must leave a threshold for 50"):
-            choose_degree(50, honest_fraction=fractions[0], dropout_fraction=fractions[1])
+    for honest_fraction, min_answers in ((0.5, 47), (1.0, 2), (0.0, 50)):
+        with pytest.raises(ValueError, match="honest_fraction and min_answers must leave a threshold for 50 nodes"):
+            choose_degree(50, honest_fraction=honest_fraction, min_answers=min_answers)

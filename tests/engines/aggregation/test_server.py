@@ -131,7 +131,7 @@ def test_wrong_shares_of_a_self_mask_spoil_the_sum():
 def test_a_node_beyond_its_bound_spoils_the_sum():
     ongoing = Round().run_to("mask")
     name, message = ongoing.messages.popitem()
-    ongoing.server.receive(name, ongoing.nodes[name].mask(message, [10**6] * 4))
+    ongoing.server.receive(name, ongoing.nodes[name].answer("mask", message, lambda: [10**6] * 4))
     ongoing.run_to("confirm")
     ongoing.messages[name] = next(iter(ongoing.messages.values()))
     assert ongoing.run_to("end").server.total.tolist() == [8 * value + 10**6 for value in VALUES]

@@ -8,13 +8,12 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
 
-from engines.aggregation.test_simulate import STAGES
 
 from fastfedrec import DPGram, Key
 from fastfedrec.accounting import Ledger
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.engines.aggregation import AggregationPlan, SecureSums, simulate_secure_sum
-from fastfedrec.engines.aggregation import sums as sums_module
+from fastfedrec.engines.aggregation import AggregationPlan, SecureSums, choose_degree, simulate_secure_sum
+from fastfedrec.engines.aggregation.plan import STAGES
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 
 ROSTER = [f"{node:064x}" for node in range(20)]
@@ -66,18 +65,11 @@ def test_a_sum_under_the_plan_survives_the_planned_dropouts(stage):
     assert n_answers == len(there)
 
 
-@pytest.mark.parametrize(("n_nodes", "n_dropouts"), [(25, 7), (29, 15), (1000, 57)])
-def test_the_graph_is_for_the_planned_number_of_dropouts(n_nodes, n_dropouts, monkeypatch):
-    planned = []
-
-    def record(n_nodes, *, honest_fraction, dropout_fraction):
-        planned.append(math.ceil(dropout_fraction * n_nodes))
-        return 4, 3
-
-    monkeypatch.setattr(sums_module, "choose_degree", record)
-    roster = [f"{node:064x}" for node in range(n_nodes)]
-    agreement(roster=roster, min_answers=n_nodes - n_dropouts, honest_fraction=0.9)
-    assert planned == [n_dropouts]
+def test_the_graph_is_for_the_planned_number_of_answers():
+    for min_answers in (15, 19):
+        plan = agreement(min_answers=min_answers, honest_fraction=0.9).plan(0)
+        graph = choose_degree(20, honest_fraction=0.9, min_answers=min_answers)
+        assert (plan.degree, plan.threshold, plan.min_answers) == (*graph, min_answers)
 
 
 @pytest.mark.parametrize(("phase", "n_threads"), [(0, 1), (1, 1), (1, 2)])

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from support.data import rated
+from support.flower_case import SYSTEMS
 from support.server_keys import make_keys
 
 from fastfedrec import (
@@ -20,9 +22,11 @@ from fastfedrec import (
 )
 from fastfedrec.accounting import Ledger, LocalReports, ShuffledReports
 from fastfedrec.engines.deployment.deployment_of import deployment_of
+from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.engines.shuffling.sealing import ServerKeys
+from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems import factor_rounds
 from fastfedrec.systems import projection_rounds as subspace_rounds
@@ -30,6 +34,7 @@ from fastfedrec.systems.gram import dp_gram_rounds
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, GramState, PairSum
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchState
 from fastfedrec.systems.private_prototypes.rounds import PrototypeState
+from fastfedrec.systems.projection_rounds import FINEST, ProjectionSum, SubspaceState
 
 ITEMS = np.arange(12)
 OPTIONS = {"is_simulation": False, "round_timeout": 1.0, "join_timeout": 1.0, "max_clients": 100}
@@ -44,7 +49,69 @@ def engine(system, kind=FlowerEngine, **options):
     return kind(None, deployment_of(system), {}, **OPTIONS, **options)
 
 
+# ---- what a node answers ---------------------------------------------------------------------------------------------
+
+
+class NodesEngine(LocalEngine):
+    """Engine that collects the objections of a node to the states of a fit."""
+
+    def __init__(self, deployment, data):
+        super().__init__()
+        self.deployment, self.data, self.phase, self.objections = deployment, data, -1, []
+
+    def run(self, system, *arguments, **options):
+        self.phase += 1 + system.n_skipped
+        return super().run(system, *arguments, **options)
+
+    def _answers(self, receiver, *arguments):
+        rounds = self.deployment.rounds_of(self.phase, self.data.n_users, self.data.item_ids)
+        self.objections.append(self.deployment.objection(rounds, receiver.state, self.data, "a"))
+        return super()._answers(receiver, *arguments)
+
+
+@pytest.mark.ignores_values
+@pytest.mark.parametrize("n_items", [60, 31])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_node_accepts_every_state_of_a_fit(name, n_items):
+    deployment = deployment_of(SYSTEMS[name])
+    assert isinstance(deployment, FitDeployment)
+    nodes = NodesEngine(deployment, rated(120, n_items, 7))
+    type(SYSTEMS[name])(**SYSTEMS[name].get_params()).fit(nodes.data, key=Key.from_seed(1), engine=nodes)
+    assert set(nodes.objections) == {None}
+
+
 # ---- what a node does not answer -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("encoder", "reason"),
+    [
+        (np.ones((12, 5), np.int16), None),
+        (np.ones((12, 8), np.int16), None),
+        (np.full((12, 5), FINEST + 1, np.int16), "encoder must be from -8192 to 8192"),
+        (np.ones((12, 9), np.int16), "or shorter along axis 1"),
+        (np.ones((12, 0), np.int16), "or shorter along axis 1"),
+        (np.ones((11, 8), np.int16), "or shorter along axis 1"),
+        (np.ones(12, np.int16), "or shorter along axis 1"),
+        (np.ones((12, 5), np.int32), "or shorter along axis 1"),
+    ],
+)
+def test_a_node_answers_fewer_columns_than_planned_and_no_other_shape(encoder, reason):
+    text = objection_to(DPSubspace(n_columns=8), encoder)
+    assert text is None if reason is None else reason in text
+
+
+def test_an_encoder_of_dp_gram_has_all_columns():
+    assert objection_to(DPGram(), np.ones((12, 12), np.int16)) is None
+    assert "must be int16 of shape (12, 12), got" in objection_to(DPGram(), np.ones((12, 5), np.int16))
+
+
+def objection_to(system, encoder):
+    """Return a node's objection to the encoder of a round of projections."""
+    deployment = deployment_of(system)
+    rounds = deployment.rounds_of(2, 1000, ITEMS)
+    assert isinstance(rounds.system, ProjectionSum)
+    return deployment.objection(rounds, SubspaceState(np.ones(12, np.int32), encoder), shard(), "a")
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,21 @@ def test_a_node_with_an_invalid_registration_does_not_take_part(data, change, re
     assert reason in str(caught.value)
 
 
+def test_a_node_whose_process_ends_before_it_joins_is_asked_again(data):
+    system, failures = FMFLDP(n_rounds=1), []
+
+    def tamper(reply):
+        if reply.metadata.src_node_id != 12 or len(failures) == 3:
+            return [reply]
+        failures.append(reply)
+        return [Message(Error(1, "the process has ended"), metadata=reply.metadata)]
+
+    model, engine = serve(system, data, MemoryGrid(two_nodes(system, data), tamper))
+    np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
+    assert engine.refused == engine.rejections == []
+    assert len(failures) == 3
+
+
 def test_a_name_belongs_to_who_came_first(data):
     system = FMFLDP(n_rounds=1)
     nodes = two_nodes(system, data, "ab")

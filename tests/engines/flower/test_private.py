@@ -380,6 +380,18 @@ def test_hostile_replies_are_silent_nodes(monkeypatch):
         np.testing.assert_array_equal(flat(result.arrays), flat(initial()))
 
 
+def test_a_node_that_replies_twice_counts_once(monkeypatch):
+    no_noise(monkeypatch)
+    once, twice = (
+        run(
+            private(FedAvg(), key=Key.from_seed(1), **ALL), make_grid(make_app(), tamper=lambda reply, n=n: [reply] * n)
+        )
+        for n in (1, 2)
+    )
+    np.testing.assert_array_equal(flat(twice.arrays), flat(once.arrays))
+    assert (flat(once.arrays) != flat(initial())).any()
+
+
 def test_replies_of_nodes_outside_the_cohort_are_ignored(monkeypatch):
     no_noise(monkeypatch)
 

@@ -40,15 +40,18 @@ def wait_for(condition):
     return matches[-1]
 
 
+def free_port():
+    """Return a port that the system selects."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 class Federation:
     """SuperLink and its nodes, each in a separate process group; `close` ends all of them."""
 
     def __init__(self, folder, app, seed, files=None, **environment):
-        with socket.socket() as free:
-            # The system selects a free port.
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.folder, self.groups, self.files = folder, {}, files
+        self.folder, self.groups, self.files, self.port = folder, {}, files, free_port()
         self.app = folder / "app"  # installing an app writes beside it
         shutil.copytree(app, self.app, ignore=shutil.ignore_patterns("__pycache__"))
         home = folder / "home"
@@ -83,14 +86,15 @@ class Federation:
                 start_new_session=True,
             )
 
-    def start_node(self, name, partition, port, config="", signs_as=None):
+    def start_node(self, name, partition, config=""):
         config = f'name="{name}" folder="{self.folder / name}" partition-id={partition} num-partitions=2 {config}'
-        address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config]
+        address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
+        address += ["--node-config", config]
         if self.files is None:
             self.start(name, ["flower-supernode", "--insecure", *address])
             return
         secure = ["--root-certificates", self.files(name)["authority"]]
-        secure += ["--auth-supernode-private-key", self.folder / f"{signs_as or name}.ssh"]
+        secure += ["--auth-supernode-private-key", self.folder / f"{name}.ssh"]
         self.start(name, ["flower-supernode", *map(str, secure), *address])
 
     def make_ssh_key(self, name):
@@ -146,9 +150,8 @@ def federation(tmp_path):
             changed = [f"SYSTEM = {system!r}\n" if line.startswith("SYSTEM =") else line for line in lines]
             names = "from fastfedrec import FMFLDP, Interactions"
             task.write_text("".join(changed).replace(names, f"{names}, {type(system).__name__}"))
-        ports = [made[0].port + 1, made[0].port + 2]
         for partition, name in enumerate("ab"):
-            made[0].start_node(name, partition, ports[partition])
+            made[0].start_node(name, partition)
         return made[0]
 
     yield make
@@ -182,7 +185,7 @@ def test_the_server_is_killed_and_then_a_node(federation, monkeypatch):
     there.run()
     wait_for(lambda: there.finished_round() > before)
     there.kill("b")
-    there.start_node("b", 1, there.port + 3)
+    there.start_node("b", 1)
     wait_for((there.folder / "server/model").exists)
     task = task_of("fmf_ldp", monkeypatch)
     here = task.SYSTEM.fit(everybody(task), key=Key.from_seed(3))
@@ -241,7 +244,10 @@ def test_a_system_with_its_fit_as_server_is_killed_between_phases(federation, mo
 
 @pytest.mark.skipif(not all(map(shutil.which, ("openssl", "ssh-keygen"))), reason="makes certificates and keys")
 def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch):
-    """Follow docs/how-to/deploy-with-flower.md: TLS everywhere, two registered nodes, and one unregistered node."""
+    """Follow docs/how-to/deploy-with-flower.md: TLS everywhere, two registered nodes, and one unregistered node.
+
+    The shuffler and a node are killed and come back.
+    """
     files = Certificates(tmp_path / "certificates")
     files("server")
     private, public = make_keys(tmp_path / "keys")
@@ -249,18 +255,24 @@ def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch)
     addresses = {"FASTFEDREC_SHUFFLER": hop.url, "FASTFEDREC_CERTIFICATES": str(files.folder)}
     addresses["FASTFEDREC_SERVER_KEYS"] = str(private)
     there = Federation(tmp_path, EXAMPLES / "fmf_ldp", None, files, **addresses)
+
+    def start(name, partition):
+        settings = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
+        there.start_node(name, partition, f'shuffler="{hop.url}" {settings} server-key="{public}"')
+
     try:
         for partition, name in enumerate(["a", "b", "stranger"]):
             there.make_ssh_key(name)
             if name != "stranger":
                 there.register(name)
-            settings = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
-            settings += f' server-key="{public}"'
-            there.start_node(name, partition % 2, there.port + 1 + partition, f'shuffler="{hop.url}" {settings}')
+            start(name, partition % 2)
         there.run()
         wait_for(lambda: there.finished_round() >= 1)
         hop.kill()
         hop.start()
+        wait_for(lambda: there.finished_round() >= 2)
+        there.kill("b")
+        start("b", 1)
         wait_for((there.folder / "server/model").exists)
         assert "stranger" not in (tmp_path / "link.log").read_text()
         assert there.groups["stranger"].poll() is not None  # it was sent away, and ended

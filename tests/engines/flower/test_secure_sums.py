@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from support.flower_grid import KilledError, MemoryGrid, make_context
 from support.maintainers import load_program
 from support.patience import Clock
@@ -23,7 +23,7 @@ from support.secure_nodes import noise_of
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.model_files import read_model
 from fastfedrec.engines.aggregation import AggregationError, SecureSums, node_name
-from fastfedrec.engines.aggregation.stored_node import STAGES
+from fastfedrec.engines.aggregation.plan import STAGES
 from fastfedrec.engines.flower import secure_client_app, secure_sum, secure_sums
 
 WIDTH = 5
@@ -354,6 +354,28 @@ def test_garbage_is_refused_by_name_and_the_sum_goes_on(tmp_path, stage, answer,
     np.testing.assert_array_equal(result.total, nodes.expected({104}))
     assert reason in result.refusals["104" if stage == "keys" else nodes.names[104]]
     assert set(result.refusals) <= {"104", nodes.names[104]}
+
+
+@pytest.mark.parametrize("n_failures", [1, 3, 4])
+def test_a_node_whose_process_ends_without_an_answer_is_asked_again(tmp_path, n_failures):
+    nodes, failures = Nodes(tmp_path), defaultdict(int)
+
+    class FailingGrid(MemoryGrid):
+        def pull_messages(self, message_ids):
+            replies = super().pull_messages(message_ids)
+            for number, reply in enumerate(replies):
+                stage = self.asked[-1].content["secure-sum"]["stage"]
+                if reply.metadata.src_node_id == 103 and failures[stage] < n_failures * (stage == "confirm"):
+                    failures[stage] += 1
+                    replies[number] = Message(error=Error(1, "the process has ended"), metadata=reply.metadata)
+            return replies
+
+    grid = FailingGrid({node: (nodes.app, {"folder": str(path)}) for node, path in nodes.folders.items()})
+    result = run(nodes, grid)
+    np.testing.assert_array_equal(result.total, nodes.expected())
+    assert failures["confirm"] == n_failures
+    reason = "the node failed: 'the process has ended'"
+    assert dict(result.refusals) == ({nodes.names[103]: reason} if n_failures == 4 else {})
 
 
 def test_a_stranger_is_refused(tmp_path):

@@ -40,6 +40,7 @@ from fastfedrec import (
     ShuffledSketchGram,
     load,
 )
+from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import LocalEngine
 from fastfedrec.engines.flower import client_app, server_app
 
@@ -65,6 +66,20 @@ def test_two_nodes_make_the_model_of_one_process(data, tmp_path, name, n_threads
     assert not hasattr(system, "ledger_")  # the given system is not fitted
     if not name.startswith("shuffled_sketch"):  # the figure behind a shuffler: see below
         assert there.ledger_.to_dict() == here.ledger_.to_dict()
+
+
+@pytest.mark.nightly
+def test_five_hundred_nodes_make_the_model_of_one_process():
+    data, system = generate_implicit(1200, 60, key=Key.from_seed(7)).binarize(), CENTRAL["dp_subspace"]
+    here = type(system)(**system.get_params()).fit(data, key=Key.from_seed(SEED))
+    app = client_app(
+        system, lambda context: data.select_users(np.arange(1200) % 500 == int(context.node_config["name"])), seed=SEED
+    )
+    grid = MemoryGrid({1000 + number: (app, {"name": f"{number:03}"}) for number in range(500)})
+    there, engine = serve(system, data, grid, n_nodes=500)
+    assert_same(here, there)
+    assert engine.rejections == []
+    assert sorted(set(engine.members.values())) == [2, 3]
 
 
 def test_nodes_report_items_a_second_time_if_rows_are_short(data):
@@ -114,7 +129,8 @@ def test_reports_that_name_users_make_a_model_of_them(data, tmp_path):
 # ---- keys -----------------------------------------------------------------------------------------------------------
 
 
-CHOOSING = ("dp_gram", "dp_subspace", "private_recommender")  # releases choose the rounds, at one cost
+# Releases choose the rounds, at one cost.
+CHOOSING = ("dp_gram", "dp_subspace", "dp_subspace fewer columns", "private_recommender")
 
 
 @pytest.mark.parametrize("name", CENTRAL | RATINGS)
