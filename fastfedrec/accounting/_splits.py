@@ -109,8 +109,8 @@ class _Part:
         return self.bound(delta).epsilon
 
 
-# The cache is small, because some parts hold millions of masses.
-@lru_cache(maxsize=16)
+# The cache is small, because some parts hold totals of 4 million masses.
+@lru_cache(maxsize=4)
 def _part(events: Events) -> _Part:
     return _Part(events)
 

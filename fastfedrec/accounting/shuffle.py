@@ -248,7 +248,7 @@ def _clone_probability(epsilon):
     return 2 / (math.exp(epsilon) + 1) if epsilon <= LARGEST_EXPONENT else 2 * math.exp(-epsilon)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _clone_pmf(epsilon, n_users, clone_probability, step):
     """Return losses of the counts (ones, zeros) of the clones and the user's bit, a one with odds e^epsilon."""
     # Given c counts in total, a of them ones, P / Q = (e^epsilon a + c - a) / (a + e^epsilon (c - a)).  This is
@@ -348,7 +348,7 @@ def _few_enough(n_reports, n_users, clone):
     return min(n_users, max(1, int((coins / _STDDEVS) ** 2 / (n_reports * clone or 1.0)) + 1))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
     """Return losses of the number of ones among C clones, which are fair coins, and the user's k reports."""
     # P: Bin(C, 1/2) + Bin(k, 1 - clone / 2); Q: Bin(C + k, 1/2).  Mass outside of the windows has infinite loss under
