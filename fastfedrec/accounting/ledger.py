@@ -12,7 +12,7 @@ from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._ledger_words import epsilon_against, headline
-from fastfedrec.accounting._work import WorkError, limit_work
+from fastfedrec.accounting._work import limit_work
 from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
@@ -24,10 +24,6 @@ from fastfedrec.core.pages import write_page
 from fastfedrec.core.text import epsilon_to_json
 
 __all__ = ["Ledger"]
-
-# Number of table entries for each event that the figures of a document may need; 10^7 take about a second.  The
-# usual events of rounds with sampling or a shuffler need up to 7 * 10^6.  A document may need that of two more events.
-_MAX_WORK_PER_EVENT, _MORE_EVENTS = 2**23, 2
 
 
 class Ledger(DPAccountingEvents, BudgetedEvents):
@@ -358,13 +354,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         # Versions without digests state the figure at delta even if the figure at delta 0 is hardly larger.
         cost = stated_cost if "digest" in document else cost_of
         try:
-            with limit_work(_MAX_WORK_PER_EVENT * (_MORE_EVENTS + len(self.events))):
+            with limit_work(len(self.events)):
                 recomputed = self._document(cost)
-        except WorkError as error:
-            raise ValueError(
-                f"ledger.events have figures that take too long to check, because {error}; pass check_costs=False to "
-                "read them without this check"
-            ) from None
         except (UnsupportedEventError, ArithmeticError) as error:
             raise ValueError(f"ledger.events have no known total cost: {error}") from None
         refuse_understatement(document, recomputed)

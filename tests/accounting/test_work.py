@@ -7,7 +7,7 @@ import pytest
 import scipy.fft
 from fuzz import CORPUS
 
-from fastfedrec.accounting import Gaussian, Ledger, ShuffledReports
+from fastfedrec.accounting import Gaussian, Ledger, ShuffledReports, _work
 from fastfedrec.accounting import ledger as ledger_module
 from fastfedrec.accounting._splits import _part
 from fastfedrec.accounting._work import WorkError, count_work, limit_work
@@ -56,7 +56,7 @@ def sizes(monkeypatch):
 @pytest.fixture
 def small_limit(monkeypatch):
     """A limit for tests in little time; `tests/test_fuzz.py` reads the same files with the limit of the package."""
-    monkeypatch.setattr(ledger_module, "_MAX_WORK_PER_EVENT", 2**20)
+    monkeypatch.setattr(_work, "_MAX_WORK_PER_EVENT", 2**20)
     return 2**20
 
 
@@ -84,7 +84,7 @@ def test_usual_ledgers_are_read_and_checked(events):
 
 
 def test_figures_of_a_run_have_no_limit(monkeypatch):
-    monkeypatch.setattr(ledger_module, "_MAX_WORK_PER_EVENT", 1)
+    monkeypatch.setattr(_work, "_MAX_WORK_PER_EVENT", 1)
     ledger = Ledger()
     ledger.record(USUAL["shuffled"][0])
     text = ledger.to_json()
@@ -95,12 +95,13 @@ def test_figures_of_a_run_have_no_limit(monkeypatch):
         Ledger.from_json(text)
 
 
-def test_work_is_counted_until_the_block_ends():
+def test_work_is_counted_until_the_block_ends(monkeypatch):
+    monkeypatch.setattr(_work, "_MAX_WORK_PER_EVENT", 2)
     count_work(1e300)  # there is no limit
-    with limit_work(10):
+    with limit_work(3):  # 2 * (3 + 2)
         count_work(4)
-        with limit_work(3), pytest.raises(WorkError):
-            count_work(4)
+        with limit_work(0), pytest.raises(WorkError):
+            count_work(5)
         count_work(6)
         with pytest.raises(WorkError):
             count_work(float("inf"))
@@ -120,6 +121,6 @@ def test_without_the_limit_the_same_ledger_makes_large_tables(monkeypatch, small
         return transform(array, *arguments)
 
     monkeypatch.setattr(scipy.fft, "rfft", add)
-    monkeypatch.setattr(ledger_module, "limit_work", lambda n_points: contextlib.nullcontext())
+    monkeypatch.setattr(ledger_module, "limit_work", lambda n_events: contextlib.nullcontext())
     with pytest.raises(AssertionError):
         Ledger.from_json(text)

@@ -4,7 +4,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client
-from support.soak import MAX_GROWTH, N_NODES, MemoryProbe, count_answers, kind_of
+from support.soak import MAX_GROWTH, N_NODES, MemoryProbe, count_answers, kind_of, record
 
 from fastfedrec import FMFLDP, Key
 from fastfedrec.datasets import generate_implicit
@@ -53,8 +53,8 @@ def run(n_rounds, probe):
     return model, engine, data
 
 
-@pytest.mark.nightly
-def test_two_hundred_rounds_on_dask_leave_the_memory_flat():
+def check_two_hundred_rounds():
+    """Run 200 rounds, check the memory, the ledger and the refusals, and return the probe."""
     probe = MemoryProbe(50, 200)
     model, engine, data = run(200, probe)
     assert probe.growth < MAX_GROWTH
@@ -65,6 +65,12 @@ def test_two_hundred_rounds_on_dask_leave_the_memory_flat():
     assert sum("must have shape" in reason for reason in reasons) == 200
     assert sum("(late or replayed)" in reason for reason in reasons) == 200
     assert sum("must be an Update, got NoneType" in reason for reason in reasons) == 200
+    return probe
+
+
+@pytest.mark.nightly
+def test_two_hundred_rounds_on_dask_leave_the_memory_flat():
+    check_two_hundred_rounds()
 
 
 @pytest.mark.nightly
@@ -80,3 +86,7 @@ def test_a_state_that_is_kept_in_each_round_is_seen_in_the_memory():
     run(60, probe)
     LEAKED.clear()
     assert probe.growth > MAX_GROWTH
+
+
+if __name__ == "__main__":
+    record("Dask", 200, check_two_hundred_rounds())

@@ -7,7 +7,7 @@ pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
 from flwr.app import Array
 from support.flower_grid import MemoryGrid, serve
-from support.soak import MAX_GROWTH, N_NODES, MemoryProbe, count_answers, kind_of
+from support.soak import MAX_GROWTH, N_NODES, MemoryProbe, count_answers, kind_of, record
 
 from fastfedrec import FMFLDP, Key
 from fastfedrec.datasets import generate_implicit
@@ -55,8 +55,8 @@ def run(n_rounds, probe, *, leaks=False):
     return model, engine, [len(part) for part in users]
 
 
-@pytest.mark.nightly
-def test_two_hundred_rounds_on_flower_leave_the_memory_flat():
+def check_two_hundred_rounds():
+    """Run 200 rounds, check the memory, the ledger and the refusals, and return the probe."""
     probe = MemoryProbe(50, 200)
     model, engine, sizes = run(200, probe)
     assert probe.growth < MAX_GROWTH
@@ -65,6 +65,12 @@ def test_two_hundred_rounds_on_flower_leave_the_memory_flat():
     kinds = [rejection.kind for rejection in engine.rejections]
     assert kinds.count("late") == kinds.count("invalid") == 200
     assert kinds.count("missing") == 3 * 200
+    return probe
+
+
+@pytest.mark.nightly
+def test_two_hundred_rounds_on_flower_leave_the_memory_flat():
+    check_two_hundred_rounds()
 
 
 @pytest.mark.nightly
@@ -73,3 +79,7 @@ def test_messages_that_are_kept_in_each_round_are_seen_in_the_memory():
     probe = MemoryProbe(5, 25)
     run(25, probe, leaks=True)
     assert probe.growth > MAX_GROWTH
+
+
+if __name__ == "__main__":
+    record("Flower", 200, check_two_hundred_rounds())
