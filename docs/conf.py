@@ -19,6 +19,7 @@ import comparisons
 import draw as figure_of
 import hardening
 import notebook_pages
+import soak
 import table_downloads
 from flows import FLOWS
 from reference_pages import Reference
@@ -122,6 +123,7 @@ def write_tables(app):
     (folder / "slower.md").write_text(figures.format_slower(runs, slower))
     (folder / "history.md").write_text(revisions.format_page())
     (folder / "memory.md").write_text(hardening.format_memory())
+    (folder / "soak.md").write_text(soak.format_soak())
 
 
 class MessageFlow(SphinxDirective):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastfedrec.accounting._transform import convolve_masses, fast_length
+from fastfedrec.accounting._work import count_work
 
 # Mass that may be on either side of the window of a composition.
 TAIL = 1e-13
@@ -274,6 +275,7 @@ def _compose(parts, aim, finest):
     """Return the totals of `compose`, on a grid that is coarsened until the windows fit."""
     step, is_chosen = choose_step([loss for loss, _ in parts], finest), False
     while True:
+        count_work(sum(2 * loss.reach / step for loss, _ in parts))
         pairs = [loss.build(step) for loss, _ in parts]
         alike = all(forward is backward for forward, backward in pairs)
         directions = [[(pair[way], times) for pair, (_, times) in zip(pairs, parts, strict=True)] for way in (0, 1)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from fastfedrec.accounting._work import count_work
 from fastfedrec.accounting.rounding import ABSOLUTE, LARGEST_EXPONENT, UP, log1p_exp, up
 
 # Below this alpha |w - 1|, g is computed by its series, with this number of terms.
@@ -142,6 +143,7 @@ def poisson_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) -
 
 def _whole_order(order, rate, z):
     """Return the binomial sum (Mironov, Talwar, Zhang 2019, equation 3) less the one that is 1: no term cancels."""
+    count_work(order)
     k = np.arange(2.0, order + 1)
     known = scipy.special.gammaln([order + 1.0]), scipy.special.gammaln(k + 1), scipy.special.gammaln(order - k + 1)
     log_unused, log_used = (order - k) * math.log1p(-rate), k * math.log(rate)
@@ -171,6 +173,7 @@ def _any_order(order, rate, z):
     n_points = math.ceil((last - first) / spacing) + 1
     if n_points > (_MAX_POINTS if order <= _MAX_SUMMED else 10 * _MAX_POINTS) or rate < _MIN_RATE:
         return _between_whole_orders(order, rate, z)
+    count_work(n_points)
     x = first + spacing * np.arange(n_points)
     logs = -x * x / 2 + _log_g(order, *_sampled_ratio(rate, x / z - 1 / (2 * z * z)))
     log_sum = _log_sum(logs + ABSOLUTE * (x * x + np.abs(logs))) + math.log(spacing / math.sqrt(2 * math.pi))
@@ -248,6 +251,7 @@ def fixed_size_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float
     z, a = noise_multiplier, orders[:, None]
     r = 1e-4 * _RATIO ** np.arange(math.ceil(math.log(1e4 * (_FAR + 1 / z)) / math.log(_RATIO)) + 1)
     r = np.concatenate([[0.0], r])  # |x - 1/2| in stddevs
+    count_work(2 * len(r) * len(orders))
     half = 1 / (2 * z)
     # Where w < 1, the end of each cell that is nearer to w = 1 counts, and the mass outside of the last cell is
     # omitted.
@@ -296,6 +300,7 @@ def opposite_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) 
     m, rate = 1 / min(noise_multiplier, _NOISE[1]), max(rate, _MIN_RATE)
     x = _NEAREST * _OPPOSITE_RATIO ** np.arange(math.log((2 * orders.max() * m + _FAR) / _NEAREST, _OPPOSITE_RATIO) + 2)
     x = np.concatenate([x[x < 1], [1.0], x[x > 1]])
+    count_work(2 * len(x) * len(orders))
     log_mass = _log_mass(np.concatenate([[0.0], x]))
     log_weights = np.logaddexp(log_mass, np.append(log_mass[1:], -math.inf)) - math.log(2)
     with np.errstate(divide="ignore", over="ignore"):

@@ -6,10 +6,13 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec.accounting._loss import CELLS, Loss, symmetric
+from fastfedrec.accounting._work import count_work
 from fastfedrec.core.bessel import bessel_weights
 
 # Maximum variance for which a table holds all points that matter, and maximum squared change over the variance.
 LARGEST_VARIANCE, LARGEST_SQUARE = 2.0**20, 2.0**8
+# Number of entries of other tables that take the time of one weight, a number of hundreds of digits.
+_POINTS_PER_WEIGHT = 16
 # Binary digits of the smallest weight.
 _PRECISION = 128
 
@@ -20,6 +23,7 @@ def skellam_loss(variance: float, sensitivity: int, stddevs: float) -> Loss:
     # tests are thresholds, and the power of each grows with the change.  The pair is its own mirror image.
     width = _width(variance, stddevs)
     far = width + sensitivity
+    count_work(_POINTS_PER_WEIGHT * far)
     # The weight at `far` is at least exp(-sum of asinh((x + 1) / variance)) (Amos 1974), so it keeps its digits.
     bits = math.ceil(float(np.arcsinh(np.arange(1.0, far + 2) / variance).sum()) / math.log(2)) + _PRECISION
     weights = bessel_weights(Fraction(variance), bits, _PRECISION // 2)[: far + 1]

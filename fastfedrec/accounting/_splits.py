@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from fastfedrec.accounting._work import count_work
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
 from fastfedrec.accounting.events import Event, ShuffledReports, UnsupportedEventError
 from fastfedrec.accounting.pld import PLDAccountant
@@ -23,6 +24,8 @@ from fastfedrec.accounting.rounding import count_up, stretched_delta, sum_up
 _ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
 # Relative shares of delta that a part can have.  Any division is valid, and a finer one gains below 1%.
 _WEIGHTS = (1.0, 1 / 10, 1 / 1000)
+# Number of entries of tables that take the time of one event in an accountant's closed forms.
+_POINTS_PER_EVENT = 2**16
 # A factor below 1, so that the sum of the rounded shares of delta does not exceed delta.
 _BELOW_ONE = 1 - 2.0**-40
 # Distances that take less than this share of delta raise epsilon by below 1%, and the search for more takes seconds.
@@ -64,6 +67,7 @@ class _Part:
     """Some events, with every accountant that takes all of them."""
 
     def __init__(self, events: Events) -> None:
+        count_work(_POINTS_PER_EVENT * len(events))
         self.events = events
         self.refusals: dict[tuple[Event, int], str] = {}
         self._takers: dict[tuple[Event, int], set[str]] = {pair: set() for pair in events}
@@ -105,8 +109,8 @@ class _Part:
         return self.bound(delta).epsilon
 
 
-# The cache is small, because some parts hold millions of masses.
-@lru_cache(maxsize=16)
+# The cache is small, because some parts hold totals of 4 million masses.
+@lru_cache(maxsize=4)
 def _part(events: Events) -> _Part:
     return _Part(events)
 

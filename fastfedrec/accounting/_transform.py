@@ -11,6 +11,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from fastfedrec.accounting._work import count_work
+
 UNIT = 2.0**-53
 # Units of error for each bit of a transform's length, in the maximum norm and in the Euclidean norm.
 PER_BIT = 20.0
@@ -26,6 +28,7 @@ def convolve_masses(
     """Return the masses of a sum of independent numbers modulo `length`, and a bound of their total absolute error."""
     # `parts` has the masses of the numbers 0 to n - 1, and the number of such terms.  `length` is from `fast_length`,
     # and the mass of the number `shift` comes first in the result.
+    count_work(length * (len(parts) + 1))
     unit_error = UNIT * PER_BIT * math.log2(length)
     factors, log_bound, relative = [], np.zeros(length // 2 + 1), np.zeros(length // 2 + 1)
     for masses, times in parts:

@@ -13,6 +13,7 @@ import scipy
 
 from fastfedrec.accounting._loss import Loss, LossPmf, pure_loss, spread
 from fastfedrec.accounting._transform import fast_length
+from fastfedrec.accounting._work import count_work
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer
 
 __all__ = ["largest_response_loss"]
@@ -185,6 +186,7 @@ def _compound(masses, numbers, share, n):
         window.append(min(n * max_number, math.ceil(float(np.nanmin(bounds)))))
     below, above = max(0, window[0]), max(1, window[1])
     length = fast_length(below + above + 1)
+    count_work(length)
     wrapped = np.bincount(numbers % length, masses, length)
     spectrum = scipy.fft.rfft(wrapped)
     # With few terms the probability that all are 0 is subtracted, so that the small masses keep their digits.

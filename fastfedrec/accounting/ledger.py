@@ -12,6 +12,7 @@ from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._ledger_words import epsilon_against, headline
+from fastfedrec.accounting._work import limit_work
 from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
@@ -335,6 +336,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         ------
         ValueError
             A field is not as `to_dict` writes it, a figure is too low, or the digest differs; the message names it.
+            With `check_costs`, also if the figures take longer to compute than those of a usual run, such as for 10^9
+            shuffled reports of a user.
         """
         current, events = read(document)
         ledger = cls(current["delta"])
@@ -351,7 +354,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         # Versions without digests state the figure at delta even if the figure at delta 0 is hardly larger.
         cost = stated_cost if "digest" in document else cost_of
         try:
-            recomputed = self._document(cost)
+            with limit_work(len(self.events)):
+                recomputed = self._document(cost)
         except (UnsupportedEventError, ArithmeticError) as error:
             raise ValueError(f"ledger.events have no known total cost: {error}") from None
         refuse_understatement(document, recomputed)

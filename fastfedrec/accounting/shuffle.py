@@ -7,6 +7,7 @@ import numpy as np
 
 from fastfedrec.accounting import _binomial, _loss
 from fastfedrec.accounting._loss import Loss, both_ways, pure_loss, symmetric
+from fastfedrec.accounting._work import count_work
 from fastfedrec.accounting.rounding import LARGEST_EXPONENT, sum_up
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
 
@@ -23,6 +24,10 @@ _ROUND_UP = 1 + 1e-9
 _UNHIDDEN = 500.0
 # Maximum number of reports of a user in one batch, and maximum size of the product of two tables that are convolved.
 _MAX_REPORTS, _LARGEST_PRODUCT = 10**7, 3e9
+# Number of products of a convolution that take the time of one entry of a table.
+_PRODUCTS_PER_POINT = 256
+# Number of entries of other tables that take the time of one binomial probability.
+_POINTS_PER_MASS = 16
 # Smallest epsilons of a report in a computation; a larger epsilon dominates a smaller one.
 _MIN_CLONE_EPSILON, _MIN_EPSILON = 1e-300, 1e-12
 # Numbers of clones are rounded down by at most this share of them.
@@ -243,7 +248,7 @@ def _clone_probability(epsilon):
     return 2 / (math.exp(epsilon) + 1) if epsilon <= LARGEST_EXPONENT else 2 * math.exp(-epsilon)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _clone_pmf(epsilon, n_users, clone_probability, step):
     """Return losses of the counts (ones, zeros) of the clones and the user's bit, a one with odds e^epsilon."""
     # Given c counts in total, a of them ones, P / Q = (e^epsilon a + c - a) / (a + e^epsilon (c - a)).  This is
@@ -276,6 +281,7 @@ def _clone_numbers(n, probability):
     # Numbers within a stride are rounded down, because fewer clones hide less.
     stride = max(1, math.ceil((high - low + 1) * per_number / _LARGEST_TABLE))
     numbers = np.arange(low, high + 1, stride)
+    count_work(len(numbers) * per_number + _POINTS_PER_MASS * (high - low))
     weights = _binomial.block_masses(low, high, stride, n, probability)
     if low:
         yield np.zeros((1, 1), dtype=np.int64), np.array([[_binomial.tail_below(low - 1, n, probability)]])
@@ -342,7 +348,7 @@ def _few_enough(n_reports, n_users, clone):
     return min(n_users, max(1, int((coins / _STDDEVS) ** 2 / (n_reports * clone or 1.0)) + 1))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
     """Return losses of the number of ones among C clones, which are fair coins, and the user's k reports."""
     # P: Bin(C, 1/2) + Bin(k, 1 - clone / 2); Q: Bin(C + k, 1/2).  Mass outside of the windows has infinite loss under
@@ -354,6 +360,7 @@ def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
     user_weights = _binomial.pmf(user_ones, n_reports, 1 - clone / 2)
     for n_clones, weight in zip(*_clone_counts((n_users - 1) * n_reports, clone), strict=True):
         coins = _window(int(n_clones), 0.5)
+        count_work(len(coins) + len(coins) * len(user_ones) / _PRODUCTS_PER_POINT)
         around = _binomial.fair_pmf(coins[0] - len(user_ones) + 1, coins[-1] + len(user_ones) - 1, n_clones)
         with_data = np.convolve(around, user_weights, mode="valid")
         without = _binomial.fair_pmf(coins[0] + user_ones[0], coins[-1] + user_ones[-1], n_clones + n_reports)
@@ -380,6 +387,7 @@ def _window(n, probability):
 def _clone_counts(n, probability):
     """Return numbers of clones and their probabilities."""
     numbers = _window(n, probability)
+    count_work(_POINTS_PER_MASS * len(numbers))
     # Numbers within a stride are rounded down, because fewer clones hide less.
     stride = max(1, int(_FINEST_COUNT * numbers[0]))
     return numbers[::stride], _binomial.block_masses(numbers[0], numbers[-1], stride, n, probability)

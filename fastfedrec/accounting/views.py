@@ -330,8 +330,8 @@ def stated_cost(events: Mapping[Event, int], view: str, delta: float) -> Cost:
     return pure if pure.epsilon <= smallest.epsilon * _WORTH_A_DELTA else smallest
 
 
-# A summary needs the same figure several times, so results are cached.
-@lru_cache(maxsize=256)
+# A document and a summary need the same figures several times, so results are cached.
+@lru_cache(maxsize=4096)
 def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> Cost:
     """Return the smallest figure of several events."""
     epsilon, accountant = smallest_bound(events, delta)

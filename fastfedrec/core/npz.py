@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["KINDS", "Archive", "write_archive"]
+__all__ = ["KINDS", "Archive", "largest_content", "write_archive"]
 
 # A file may expand to MIN_CONTENT_BYTES + MAX_CONTENT_RATIO * its size, in bytes.
 MIN_CONTENT_BYTES = 2**26
@@ -27,7 +27,24 @@ _ENCRYPTED = 1  # bit of a member's flags
 
 
 def largest_content(file_size: int) -> int:
-    """Return the number of bytes to which a file of this size may expand."""
+    """Return the number of bytes to which a compressed file of this size, from any source, may expand.
+
+    Parameters
+    ----------
+    file_size : int
+        Size of the file in bytes.
+
+    Returns
+    -------
+    int
+        64 MiB and a hundred times the size.
+
+    Examples
+    --------
+    >>> from fastfedrec.core.npz import largest_content
+    >>> largest_content(0) == 64 * 2**20
+    True
+    """
     return MIN_CONTENT_BYTES + MAX_CONTENT_RATIO * file_size
 
 

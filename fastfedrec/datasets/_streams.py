@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from fastfedrec.core.npz import largest_content
 from fastfedrec.datasets.files import other_kind, refuse, unpacking
 
 _PEEKED = 1 << 16  # bytes at the start of a file that determine its encoding and line ends
@@ -19,6 +20,8 @@ _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
 }  # fmt: skip
+# Four bytes of zstandard can expand to 128 KiB, so this number of bytes expands to at most 32 MiB.
+_PACKED_BYTES = 1 << 10
 _GZIP, _ZST = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -73,6 +76,25 @@ class PlainText:
         return b"".join(parts)
 
 
+class Unpacked:
+    """Stream of an unpacked file of untrusted origin, which raises when it exceeds the limit for a file of its size."""
+
+    def __init__(self, stream: Any, name: str, file_size: int):
+        self._stream, self._name, self._file_size = stream, name, file_size
+        self._limit = self._left = largest_content(file_size)
+
+    def read(self, size: int) -> bytes:
+        """Return bytes of the stream."""
+        data: bytes = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ValueError(
+                f"{self._name} unpacks to more than {self._limit:,} bytes, which is the limit for a compressed file of "
+                f"{self._file_size:,} bytes; unpack it first if you trust it"
+            )
+        return data
+
+
 @contextmanager
 def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
     """Open a text file, and decompress gzip or zstandard, which its first bytes or its suffix identify."""
@@ -80,9 +102,9 @@ def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
         stream: Any = stack.enter_context(open(path, "rb"))
         start = stream.peek(len(_ZST))
         if start.startswith(_GZIP) or path.suffix.lower() == ".gz":
-            stream = stack.enter_context(gzip.open(stream))
+            stream = Unpacked(stack.enter_context(gzip.open(stream)), str(path), path.stat().st_size)
         elif start.startswith(_ZST) or path.suffix.lower() == ".zst":
-            stream = stack.enter_context(_open_zst(stream))
+            stream = Unpacked(stack.enter_context(_open_zst(stream)), str(path), path.stat().st_size)
         try:
             text = PlainText(stream, encoding)
             _check_is_text(path, text.start)
@@ -132,17 +154,19 @@ class _Zst:
         self._packed = b""
 
     def read(self, size: int) -> bytes:
-        """Return at least one byte before the end."""
-        while True:
-            packed, self._packed = self._packed or self._stream.read(_PEEKED), b""
+        """Return about `size` bytes, and at least one byte before the end."""
+        parts, n_bytes = [], 0
+        while n_bytes < size:
+            packed, self._packed = self._packed or self._stream.read(_PACKED_BYTES), b""
             if not packed:
                 if self._frame is not None:
                     raise EOFError("the file ends within a frame")
-                return b""
+                break
             self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
             data = self._frame.decompress(packed)
             # A file may consist of several frames.
             if self._frame.eof:
                 self._frame, self._packed = None, self._frame.unused_data
-            if data:
-                return data
+            parts.append(data)
+            n_bytes += len(data)
+        return b"".join(parts)

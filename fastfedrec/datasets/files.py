@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, NoReturn
 
+from fastfedrec.core.npz import largest_content
+
 __all__ = ["Files", "other_kind", "reading_parquet", "refuse", "unpacking"]
 
 
@@ -77,8 +79,15 @@ class Files:
             try:
                 with zipfile.ZipFile(path) as archive:
                     self.members = [PurePosixPath(name) for name in archive.namelist()]
+                    # No member expands to more than its size in the directory.
+                    content = sum(member.file_size for member in archive.infolist())
             except zipfile.BadZipFile as error:
                 raise ValueError(f"path {str(path)!r} is not a readable zip ({error}); download it again") from error
+            if content > (limit := largest_content(path.stat().st_size)):
+                raise ValueError(
+                    f"path {str(path)!r} unpacks to {content:,} bytes, which is above the limit of {limit:,} bytes for "
+                    "a zip of its size; unpack it first if you trust it"
+                )
         else:
             paths = (*path.glob("*"), *path.glob("*/*"))
             self.members = [PurePosixPath(file.relative_to(path).as_posix()) for file in paths]

@@ -40,7 +40,7 @@ class DaskEngine(Engine):
         Client of a running cluster; the engine does not start or stop it.
     n_shards : int or None
         Number of shards of the users; None means the number of workers.  More shards than workers balance the load
-        better, at the cost of one message for each shard.
+        better, at the cost of one message for each shard.  A cluster without workers needs a number.
     worker_timeout : float
         Seconds, above 0, without a worker that runs a task of an unfinished run, for example after all workers are
         lost.  The run then ends with an error.
@@ -55,12 +55,12 @@ class DaskEngine(Engine):
     TypeError
         `client` is not a Dask client.
     ValueError
-        `client` is asynchronous, or has no worker.
+        `client` is asynchronous or not connected, or has no worker and `n_shards` is None.
 
     See Also
     --------
-    fastfedrec.rounds.engine.Engine.run : Raises RuntimeError if no worker ran a task for `worker_timeout` seconds, or
-        if the run's tasks were cancelled.
+    fastfedrec.rounds.engine.Engine.run : Raises RuntimeError if no worker ran a task for `worker_timeout` seconds, if
+        the run's tasks were cancelled, or if the client lost the scheduler.
 
     Notes
     -----
@@ -98,10 +98,14 @@ class DaskEngine(Engine):
                 "`client` must be synchronous, got one with asynchronous=True; make it without that, outside "
                 "the event loop"
             )
-        n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
-        if not n_workers:
-            raise ValueError("client has no worker; wait for one with client.wait_for_workers(1)")
-        super().__init__(n_workers if n_shards is None else n_shards)
+        if client.status != "running":
+            raise ValueError(f"`client` must be connected to a scheduler, got {client!r}; make a new one")
+        if n_shards is None and not (n_shards := len(_connected_workers(client))):
+            raise ValueError(
+                "client has no worker; wait for one with client.wait_for_workers(1), or pass `n_shards` if the cluster "
+                "starts workers when it has tasks"
+            )
+        super().__init__(n_shards)
         self.client = client
         self.worker_timeout = check_real("worker_timeout", worker_timeout, low=0.0, exclusive=True)
 
@@ -111,6 +115,17 @@ class DaskEngine(Engine):
             raise ValueError(
                 "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
             )
+        with self._reporting_losses():
+            handles = self._send(shards)
+        try:
+            yield handles
+        finally:
+            # Not `cancel`: the scheduler closes the connection of a client that cancels a lost task.
+            for future in handles.values():
+                future.release()
+
+    def _send(self, shards: Mapping[str, Interactions]) -> "dict[str, Future[Any]]":
+        """Send the shards to the workers, and wait until each is held by one."""
         # Shards are assigned to workers evenly, which Dask does not guarantee.
         workers = self._workers()
         home = {name: workers[i % len(workers)] for i, name in enumerate(shards)} if workers else {}
@@ -118,32 +133,37 @@ class DaskEngine(Engine):
             name: self.client.submit(_hold, shard, workers=home.get(name), allow_other_workers=name in home, pure=False)
             for name, shard in shards.items()
         }
+        while unfinished := self._wait(handles.values(), required_workers=home.values()):
+            workers = self._workers()
+            for name in [
+                name for name, future in handles.items() if future in unfinished and home.get(name) not in workers
+            ]:
+                handles[name].release()
+                handles[name] = self.client.submit(_hold, shards[name], pure=False)
+                home.pop(name, None)
+        # Lift the restrictions to workers: a lost worker's task with a restriction could wait for it forever.
+        free: dict[Any, list[str]] = {future.key: [] for future in handles.values()}
+        self.client.sync(self.client.scheduler.set_restrictions, worker=free)  # type: ignore[union-attr]
+        return handles
+
+    @contextmanager
+    def _reporting_losses(self) -> Iterator[None]:
+        """Raise one error with a remedy if the tasks of the run or the connection to the scheduler are lost."""
         try:
-            while unfinished := self._wait(handles.values(), required_workers=home.values()):
-                workers = self._workers()
-                for name in [
-                    name for name, future in handles.items() if future in unfinished and home.get(name) not in workers
-                ]:
-                    handles[name].release()
-                    handles[name] = self.client.submit(_hold, shards[name], pure=False)
-                    home.pop(name, None)
-            # Lift the restrictions to workers: a lost worker's task with a restriction could wait for it forever.
-            free: dict[Any, list[str]] = {future.key: [] for future in handles.values()}
-            self.client.sync(self.client.scheduler.set_restrictions, worker=free)  # type: ignore[union-attr]
-            yield handles
-        except CancelledError as error:
+            yield
+        except Exception as error:
+            # Dask has many errors for a lost scheduler, and its client states the loss.
+            if not isinstance(error, CancelledError) and self.client.status == "running":
+                raise
             raise RuntimeError(
-                "the tasks of this run were cancelled by this client or another client of the cluster, for example by "
-                f"client.restart() or client.cancel() ({error}); start the run again"
+                "the tasks of this run were cancelled by a client of the cluster, for example by client.restart() or "
+                "client.cancel(), or were lost with the scheduler; start the run again, with a new client if this one "
+                f"has no connection ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
             ) from error
-        finally:
-            # Not `cancel`: the scheduler closes the connection of a client that cancels a lost task.
-            for future in handles.values():
-                future.release()
 
     def _workers(self) -> list[str]:
         """Return the addresses of the connected workers."""
-        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+        return _connected_workers(self.client)
 
     def _wait(self, futures: Iterable["Future[Any]"], required_workers: Collection[str] = ()) -> set["Future[Any]"]:
         """Wait until all futures are done or a required worker is lost, and return the unfinished futures."""
@@ -175,35 +195,46 @@ class DaskEngine(Engine):
             super()._collect(receiver, handles, key, n_threads)
             return
         bare, state, round_number = _without_devices(system), receiver.state, receiver.round
-        level = [
-            self.client.submit(
-                _run_round, bare, state, shard, key, round_number, name, receiver.expected[name], n_threads, pure=False
-            )
-            for name, shard in handles.items()
-        ]
-        # A binary tree of sums: each level adds neighbouring pairs.
-        while len(level) > 1:
-            pairs = zip(level[::2], level[1::2], strict=False)
-            joined = [self.client.submit(_join, bare, a, b, pure=False) for a, b in pairs]
-            level = joined + level[2 * len(joined) :]
-        self._wait(level)
-        receiver.add(level[0].result())
+        with self._reporting_losses():
+            level = [
+                self.client.submit(
+                    _run_round, bare, state, shard, key, round_number, name, receiver.expected[name], n_threads,
+                    pure=False,
+                )
+                for name, shard in handles.items()
+            ]  # fmt: skip
+            # A binary tree of sums: each level adds neighbouring pairs.
+            while len(level) > 1:
+                pairs = zip(level[::2], level[1::2], strict=False)
+                joined = [self.client.submit(_join, bare, a, b, pure=False) for a, b in pairs]
+                level = joined + level[2 * len(joined) :]
+            self._wait(level)
+            total = level[0].result()
+        receiver.add(total)
 
     def _answers(
         self, receiver: RoundReceiver, handles: Mapping[str, "Future[Any]"], key: Key, n_threads: int
     ) -> Iterable[Update]:
         system, state, round_number = receiver.system, receiver.state, receiver.round
         bare = _without_devices(system)
-        answers = [
-            self.client.submit(
-                _answer, bare, system.take_devices(name), state, shard, key, round_number, name, n_threads, pure=False
-            )
-            for name, shard in handles.items()
-        ]
-        self._wait(answers)
-        for name, (update, devices) in zip(handles, self.client.gather(answers), strict=True):
+        with self._reporting_losses():
+            futures = [
+                self.client.submit(
+                    _answer, bare, system.take_devices(name), state, shard, key, round_number, name, n_threads,
+                    pure=False,
+                )
+                for name, shard in handles.items()
+            ]  # fmt: skip
+            self._wait(futures)
+            answers = self.client.gather(futures)
+        for name, (update, devices) in zip(handles, answers, strict=True):
             system.put_devices(name, devices)
             yield update
+
+
+def _connected_workers(client: "Client") -> list[str]:
+    """Return the addresses of the workers of a cluster; none are known while the client connects again."""
+    return list(client.scheduler_info(n_workers=-1).get("workers", ()))
 
 
 def _hold(shard: Interactions) -> Interactions:

@@ -147,6 +147,7 @@ class Engine(ABC):
                     was_answered = True
                 # The check precedes the server's step, so that no noise is drawn for an update without any client.
                 if not was_answered and round_number == n_rounds - 1:
+                    self._log_round(name, round_number + 1, n_in_all or n_rounds, receiver)
                     message = _describe_failure(name, n_rounds, self.rejections)
                     raise NoAnswerError(message, ledger, tuple(self.rejections))
                 # A restart after this line must apply the same messages, since the step may release noise with them.

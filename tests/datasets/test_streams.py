@@ -4,12 +4,15 @@ import bz2
 import gzip
 import io
 import lzma
+import tempfile
 import zipfile
 
 import pytest
 import zstandard
 
-from fastfedrec.datasets import load_adjacency, load_table, store_table
+from fastfedrec.core import npz
+from fastfedrec.datasets import _streams, load_adjacency, load_item_features, load_table, store_table
+from fastfedrec.datasets.files import Files
 
 TABLE = "user,item\nb\u00e9,2\na,1\n"
 
@@ -50,6 +53,71 @@ def test_the_separator_that_a_spreadsheet_states_is_no_row(tmp_path, line, heade
     data = load_table(path, header=header, **columns)
     assert (data.user_ids.tolist(), data.item_ids.tolist()) == (["a,b"], [7])
     assert store_table(path, tmp_path / "stored", header=header, **columns).user_ids.tolist() == ["a,b"]
+
+
+# ---- untrusted sizes ------------------------------------------------------------------------------------------------
+
+ROWS = "user,item\n" + "a,b\n" * 5_000
+LISTS = "0 4\n" * 5_000
+LOADERS = {
+    "table": (load_table, ROWS),
+    "stored table": (lambda path: store_table(path, tempfile.mkdtemp(dir=path.parent) + "/stored"), ROWS),
+    "lists": (load_adjacency, LISTS),
+    "item features": (load_item_features, "item,size\n" + "b,1\n" * 5_000),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of repeated pairs
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_compressed_file_may_not_expand_beyond_the_limit_for_its_size(tmp_path, monkeypatch, loader, pack):
+    load, text = LOADERS[loader]
+    path = write(tmp_path, pack(text.encode()), "plays.csv")
+    monkeypatch.setattr(npz, "MIN_CONTENT_BYTES", 0)
+    limit = npz.largest_content(path.stat().st_size)
+    assert limit < len(text)
+    with pytest.raises(
+        ValueError, match=rf"plays\.csv unpacks to more than {limit:,} bytes, .*; unpack it first if you"
+    ):
+        load(path)
+    # The controls: the same text with a higher limit, and unpacked, has the outcome of a file of this content.
+    outcomes = []
+    monkeypatch.setattr(npz, "MIN_CONTENT_BYTES", len(text))
+    for content in (path.read_bytes(), text.encode()):
+        try:
+            outcomes.append(repr(load(write(tmp_path, content, "plays.csv"))))
+        except ValueError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+    assert "unpack" not in outcomes[0]
+
+
+def test_a_zip_may_not_expand_beyond_the_limit_for_its_size(tmp_path, monkeypatch):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("ml-100k/u.data", "1\t2\t3\t4\n" * 10_000)
+    path = write(tmp_path, out.getvalue(), "ml-100k.zip")
+    monkeypatch.setattr(npz, "MIN_CONTENT_BYTES", 0)
+    with pytest.raises(
+        ValueError, match=r"unpacks to 80,000 bytes, .* limit of [\d,]+ bytes for a zip of its size; unpack"
+    ):
+        Files(path, "zip of MovieLens")
+    monkeypatch.undo()
+    assert [str(member) for member in Files(path, "zip of MovieLens").members] == ["ml-100k/u.data"]
+
+
+def expanded_at_once():
+    """Return the largest number of bytes of one step of unpacking 128 MiB of zeros."""
+    packer = zstandard.ZstdCompressor().compressobj()
+    packed = b"".join(packer.compress(bytes(2**20)) for _ in range(128)) + packer.flush()
+    with _streams._open_zst(io.BytesIO(packed)) as stream:
+        return len(stream.read(1))
+
+
+def test_zstandard_expands_in_small_steps(monkeypatch):
+    assert expanded_at_once() <= 2**25
+    monkeypatch.setattr(_streams, "_PACKED_BYTES", 1 << 16)
+    assert expanded_at_once() > 2**25  # the control
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 from support.benches_module import load_benches
 from support.fedrec_case import start
 from support.models import WITH_ROUNDS
@@ -29,6 +29,9 @@ from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 
 KEY = Key.from_seed(7)
+LOST = (
+    r"tasks of this run were cancelled .* client\.restart\(\) .*, or were lost with the scheduler; start the run again"
+)
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +169,36 @@ def test_workers_that_do_not_come_back_end_the_run_in_bounded_time(data):
         assert time.monotonic() - begun < HANG
 
 
+def test_a_cluster_that_starts_workers_on_demand_is_used_from_zero_and_left_at_zero(data):
+    here = FMFLDP(n_rounds=3).fit(data, key=KEY)
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        cluster.adapt(minimum=0, maximum=2, interval="20ms", wait_count=1)
+        for _ in range(2):
+            assert not client.scheduler_info(n_workers=-1)["workers"]
+            model = FMFLDP(n_rounds=3).fit(data, key=KEY, engine=DaskEngine(client, 3, worker_timeout=HANG))
+            np.testing.assert_array_equal(model.item_factors_, here.item_factors_)
+            wait_until(lambda: not client.scheduler_info(n_workers=-1)["workers"])
+
+
+def test_a_cluster_without_workers_between_two_rounds_goes_on_with_new_ones(data):
+    with Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
+
+        def scale(model, round_number):
+            if round_number == 1:
+                client.cluster.scale(0)
+                wait_until(lambda: not client.scheduler_info(n_workers=-1)["workers"])
+                client.cluster.scale(3)
+
+        engine = DaskEngine(client, worker_timeout=HANG)
+        model = FMFLDP(n_rounds=4).fit(data, key=KEY, engine=engine, callback=scale)
+    here = FMFLDP(n_rounds=4).fit(data, key=KEY)
+    np.testing.assert_array_equal(model.item_factors_, here.item_factors_)
+    assert model.ledger_.to_dict() == here.ledger_.to_dict()
+
+
 def test_shards_on_disk_travel_as_paths(client, data, tmp_path):
     store_interactions(data, tmp_path / "data")
     stored = open_interactions(tmp_path / "data")
@@ -233,9 +266,11 @@ def test_other_objects_than_clients_and_clients_without_workers():
         DaskEngine("tcp://127.0.0.1:8786")
     with (
         Client(n_workers=0, processes=False, dashboard_address=":0") as empty,
-        pytest.raises(ValueError, match="client has no worker"),
+        pytest.raises(ValueError, match=r"client has no worker; .* or pass `n_shards`"),
     ):
         DaskEngine(empty)
+    with pytest.raises(ValueError, match=r"`client` must be connected to a scheduler, .*; make a new one"):
+        DaskEngine(empty, 2)
 
 
 def test_an_asynchronous_client_is_refused():
@@ -255,7 +290,7 @@ def test_tasks_that_another_user_of_the_cluster_cancels_end_the_run_with_a_clear
             if number == 1:
                 client.restart()
 
-        with pytest.raises(RuntimeError, match=r"the tasks of this run were cancelled .* client.restart\(\)") as error:
+        with pytest.raises(RuntimeError, match=LOST) as error:
             system.fit(data.binarize(0.0), key=KEY, engine=DaskEngine(client), callback=restart)
         assert isinstance(error.value.__cause__, CancelledError)
 

@@ -1,9 +1,13 @@
 """Tests of metrics: counts of logged rounds on a page for Prometheus, and its privacy."""
 
+import ast
 import json
 import logging
+import re
 import sys
+import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from support.patience import HANG
@@ -11,6 +15,7 @@ from support.shuffler_case import RUN, codes, make, opened
 
 from fastfedrec.core.log import JsonFormatter, RoundTotals, log_round, logger
 from fastfedrec.engines.metrics import Metrics
+from fastfedrec.rounds.receiver import _KINDS
 
 
 @pytest.fixture
@@ -97,6 +102,60 @@ def test_json_keeps_the_trace_of_an_error_on_its_line():
     line = JsonFormatter().format(record)
     assert "\n" not in line
     assert "ValueError: a\nb" in json.loads(line)["exception"]
+
+
+# ---- the page on alarms ---------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parents[2]
+ALARMS = re.findall(
+    r"^\| `(\w+)` \| (.*) \|.*\|$", (ROOT / "docs/how-to/watch-a-deployment.md").read_text(), re.MULTILINE
+)
+CASES = [
+    (name, label, value)
+    for name, alarm in ALARMS
+    for label in ("outcome", "reason")
+    if f"`{label}`" in alarm
+    for value in re.findall(r'"([^"]+)"', alarm)
+]
+
+
+def emitted_texts():
+    """Return the texts of outcomes and kinds in calls of the code that logs rounds and refuses messages."""
+    texts = set(_KINDS.values())
+    for path in [*(ROOT / "fastfedrec/engines").rglob("*.py"), ROOT / "fastfedrec/rounds/receiver.py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            values = []
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("_cut", "_log_end", "count_refusal"):
+                values = node.args
+            elif isinstance(node, ast.keyword) and node.arg == "kind":
+                values = [node.value]
+            elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "outcome":
+                values = list(ast.walk(node.value))
+            texts |= {value.value for value in values if isinstance(value, ast.Constant)}
+    return texts
+
+
+def test_each_outcome_and_reason_of_an_alarm_is_emitted():
+    assert len(CASES) >= 10
+    assert {value for _, _, value in CASES} <= emitted_texts()
+    assert not {"overloaded", "timeout"} & emitted_texts()  # the control
+
+
+@pytest.mark.parametrize(("name", "label", "value"), CASES)
+def test_each_metric_of_an_alarm_changes_with_its_round(metrics, name, label, value):
+    totals = RoundTotals(1, {value: 2} if label == "reason" else {}, 1.0, 10)
+    before = page(metrics)
+    log_round("a round", totals, process="shuffler", round=0, outcome=value if label == "outcome" else "released")
+    after = page(metrics)
+    labels = f'outcome="{value}",process="shuffler"' if label == "outcome" else f'process="shuffler",reason="{value}"'
+    key = f"fastfedrec_{name}{{{labels}}}"
+    assert after[key] - before.get(key, 0) == (1 if label == "outcome" else 2)
+
+
+def test_the_time_of_the_last_round_is_a_metric_of_an_alarm(metrics):
+    (name,) = {name for name, _ in ALARMS} - {name for name, _, _ in CASES}
+    log_round("a round", RoundTotals(1, {}, 1.0, 10), process="shuffler", round=0, outcome="released")
+    assert time.time() - page(metrics)[f'fastfedrec_{name}{{process="shuffler"}}'] < HANG
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

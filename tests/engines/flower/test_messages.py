@@ -21,7 +21,7 @@ from support.flower_grid import (
     two_nodes,
 )
 
-from fastfedrec import FMFLDP, DPGram, DPPopularity, Key, PrivatePrototypes
+from fastfedrec import FMFLDP, DPGram, DPPopularity, Key, NoAnswerError, PrivatePrototypes
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.engines.flower.wire.records import array_record, read_arrays
 from fastfedrec.rounds.system import DivergenceError
@@ -207,6 +207,19 @@ def test_a_node_that_speaks_for_another_entity_is_refused(data):
     silent = MemoryGrid(two_nodes(system, data), lambda r: [r] if r.metadata.message_type == "query" else [])
     with pytest.raises(RuntimeError, match="nobody answered PrivatePrototypes"):
         serve(system, data, silent)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 3])
+def test_each_round_without_an_answer_is_logged_as_unanswered(data, caplog, n_rounds):
+    silent = MemoryGrid(two_nodes(FMFLDP(n_rounds=n_rounds), data), spoil(lambda reply: []))
+    silent.nodes = {12: silent.nodes[12]}
+    with caplog.at_level("INFO", "fastfedrec"), pytest.raises(NoAnswerError):
+        serve(FMFLDP(n_rounds=n_rounds), data, silent, n_nodes=1)
+    fields = [record.fields for record in caplog.records if getattr(record, "fields", {}).get("event") == "round"]
+    assert [(one["round"], one["outcome"], one["answers"]) for one in fields] == [
+        (number + 1, "unanswered", 0) for number in range(n_rounds)
+    ]
+    assert all(one["refused"] == {"missing": 1} for one in fields)
 
 
 @pytest.mark.parametrize(
