@@ -204,5 +204,5 @@ def _message_name(sender: str) -> str:
 
 
 def _belongs_to_run(name: str) -> bool:
-    # "stage1" is the folder of PrivRec's first stage, and "answer" the message of a node.
-    return name in ("state", "stage1", "answer") or name.startswith(("message-", "round-"))
+    # "answer" is the message of a node.
+    return name in ("state", "answer", "ledger.json") or name.startswith(("round-", "devices-"))

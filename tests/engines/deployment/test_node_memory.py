@@ -11,7 +11,7 @@ from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.kept_files import DamagedFileError
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError
-from fastfedrec.engines.flower.round_records import RoundRecords
+from fastfedrec.rounds.round_records import RoundRecords
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver
 from fastfedrec.rounds.system import Update
