@@ -1,6 +1,7 @@
 """The command ``fastfedrec fit``: train a system, print its privacy cost, and save the model."""
 
 import argparse
+import inspect
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -55,6 +56,12 @@ def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="EPSILON",
         help="with --ledger: largest epsilon of all fits against the public; a fit beyond it is refused",
     )
+    command.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="folder that stores key, ledger and rounds of the run; the same command resumes a run that was stopped",
+    )
     command.add_argument("--out", type=Path, metavar="FILE", help="file of the model, including the users' data")
     command.add_argument(
         "--no-users", action="store_true", help="save the model without users' data, so that it can be shared"
@@ -73,6 +80,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
         check_destination(out)
     elif arguments.no_users:
         raise UsageError("--no-users needs --out FILE; name a file, or leave it out")
+    options = {} if arguments.checkpoint is None else {"checkpoint": _check_folder(arguments, model)}
     ledger = open_ledger(arguments.ledger, arguments.budget, getattr(model, "delta", None))
     features = read_features(arguments, [model])
     data = load_data(arguments, [type(model)])
@@ -82,8 +90,9 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     with ledger as opened:
         earlier = Counter(opened.events) if opened is not None else None
         model.fit(
-            data, key=key, n_threads=arguments.threads, show_progress=can_show_progress(arguments.quiet), ledger=opened
-        )
+            data, key=key, n_threads=arguments.threads, show_progress=can_show_progress(arguments.quiet),
+            ledger=opened, **options,
+        )  # fmt: skip
     seconds = time.perf_counter() - started
     if out is not None:
         model.save(out, include_users=not arguments.no_users)
@@ -117,6 +126,16 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
         cost, below = cost_table(ledger), footer(arguments, *sentences, details=[str(note) for note in ledger.notes])
     traffic = [] if communication is None else [communication.summary()]
     return "\n\n".join([f"{model!r}\nfitted in {seconds:.1f} s on {data!r}", cost, "\n".join(below), *traffic, saved])
+
+
+def _check_folder(arguments: argparse.Namespace, model: Any) -> Path:
+    """Return the folder of the checkpoint, or raise for a fit that stores none."""
+    if arguments.ledger is not None:
+        raise UsageError("--checkpoint keeps the ledger of its own run; omit --ledger")
+    if "checkpoint" not in inspect.signature(model.fit).parameters:
+        raise UsageError(f"--checkpoint needs a system with rounds, and {type(model).__name__} has none; omit it")
+    folder: Path = arguments.checkpoint
+    return folder
 
 
 def _not_covered(data: Interactions) -> str:

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: the last state, the messages of the open round and, in its own file, the key.
+"""Checkpoints of a training run: states, messages of rounds and, in its own file, the key.
 
 An interrupted round replays its recorded messages, because new messages with the same noise would reveal data: the
 difference between two messages has no noise.  For the same reason every file has digests of all inputs of the run, so
@@ -9,9 +9,9 @@ in another way, and the difference between two roundings would be free of noise 
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +19,9 @@ from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.arithmetic import describe_arithmetic
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.files import check_path, make_private_folder
-from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import DamagedFileError, checking, is_kept, read_document, write_document
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.core.randomness import Key
-from fastfedrec.rounds.system import Update
 
 __all__ = ["Checkpoint", "OtherRunError", "read_traffic"]
 
@@ -50,16 +48,6 @@ class Checkpoint:
         self._digests, self._bound_to = dict(bound_to), dict(bound_to) | arithmetic
         # The random name of the run distinguishes two runs in one folder, or in copies of it.
         self.run: str | None = None
-
-    def within(self, name: str) -> Self:
-        """Return the checkpoint of a part of the same run, in a subfolder."""
-        part = type(self)(self.folder / name, self._digests, self._remedy)
-        part.run = self.run
-        return part
-
-    def lock(self, *, wait: bool = False) -> FolderLock:
-        """Lock the folder against other processes for the time of a ``with`` statement."""
-        return FolderLock(self.folder, wait=wait)
 
     # ---- the key ------------------------------------------------------------------------------------------------
 
@@ -111,7 +99,7 @@ class Checkpoint:
         self._check_bound(path, document["bound_to"], self._bound_to)
         return checked
 
-    # ---- states and messages ------------------------------------------------------------------------------------
+    # ---- states -------------------------------------------------------------------------------------------------
 
     def restore(self, fields: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         """Read the last state's header, with exactly these fields, and its arrays; None before the first state."""
@@ -124,27 +112,6 @@ class Checkpoint:
     def checking_state(self) -> Any:
         """Return a context that names the state's file in errors about values from `restore`."""
         return checking(self.folder / "state", self._remedy)
-
-    def message(self, round_number: int, sender: str, objection: Callable[[Update], str | None]) -> Update | None:
-        """Return the recorded message of this round, or None; `objection` describes an invalid message."""
-        name = _message_name(sender)
-        contents = self._read(name, ("round", "n_clients"))
-        if contents is None:
-            return None
-        header, arrays = contents
-        with checking(self.folder / name, self._remedy):
-            recorded_round = check_integer("round", header["round"], low=0, high=2**32 - 1)
-            update = Update(recorded_round, sender, check_integer("n_clients", header["n_clients"], low=0), arrays)
-            if recorded_round != round_number:
-                return None
-            if reason := objection(update):
-                raise ValueError(reason)
-        return update
-
-    def keep_message(self, update: Update) -> None:
-        """Write a message, before any noise is drawn for its round."""
-        header = {"round": update.round, "n_clients": update.n_clients}
-        self._write(_message_name(update.sender), header, update.arrays)
 
     def _read(self, name: str, fields: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         path = self.folder / name
@@ -199,10 +166,6 @@ def read_traffic(numbers: Any) -> RoundTraffic:
     return RoundTraffic(*(check_integer("traffic", number, low=0) for number in (download, upload, n_clients)))
 
 
-def _message_name(sender: str) -> str:
-    return f"message-{sender}"
-
-
 def _belongs_to_run(name: str) -> bool:
-    # "stage1" is the folder of PrivRec's first stage, and "answer" the message of a node.
-    return name in ("state", "stage1", "answer") or name.startswith(("message-", "round-"))
+    # "answer" is the message of a node.
+    return name in ("state", "answer", "ledger.json") or name.startswith(("round-", "devices-"))

@@ -14,6 +14,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import default_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.receiver import Rejection, RoundReceiver
+from fastfedrec.rounds.stored_fit import StoredFit
 from fastfedrec.rounds.system import FederatedSystem
 
 __all__ = ["Engine", "NoAnswerError"]
@@ -76,6 +77,7 @@ class Engine(ABC):
         show_progress: bool = False,
         after_round: Callable[[int, Any], None] | None = None,
         name: str | None = None,
+        stored: StoredFit | None = None,
     ) -> Any:
         """Run rounds first_round, ..., n_rounds - 1.
 
@@ -105,6 +107,8 @@ class Engine(ABC):
             Function that is called with the number of each finished round and the new state.
         name : str or None
             Name of the model in logs, progress bars and messages; None for the name of the system's class.
+        stored : StoredFit or None
+            Checkpoint of the fit: a recorded round uses its recorded messages, and each other round is recorded.
 
         Returns
         -------
@@ -137,11 +141,16 @@ class Engine(ABC):
                 ledger.record(event, simulation=key.is_simulation)
                 communication.record(system.traffic(state, n_clients))
                 receiver = self._receiver(system, state, round_number, expected)
-                self._collect(receiver, handles, key, n_threads)
+                is_recorded = stored is not None and stored.recall_round(receiver, shards)
+                if not is_recorded:
+                    if stored is not None:
+                        stored.charge(ledger)
+                    self._collect(receiver, handles, key, n_threads)
+                answered = receiver.partial_round()
                 update = receiver.close()
                 self.rejections += receiver.rejections
                 self._amend(ledger, event, update.n_clients)
-                if expected and not receiver.partial_round().answered:
+                if expected and not answered.answered:
                     ledger.note(_unanswered(name, round_number)[0], "choice")
                 else:
                     was_answered = True
@@ -152,6 +161,8 @@ class Engine(ABC):
                     raise NoAnswerError(message, ledger, tuple(self.rejections))
                 # A restart after this line must apply the same messages, since the step may release noise with them.
                 self._settle(receiver)
+                if stored is not None and not is_recorded:
+                    stored.keep_round(system, answered, communication.rounds[-1], shards, ledger)
                 state = system.apply(state, update)
                 self._log_round(name, round_number + 1, n_in_all or n_rounds, receiver)
                 if after_round is not None:

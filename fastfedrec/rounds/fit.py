@@ -13,6 +13,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.rounds.stored_fit import StoredFit
 from fastfedrec.rounds.system import FederatedSystem
 
 __all__ = ["Fit", "Phase", "resolve_engine", "resolve_ledger"]
@@ -50,6 +51,8 @@ class Fit:
     show_progress: bool
     communication: CommunicationLedger = field(default_factory=CommunicationLedger)
     caller: str | None = None  # name of the outer model, where one model fits another
+    stored: StoredFit | None = None
+    is_part: bool = False  # whether an outer model has opened the account of the checkpoint
 
     @classmethod
     def resolve(
@@ -60,15 +63,21 @@ class Fit:
         ledger: Ledger | None,
         engine: Engine | None,
         delta: float | None = None,
+        stored: StoredFit | None = None,
     ) -> Self:
-        """Check the common arguments of `fit` without drawing noise or claiming the key."""
-        return cls(
-            resolve_key(key),
+        """Check the common arguments of `fit` without drawing noise; only a checkpoint claims the key."""
+        checked = (
             resolve_ledger(ledger, delta),
             resolve_engine(engine),
             resolve_n_threads(n_threads),
             check_flag("show_progress", show_progress),
         )
+        is_part = stored is not None and stored.is_open
+        if stored is not None and not is_part:
+            if ledger is not None:
+                raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
+            key = stored.open(None if key is None else resolve_key(key))
+        return cls(resolve_key(key), *checked, stored=stored, is_part=is_part)
 
     def begin(self, model: Any, data: Interactions) -> tuple[Ledger, CommunicationLedger]:
         """Check the memory, claim the key, and return the model's privacy and communication ledgers."""
@@ -77,7 +86,12 @@ class Fit:
         self.caller = self.caller or type(model).__name__
         self.key.claim(f"{self.caller}.fit")
         self.communication.n_clients = getattr(model, "n_users", None)
-        return model._open_account(self.ledger, data, simulation=self.key.is_simulation), self.communication
+        return self.open_account(model, data), self.communication
+
+    def open_account(self, model: Any, data: Interactions) -> Ledger:
+        """Open the account of a model, and return the ledger that the fit writes to."""
+        stored = None if self.is_part else self.stored
+        return model._open_account(self.ledger, data, simulation=self.key.is_simulation, stored=stored)
 
     def check_budget(
         self, data: Interactions, plans: Callable[[], Sequence[Sequence[Phase]]], other: Iterable[Event] = ()
@@ -103,6 +117,8 @@ class Fit:
         after_round: Callable[[int, Any], None] | None = None,
     ) -> Any:
         """Run rounds on the engine and return the last state."""
+        if self.stored is not None:
+            self.stored.next_phase()
         return self.engine.run(
             system,
             state,
@@ -117,4 +133,5 @@ class Fit:
             show_progress=self.show_progress,
             after_round=after_round,
             name=self.caller,
+            stored=self.stored,
         )

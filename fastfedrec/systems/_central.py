@@ -1,6 +1,7 @@
 """Base class of models with Gaussian noise on sums over all users, within one budget per fit."""
 
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Self
@@ -15,6 +16,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import DeploymentTerms
 from fastfedrec.systems._aggregation import check_honest_fraction, check_simulation, noise_source, note_aggregation
+from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._inputs import check_counts, check_interactions
 from fastfedrec.systems._noise_source import NoiseSource
 from fastfedrec.systems._substitute import all_phases
@@ -58,6 +60,7 @@ class CentralModel(Recommender):
         ledger: Ledger | None = None,
         *,
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Sum the contributions of all users, release the sums with noise, and learn from these alone.
 
@@ -73,7 +76,8 @@ class CentralModel(Recommender):
         """
         data = check_interactions(interactions, may_be_empty=True)
         self._check_n_users(data.n_users)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        stored = open_checkpoint(self, checkpoint, data, engine)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         check_simulation(self, data.n_users, fit.engine)
         phases = self._plan(data, fit.key)  # depends on the public sizes of the data only
         data = check_counts(self, data, is_private=True).binarize()

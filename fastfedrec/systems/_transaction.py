@@ -10,7 +10,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -19,6 +19,9 @@ from fastfedrec.accounting.events import Event
 from fastfedrec.accounting.views import OBSERVERS, parties_of, show_costs, stated_cost
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.docstrings import complete_docstring
+from fastfedrec.core.files import check_path
+from fastfedrec.core.folder_lock import FolderLock
+from fastfedrec.rounds.stored_fit import StoredFit
 
 # The note of a run in a ledger of several runs.
 _RUN = re.compile(r"Run (\d+) of this ledger")
@@ -37,7 +40,10 @@ show_progress : bool
 ledger : Ledger or None
     An earlier ledger on the same users, to which this fit is added; None creates one.
 engine : Engine or None
-    Engine that runs the shards; None runs one shard in this process."""
+    Engine that runs the shards; None runs one shard in this process.
+checkpoint : path-like or None
+    Folder that stores the key, the ledger and every round; a fit with the same inputs resumes its run, and ends with
+    the same bits.  It holds sums without noise, so only its owner may read it."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,8 @@ class Account:
         Earlier fits of the model that did not finish.
     simulation : bool
         Whether the noise comes from a seed.
-    run : str or None
-        Name of the run, if a checkpoint keeps it.
+    stored : StoredFit or None
+        Checkpoint of the run: its earlier fits are parts of this one, which makes the same rounds.
     """
 
     def __init__(
@@ -90,39 +96,30 @@ class Account:
         unfinished: tuple[Unfinished, ...] = (),
         *,
         simulation: bool = False,
-        run: str | None = None,
+        stored: StoredFit | None = None,
     ):
-        self.unfinished, self.simulation, self.run = unfinished, simulation, run
+        self.simulation, self.run = simulation, None if stored is None else stored.run
+        self.unfinished = tuple(fit for fit in unfinished if self.run is None or fit.run != self.run)
+        # A resumed run repeats its rounds with the same bits, so earlier fits of it have no further cost.
+        self._parts = tuple(fit for fit in unfinished if fit not in self.unfinished)
         self._closed: Unfinished | None = None
-        self._parts: tuple[Unfinished, ...] = ()  # earlier fits of the run that this one resumes
-        self.open(ledger)
-
-    def open(self, ledger: Ledger) -> Ledger:
-        """Open a ledger and add the unfinished fits."""
+        if stored is not None:
+            self._open_run(stored)
         for fit in self.unfinished:
             fit.add_to(ledger)
         self.ledger, self._before, self._notes = ledger, Counter(ledger.events), set(ledger.notes)
-        return ledger
 
-    def resume(self, ledger: Ledger) -> Ledger:
-        """Write to the checkpoint's ledger of a resumed run, all of which counts as this fit's cost."""
-        other_fits = tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)
-        parts = self._parts + tuple(fit for fit in self.unfinished if fit not in other_fits)
-        charged_before: Counter[Event] = Counter()
-        for fit in other_fits:
-            if fit.note not in ledger.notes:
-                fit.add_to(ledger)
-                charged_before.update(fit.ledger.events)
-        notes = {note for fit in other_fits for note in fit.ledger.notes}
-        # One statement, so that an interruption leaves either no run or this run in the account.
-        self.unfinished, self._parts, self.ledger, self._before, self._notes = (
-            other_fits,
-            parts,
-            ledger,
-            charged_before,
-            notes,
-        )
-        return ledger
+    def _open_run(self, stored: StoredFit) -> None:
+        """Add the costs that an interrupted process has recorded for the run, and for fits before the run."""
+        known = {fit.note for fit in self.unfinished}
+        earlier = (Unfinished(*costs) for costs in stored.costs_before())
+        self.unfinished += tuple(fit for fit in earlier if fit.note not in known)
+        stored.keep_costs_before([(fit.ledger, fit.note, fit.run) for fit in self.unfinished])
+        if (charged := stored.charged()) is not None:
+            # The stored ledger includes the fits before the run.
+            for fit in self.unfinished:
+                charged.events -= fit.ledger.events
+            self._parts += (Unfinished(charged, Note("The cost of an interrupted run.", "choice"), self.run),)
 
     def spent(self) -> Ledger:
         """Return the cost since the account was opened."""
@@ -192,7 +189,9 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
             try:
                 working = self._unfitted()
                 state = working.__dict__
-                _fit_and_finish(fit, working, *arguments, **options)
+                # A second process would draw the same noise, so the folder of a checkpoint is locked.
+                with _locked(options.get("checkpoint")):
+                    _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
                 self.__dict__ = finished  # the one step
@@ -220,6 +219,11 @@ def _fit_and_finish(fit: Callable[..., Any], model: Any, *arguments: Any, **opti
     parameters = model._copied_parameters()  # first, since a value that cannot be copied must not cost anything
     fit(model, *arguments, **options)
     model._finish(parameters)
+
+
+def _locked(checkpoint: Any) -> AbstractContextManager[Any]:
+    """Lock the folder of a checkpoint for the time of a fit."""
+    return nullcontext() if checkpoint is None else FolderLock(check_path("checkpoint", checkpoint))
 
 
 def _number_run(name: str, state: dict[str, Any], options: dict[str, Any]) -> None:

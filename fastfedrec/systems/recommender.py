@@ -23,6 +23,7 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.rounds.deployment import OwnDeployment
+from fastfedrec.rounds.stored_fit import StoredFit
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._card import make_card
@@ -187,9 +188,11 @@ class Recommender(Answers):
     memory_needed = memory_needed
     _check_memory = check_fit
 
-    def _open_account(self, ledger: Ledger, data: Interactions, *, simulation: bool, run: str | None = None) -> Ledger:
+    def _open_account(
+        self, ledger: Ledger, data: Interactions, *, simulation: bool, stored: StoredFit | None = None
+    ) -> Ledger:
         """Open the account and return the ledger that a fit writes to, before the fit reads users' data."""
-        self._account_ = Account(ledger, self._unfinished_, simulation=simulation, run=run)
+        self._account_ = Account(ledger, self._unfinished_, simulation=simulation, stored=stored)
         note_catalogue(ledger, data)
         return ledger
 

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from support.cli_case import refusal, run_json
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.main import main
@@ -104,3 +105,13 @@ def test_a_file_that_is_no_ledger_is_refused_and_kept(path, capsys):
     assert fit(path) == 2
     assert "users.json" in capsys.readouterr().err
     assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_a_run_with_a_checkpoint_is_resumed_by_the_same_command(capsys, tmp_path):
+    argv = ("fit", "dp-fmf", "--data", "generated:60x40", "--checkpoint", tmp_path / "run", "--set", "n_factors=2")
+    first, again = run_json(capsys, *argv, "--seed", 1), run_json(capsys, *argv)
+    assert again["privacy"] == first["privacy"]
+    assert "other data or with other parameters" in refusal(capsys, *argv[:-1], "n_factors=3")
+    assert "omit --ledger" in refusal(capsys, *argv, "--ledger", tmp_path / "users.json")
+    refused = refusal(capsys, "fit", "popularity", *argv[2:6])
+    assert "--checkpoint needs a system with rounds, and Popularity has none; omit it" in refused

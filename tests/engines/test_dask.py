@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pickle
+import shutil
 import signal
 import time
 from concurrent.futures import CancelledError
@@ -22,6 +23,7 @@ from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import DaskEngine, LocalEngine
 from fastfedrec.engines.dask import _without_devices
 from fastfedrec.rounds.receiver import PartialRound, RoundReceiver
+from fastfedrec.rounds.stored_fit import StoredFit
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds
 
@@ -56,6 +58,28 @@ def test_two_workers_make_the_model_of_one_process(client, data, name):
     np.testing.assert_array_equal(there, here)
     ledger = str(model.ledger_)
     assert ledger == str(model.fit(data, key=key, engine=LocalEngine(2)).ledger_)
+
+
+@pytest.mark.parametrize("model", [FMFLDP(n_rounds=3), FedRec(n_factors=4, n_rounds=3)], ids=["reports", "devices"])
+@pytest.mark.ignores_values
+def test_a_run_is_resumed_on_another_cluster_and_in_one_process(client, data, tmp_path, monkeypatch, model):
+    keep_round = StoredFit.keep_round
+
+    def power_cut(self, system, partial, *arguments):
+        if partial.total.round == 1:
+            raise RuntimeError("power cut")
+        keep_round(self, system, partial, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredFit, "keep_round", power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            model.fit(data, key=KEY, engine=DaskEngine(client, n_shards=3), checkpoint=tmp_path / "run")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    with Client(n_workers=1, processes=False, dashboard_address=":0") as other:
+        there = scores(model.fit(data, engine=DaskEngine(other, n_shards=3), checkpoint=tmp_path / "run"), data)
+    here = scores(model.fit(data, engine=LocalEngine(3), checkpoint=tmp_path / "copy"), data)
+    np.testing.assert_array_equal(there, here)
+    np.testing.assert_array_equal(there, scores(model.fit(data, key=KEY, engine=LocalEngine(3)), data))
 
 
 def test_more_shards_than_workers(client, data):

@@ -17,12 +17,20 @@ ENGINES = [
         ledger.record(event, simulation=key.is_simulation)
         communication.record(system.traffic(state, n_clients))
         receiver = self._receiver(system, state, round_number, expected)
-        self._collect(receiver, handles, key, n_threads)
+        is_recorded = stored is not None and stored.recall_round(receiver, shards)
+        if not is_recorded:
+            if stored is not None:
+                stored.charge(ledger)
+            self._collect(receiver, handles, key, n_threads)
         """,
         """
         communication.record(system.traffic(state, n_clients))
         receiver = self._receiver(system, state, round_number, expected)
-        self._collect(receiver, handles, key, n_threads)
+        is_recorded = stored is not None and stored.recall_round(receiver, shards)
+        if not is_recorded:
+            if stored is not None:
+                stored.charge(ledger)
+            self._collect(receiver, handles, key, n_threads)
         ledger.record(event, simulation=key.is_simulation)
         """,
     ),
@@ -50,10 +58,6 @@ ENGINES = [
     on("Fit.begin", "test_an_entropy_key_serves_one_fit_of_every_system")(
         "fit-does-not-claim", "an entropy key may be reused for fits of most systems",
         "self.key.claim(f'{self.caller}.fit')", "pass",
-    ),
-    on("PrivRec.fit", "test_an_entropy_key_serves_one_fit_of_every_system")(
-        "privrec-does-not-claim", "an entropy key may be reused for fits of PrivRec",
-        "key.claim(f'{type(self).__name__}.fit')", "pass",
     ),
     # ---- the server's message checks ---------------------------------------------------------------------------------
     on("RoundReceiver._reason_to_reject", "test_bad_messages_are_named_and_count_as_zero")(
@@ -109,34 +113,45 @@ ENGINES = [
         "dask-sends-devices", "the state of all devices is sent to every worker", "bare.forget_devices()", "pass",
     ),
     # ---- checkpoints ------------------------------------------------------------------------------------------------
-    on("CohortRounds.local_round", "test_an_open_round_sends_its_recorded_message_for_any_data")(
+    on("Engine.run", "test_a_recorded_round_is_released_again_and_asks_no_client")(
         "checkpoint-forgets-messages", "a resumed round recomputes messages that were already released",
-        "recorded is not None", "False",
+        "stored is not None and stored.recall_round(receiver, shards)", "False",
     ),
-    on("CohortRounds.local_round", "test_an_open_round_sends_its_recorded_message_for_any_data")(
-        "checkpoint-keeps-no-message", "the message of an open round is not stored",
-        "self.checkpoint.keep_message(update)", "pass",
+    on("StoredFit.keep_round", "test_a_recorded_round_is_released_again_and_asks_no_client")(
+        "checkpoint-keeps-no-message", "the messages of a round are not stored before the server's step",
+        "self.keep(self._phase, partial, traffic)", "pass",
     ),
-    on("Checkpoint.message", "test_an_open_round_sends_its_recorded_message_for_any_data")(
-        "checkpoint-replays-any-round", "a stored message is repeated in another round",
-        "recorded_round != round_number", "False",
+    on("StoredFit._check_last", "test_a_record_that_is_missing_before_others_is_named")(
+        "checkpoint-skips-a-record", "a round whose record is lost is made again before recorded rounds",
+        "last > (self._phase, round_number)", "False",
+    ),
+    on("StoredFit.charge", "test_the_ledger_of_an_abandoned_run_is_a_file")(
+        "checkpoint-charges-late", "the ledger on disk lacks the open round, whose messages may have left their users",
+        "ledger.to_json()", "Ledger(ledger.delta).to_json()",
+    ),
+    on("StoredFit.open", "test_a_recorded_round_is_released_again_and_asks_no_client[entropy]")(
+        "checkpoint-draws-new-noise", "a resumed round adds new noise to its recorded messages",
+        "self.resolve_key(key)", "self.resolve_key(key) and Key.from_entropy()",
+    ),
+    on("StoredFit._devices_name", "test_a_diverged_run_is_resumed_from_the_same_round")(
+        "checkpoint-keeps-last-devices", "after divergence, users have the factors of the diverged round",
+        "round_number % 2", "0",
     ),
     on("Checkpoint._check_bound", "test_bad_checkpoints")(
         "checkpoint-takes-other-settings", "a run is resumed with different data or parameters", "not differing",
         "True",
     ),
-    on("PrivRec._run_of", "test_other_peoples_public_sequences_are_bound_too")(
+    on("PrivRec.fit", "test_other_peoples_public_sequences_are_bound_too")(
         "checkpoint-takes-other-public-data", "a run is resumed with different public sequences",
-        "digests(chosen | parameters | data_parts(data) | data_parts(public, 'public '))",
-        "digests(chosen | parameters | data_parts(data))",
+        "{'settings': asdict(settings), **data_parts(public, 'public ')}", "{'settings': asdict(settings)}",
+    ),
+    on("open_checkpoint", "test_a_folder_serves_no_other_run")(
+        "checkpoint-takes-other-shards", "a run is resumed with another number of shards",
+        "resolve_engine(engine).n_shards", "1",
     ),
     on("_add", "test_what_looks_alike_has_different_digests")(
         "digests-cut-numbers", "numbers with the same integer part have the same digest",
         "(str(int(value)) if whole else float(value).hex()).encode()", "str(int(value)).encode()",
-    ),
-    on("Run._store_state", "systems/privrec/test_resumed::test_a_resumed_run_ends_with_the_same_bits")(
-        "checkpoint-forgets-its-cost", "the cost before the interruption is missing from a resumed run's ledger",
-        "self.ledger.to_dict()", "Ledger().to_dict()",
     ),
     on("Checkpoint.new_key", "test_a_run_without_its_key_does_not_go_on_with_another")(
         "checkpoint-without-its-key", "a run without its stored key continues with a new key",
@@ -149,8 +164,8 @@ ENGINES = [
     on("FolderLock.__init__", "test_a_second_process_is_sent_away_until_the_first_is_killed")(
         "folder-is-shared", "one folder's key is used by two runs at once", "fcntl.LOCK_EX", "fcntl.LOCK_SH",
     ),
-    on("PrivRec.fit", "test_a_second_process_is_sent_away_until_the_first_is_killed")(
-        "checkpoint-is-shared", "one checkpoint is resumed by two processes at once", "folder.lock()", "nullcontext()",
+    on("_locked", "test_a_second_process_is_sent_away_until_the_first_is_killed")(
+        "checkpoint-is-shared", "one checkpoint is resumed by two processes at once", "checkpoint is None", "True",
     ),
     # ---- stored state of a node --------------------------------------------------------------------------------------
     on("RunMemory.answer", "test_a_round_is_answered_once_and_repeated_unchanged")(

@@ -19,16 +19,27 @@ STORED_RUNS = [
         "runs-are-all-one", "runs in the same folder have the same identity", "secrets.token_hex(16)", "'0' * 32",
     ),
     # ---- costs of unfinished fits ------------------------------------------------------------------------------------
-    on("Account.resume", "test_only_the_resumed_run_replaces_its_cost", "test_a_run_in_the_same_folder_is_another_run")(
+    on(
+        "Account.__init__", "test_only_the_resumed_run_replaces_its_cost",
+        "test_a_run_in_the_same_folder_is_another_run",
+    )(
         "resumed-drops-all", "the unfinished fits of other folders are dropped from the account",
-        "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)", "()",
+        "tuple(fit for fit in unfinished if self.run is None or fit.run != self.run)", "()",
     ),
     on(
-        "Account.resume", "test_a_run_is_charged_once_wherever_its_folder_is",
+        "Account.__init__", "test_a_run_is_charged_once_wherever_its_folder_is",
         "test_a_run_that_is_resumed_is_charged_once",
     )(
         "resumed-is-charged-twice", "the first rounds of a resumed fit are charged twice",
-        "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)", "self.unfinished",
+        "tuple(fit for fit in unfinished if self.run is None or fit.run != self.run)", "unfinished",
+    ),
+    on("Account._open_run", "test_costs_before_the_run_stay_with_a_run_that_another_process_resumes")(
+        "resumed-forgets-earlier-fits", "another process resumes a run without the costs of fits before it",
+        "tuple(fit for fit in earlier if fit.note not in known)", "()",
+    ),
+    on("Account._open_run", "test_a_resumed_fit_that_fails_at_once_keeps_the_cost_of_the_run")(
+        "resumed-forgets-its-cost", "a resumed fit that fails early lacks the costs of the interrupted process",
+        "(charged := stored.charged()) is not None", "False",
     ),
     on("Account.close", "test_a_run_resumed_from_an_older_copy_keeps_later_costs")(
         "older-copy-forgets", "later rounds are missing from the account after an older copy is resumed",
@@ -50,7 +61,8 @@ STORED_RUNS = [
             try:
                 working = self._unfitted()
                 state = working.__dict__
-                _fit_and_finish(fit, working, *arguments, **options)
+                with _locked(options.get('checkpoint')):
+                    _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
                 self.__dict__ = finished
@@ -65,7 +77,8 @@ STORED_RUNS = [
         try:
             working = self._unfitted()
             state = working.__dict__
-            _fit_and_finish(fit, working, *arguments, **options)
+            with _locked(options.get('checkpoint')):
+                _fit_and_finish(fit, working, *arguments, **options)
             _number_run(type(self).__name__, state, options)
             finished = _without_account(state)
             self.__dict__ = finished

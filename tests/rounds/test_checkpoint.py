@@ -129,7 +129,7 @@ OTHER_INPUTS = {
 
 
 @pytest.mark.parametrize("key", [ENTROPY, Key.from_seed(1)])
-@pytest.mark.parametrize("lost", [(), ("state",), ("message-shard-0",), ("state", "message-shard-0")])
+@pytest.mark.parametrize("lost", [(), ("round-0-1",), ("ledger.json",), ("round-0-0", "round-0-1")])
 @pytest.mark.parametrize("other", OTHER_INPUTS)
 def test_a_key_is_used_for_no_other_data_whatever_is_lost(tmp_path, key, lost, other):
     fit(log(), tmp_path, key)
@@ -141,9 +141,9 @@ def test_a_key_is_used_for_no_other_data_whatever_is_lost(tmp_path, key, lost, o
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == original
 
 
-def test_a_run_whose_state_is_gone_makes_the_same_noise_for_the_same_data_only(tmp_path):
+def test_a_run_whose_last_record_is_gone_makes_the_same_noise_for_the_same_data_only(tmp_path):
     first = fit(log(), tmp_path)
-    (tmp_path / "state").unlink()
+    (tmp_path / "round-0-1").unlink()
     # The key is in its own file, so the rounds are repeated with the same noise on the same data.
     np.testing.assert_array_equal(fit(log(), tmp_path).parameters_, first.parameters_)
 
@@ -151,7 +151,7 @@ def test_a_run_whose_state_is_gone_makes_the_same_noise_for_the_same_data_only(t
 @pytest.mark.parametrize("name", ["n_rounds", "noise_multiplier", "clip_norm", "learning_rate", "batch_size"])
 def test_a_key_is_used_with_no_other_parameters(tmp_path, name):
     fit(log(), tmp_path)
-    (tmp_path / "state").unlink()
+    (tmp_path / "round-0-1").unlink()
     with pytest.raises(ValueError, match=f"key.json was made with other settings|other .*parameter {name}"):
         fit(log(), tmp_path, **{name: 3})
 
@@ -167,9 +167,8 @@ def test_a_copied_folder_is_used_for_no_other_features(tmp_path):
 def test_files_of_another_run_are_not_mixed_in(tmp_path):
     fit(log(), tmp_path / "a")
     fit(OTHER_INPUTS["one entry's item"], tmp_path / "b")
-    for name in ("state", "message-shard-0"):
+    for name in ("round-0-0", "round-0-1"):
         shutil.copytree(tmp_path / "a", tmp_path / name)
-        (tmp_path / name / "state").unlink()
         shutil.copy(tmp_path / "b" / name, tmp_path / name / name)
         with pytest.raises(ValueError, match=rf"\({name} was made with other rows"):
             fit(log(), tmp_path / name)
@@ -178,13 +177,14 @@ def test_files_of_another_run_are_not_mixed_in(tmp_path):
 def test_stage_one_is_bound_too(tmp_path):
     options = {"stage1": "dp", "stage1_options": {"n_rounds": 1, "cohort_size": 4, "length": 3}}
     fit(rated(), tmp_path, **options)
-    (tmp_path / "state").unlink()
+    for number in range(2):
+        (tmp_path / f"round-1-{number}").unlink()
     with pytest.raises(ValueError, match="made with other timestamps"):
         fit(rated(timestamps=lambda times: times[::-1]), tmp_path, **options)
-    # The folder of stage 1 alone is left, and its noise must not be combined with a new key.
+    # The round of stage 1 is left, and its noise must not be combined with a new key.
     (tmp_path / "key.json").unlink()
-    (tmp_path / "message-shard-0").unlink()
-    with pytest.raises(DamagedFileError, match=r"stage1' is damaged: the key \(key.json\) of its run is missing"):
+    (tmp_path / "ledger.json").unlink()
+    with pytest.raises(DamagedFileError, match=r"round-0-0' is damaged: the key \(key.json\) of its run is missing"):
         fit(rated(), tmp_path, **options)
 
 
@@ -197,7 +197,7 @@ def test_other_peoples_public_sequences_are_bound_too(tmp_path):
 
     public = Interactions.from_arrays(USERS, (ITEMS + USERS) % 7, np.ones(48), np.arange(48))
     fit_with(public)
-    (tmp_path / "state").unlink()
+    (tmp_path / "round-0-1").unlink()
     with pytest.raises(ValueError, match=r"key.json was made with other public timestamps"):
         fit_with(public._replace(timestamps=public.timestamps[::-1].copy()))
     fit_with(public)
@@ -211,7 +211,7 @@ def other_arithmetic(**changes):
 
 
 @pytest.mark.parametrize("name", describe_arithmetic())
-@pytest.mark.parametrize("lost", [(), ("state",), ("state", "message-shard-0")])
+@pytest.mark.parametrize("lost", [(), ("round-0-1",), ("round-0-0", "round-0-1", "ledger.json")])
 def test_the_noise_of_a_run_is_added_to_no_sums_of_other_arithmetic(tmp_path, monkeypatch, name, lost):
     fit(log(), tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -249,7 +249,7 @@ def test_a_run_keeps_to_one_instruction_set(tmp_path):
     def change(model, number):
         outside.enter_context(hardware.use_instruction_set("plain"))
 
-    with outside, pytest.raises(OtherRunError, match="message-shard-0: instruction set 'plain'"):
+    with outside, pytest.raises(OtherRunError, match="round-0-1: instruction set 'plain'"):
         PrivRec(**PRIVATE).fit(rated(), checkpoint=tmp_path, callback=change)
     assert fit(rated(), tmp_path).ledger_.events  # which goes on where it was
 
@@ -282,22 +282,21 @@ def test_no_digest_has_the_name_of_a_part_of_the_arithmetic(tmp_path, name):
     """A Flower server binds its run to a digest that is called "system"."""
     with pytest.raises(ValueError, match=rf"`bound_to` must not use names .*, got \['{name}'\]"):
         Checkpoint(tmp_path, {name: "0"})
-    Checkpoint(tmp_path, {"system": "0"}).within("part").new_key(Key.from_seed(1))
+    Checkpoint(tmp_path, {"system": "0"}).new_key(Key.from_seed(1))
 
 
 def test_files_of_two_runs_alike_but_for_their_names_are_not_mixed(tmp_path):
     """Data and parameters of the two runs are equal, and their keys differ."""
     for name in ("a", "b"):
         fit(log(), tmp_path / name)
-    for name in ("state", "message-shard-0"):
+    for name in ("round-0-0", "round-0-1"):
         shutil.copytree(tmp_path / "a", tmp_path / f"{name} of b")
-        (tmp_path / f"{name} of b" / "state").unlink()
         shutil.copy(tmp_path / "b" / name, tmp_path / f"{name} of b" / name)
         with pytest.raises(OtherRunError, match=rf"\({name} was made with other key\)"):
             fit(log(), tmp_path / f"{name} of b")
 
 
-@pytest.mark.parametrize("remaining", ["state", "message-shard-0"])
+@pytest.mark.parametrize("remaining", ["round-0-0", "ledger.json"])
 def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, remaining):
     fit(log(), tmp_path)
     for path in tmp_path.iterdir():

@@ -32,13 +32,11 @@ def small_log(n_entries=400):
     return InteractionLog.from_arrays(words[0] % 20, words[1] % 35, {"hour": (words[2] % 4).astype(np.int64)})
 
 
-def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, cohort_size=5):
+def rounds(data, *, noise=None, clip_norm=None, cohort_size=5):
     features = Features.from_interactions(data, user=["age"], item=["genres"])
     network = TwoTower(features, n_factors=16, hidden=(16,))
     local = LocalTraining(epochs=2, learning_rate=0.1, batch_size=32, negatives=4, threshold=3.0)
-    return PrivRecRounds(
-        features, network, data.global_user_ids, cohort_size, local, 0.5, clip_norm, noise, KEY, 1, checkpoint
-    )
+    return PrivRecRounds(features, network, data.global_user_ids, cohort_size, local, 0.5, clip_norm, noise, KEY, 1)
 
 
 @contextmanager

@@ -26,10 +26,10 @@ def fit(kind, data=None, key=KEY, parameters=None, **options):
     return model_of(kind, **(parameters or {})).fit(data, key=key, **(public | options))
 
 
-def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, **changes):
+def rounds(data, *, noise=None, clip_norm=None, **changes):
     settings = Stage1Settings(**(NUMBERS | {"clip_norm": clip_norm} | changes))
     encoder = GRUEncoder(data.n_items, n_factors=16)
-    return PretrainingRounds(encoder, data.global_user_ids, settings, noise, KEY, 1, checkpoint)
+    return PretrainingRounds(encoder, data.global_user_ids, settings, noise, KEY, 1)
 
 
 def item_rows(model):

@@ -244,7 +244,7 @@ def test_a_run_with_an_interrupted_resumption_keeps_its_cost(data, tmp_path):
         copied = copy.deepcopy(model)
         with (
             suppress(KeyboardInterrupt),
-            Interrupt(line, ("Account.resume", "Account.resume.<locals>.<genexpr>")) as lines,
+            Interrupt(line, ("Account.__init__", "Account._open_run", "Account.__init__.<locals>.<genexpr>")) as lines,
         ):
             copied.fit(data, checkpoint=tmp_path / str(line))
         if lines.n_lines < line:

@@ -22,7 +22,6 @@ from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.deployment.fit_as_server import FitDeployment
 from fastfedrec.engines.deployment.node_memory import check_run_name
 from fastfedrec.engines.flower._node import Node, answering, digest_of_items, name_system
-from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.engines.flower.secure_server import SecureFlowerEngine
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
@@ -31,6 +30,7 @@ from fastfedrec.engines.shuffling.client import ShufflerClient
 from fastfedrec.engines.shuffling.sealing import ServerKeys
 from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
 from fastfedrec.rounds.deployment import Deployment, OwnDeployment
+from fastfedrec.rounds.round_records import RoundRecords
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem
 from fastfedrec.systems.recommender import Recommender
 

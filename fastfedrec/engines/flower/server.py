@@ -14,7 +14,6 @@ from fastfedrec.core.arrays import distinct
 from fastfedrec.core.log import RoundTotals, log_round
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.engines.flower.wire.records import (
     STATE,
     array_record,
@@ -28,6 +27,7 @@ from fastfedrec.engines.flower.wire.updates import read_update
 from fastfedrec.rounds.deployment import Deployment
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver, count_kinds
+from fastfedrec.rounds.round_records import RoundRecords
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import FixedSizeSampling
-from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update, find_violation
 from fastfedrec.systems.fedgnn._clients import (
     Entries,
     Gradients,
@@ -276,6 +276,23 @@ class FedGNNRounds(FederatedSystem):
         if devices[0] is not None:
             self._devices[sender] = devices[0]
         self._records += devices[1]
+
+    def pack_devices(self, sender: str) -> dict[str, np.ndarray]:
+        """Return the state of a shard's devices as arrays."""
+        devices = self._devices.get(sender)
+        return {} if devices is None else {"users": devices.users, "neighbors": devices.neighbors}
+
+    def unpack_devices(
+        self, arrays: Mapping[str, np.ndarray], round: int, shard: Interactions
+    ) -> tuple[Devices, list[Messages]]:
+        """Return the devices of a shard from these arrays, without records; a round does not change them."""
+        rules = {
+            "users": ArrayRule(np.uint64, (shard.n_users,)),
+            "neighbors": ArrayRule(np.float64, (shard.n_users, None, self.n_factors)),
+        }
+        if violation := find_violation(rules, dict(arrays)):
+            raise ValueError(violation)
+        return Devices(arrays["users"], arrays["neighbors"]), []
 
     def forget_devices(self) -> None:
         """Drop all devices and records."""

@@ -5,6 +5,7 @@ by pseudo items and Laplace noise, which gives no guarantee.  docs/explanation/s
 and corrections.
 """
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -24,6 +25,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import NO_SECRET_COHORT, ArrayRule, DeploymentTerms, DivergenceError
+from fastfedrec.systems._checkpoint import check_unrecorded, open_checkpoint
 from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems._saved import rules_of, unsaved
 from fastfedrec.systems._served import Served
@@ -221,6 +223,7 @@ class FedGNN(RatingModel):
         *,
         record_views: Collection[int] = (),
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Train in `n_rounds` federated rounds.
 
@@ -245,7 +248,9 @@ class FedGNN(RatingModel):
         """
         takes_ones = not self._is_published or self.negatives > 0
         data = check_ratings(interactions, is_private=takes_ones, min_users=1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        check_unrecorded(checkpoint, "record_views", record_views)
+        stored = open_checkpoint(self, checkpoint, data, engine)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         if recorded and not self._is_published:
             raise ValueError("record_views must be empty if variant is 'guaranteed': the server receives sums only")

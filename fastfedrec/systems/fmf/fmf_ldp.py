@@ -8,6 +8,7 @@ lists corrections of the paper.
 """
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._checkpoint import check_unrecorded, open_checkpoint
 from fastfedrec.systems._from_items import explain_least_squares
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._parameters import number_of_factors
@@ -172,6 +174,7 @@ class FMFLDP(Recommender):
         diagnostics: bool = False,
         *,
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Train in `n_rounds` federated rounds.
 
@@ -193,7 +196,9 @@ class FMFLDP(Recommender):
         data = self._as_fitted(
             check_counts(self, interactions, is_private=self.epsilon is not None, ignores_values=not self.use_values)
         )
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        check_unrecorded(checkpoint, "diagnostics", diagnostics)
+        stored = open_checkpoint(self, checkpoint, data, engine)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         diagnostics, callback = check_flag("diagnostics", diagnostics), check_callback("callback", callback)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note_claims(fit.ledger)

@@ -1,6 +1,7 @@
 """The fit that FedRec, FedRec++ and SDCF share, and the served and saved parts of their models."""
 
 import math
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, DivergenceError
+from fastfedrec.systems._checkpoint import check_unrecorded, open_checkpoint
 from fastfedrec.systems._saved import SavedField, rules_of, saved_integer, unsaved
 from fastfedrec.systems._served import FactorScores
 from fastfedrec.systems._transaction import transactional
@@ -101,6 +103,7 @@ def fit(
     *,
     record_views: Collection[int] = (),
     engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Train in `n_rounds` federated rounds.
 
@@ -113,7 +116,9 @@ def fit(
     """
     model: Any = self
     data = check_ratings(interactions, is_private=getattr(model, "clip_norm", None) is not None, min_users=1)
-    common = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+    check_unrecorded(checkpoint, "record_views", record_views)
+    stored = open_checkpoint(self, checkpoint, data, engine)
+    common = Fit.resolve(key, n_threads, show_progress, ledger, engine, stored=stored)
     model._set_run(fit_rounds(model, data, common, record_views))
     return self
 

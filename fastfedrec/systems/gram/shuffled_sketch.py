@@ -9,6 +9,7 @@ docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gr
 
 import functools
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -31,6 +32,7 @@ from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._featured import align_features, note_features
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._linear_scores import popularity_shares
@@ -190,6 +192,7 @@ class ShuffledSketchGram(Recommender):
         ledger: Ledger | None = None,
         *,
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Collect every user's reports, in up to three rounds, and denoise the matrix that they estimate.
 
@@ -209,7 +212,8 @@ class ShuffledSketchGram(Recommender):
         """
         data = check_counts(self, interactions, is_private=True, min_users=1).binarize()
         features = align_features(self, data)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        stored = open_checkpoint(self, checkpoint, data, engine)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         fit.check_budget(data, lambda: self._plans(phases))

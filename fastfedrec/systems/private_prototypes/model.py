@@ -5,6 +5,7 @@ docs/explanation/systems/private_prototypes/private-prototypes.md.
 """
 
 import copy
+import os
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -28,6 +29,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._parameters import range_of_values
 from fastfedrec.systems._saved import rules_of
@@ -193,6 +195,7 @@ class PrivatePrototypes(RatingModel):
         *,
         public_sizes: Mapping[Hashable, int] | None = None,
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Collect every entity's prototypes once, factorise them, and solve for the entities' users.
 
@@ -230,7 +233,11 @@ class PrivatePrototypes(RatingModel):
         rounds.recovery.check_users(data.n_users)  # before any data are read
         data = check_interactions(data, may_be_empty=is_private)
         entity_ids, user_entities = self._place_users(entities, public_sizes, data.n_users)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        owners = None if users is None else encode_labels("users", users, data.n_users)
+        stored = open_checkpoint(
+            self, checkpoint, data, engine, entities=[entity_ids, user_entities], owners=owners, sizes=public_sizes
+        )
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         is_used = self._choose_rows(users, data, fit.key)
         sizes = self._check_sizes(public_sizes, entity_ids)
         other_events = () if rounds.budget is None else rounds.budget.events[:-1]

@@ -5,6 +5,7 @@ It contains the fitted model of the system that `advise` chooses, and returns th
 
 import copy
 import inspect
+import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import DeploymentTerms
 from fastfedrec.systems._aggregation import check_honest_fraction
+from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._pair_matrix import Decision
@@ -148,6 +150,7 @@ class PrivateRecommender(Recommender):
         ledger: Ledger | None = None,
         *,
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Choose a system by public numbers, and fit it.
 
@@ -174,26 +177,28 @@ class PrivateRecommender(Recommender):
                 FutureWarning,
             )
         data = check_counts(self, interactions, is_private=True, min_users=int(self.trust != "central"))
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         align_features(self, data)  # features that do not match the items raise before a cost is recorded
         self.n_users_ = self._public_users(data)
         # The choice depends on public numbers only, so it has no privacy cost.
         advice = self._advice(self.n_users_, data.n_items)
         model: Any = self._make(advice)
+        options = {"engine": engine, "checkpoint": checkpoint}
+        options = {name: value for name, value in options.items() if value is not None}
+        if unknown := options.keys() - inspect.signature(model.fit).parameters.keys():
+            raise ValueError(f"{min(unknown)} must be None: {_without_rounds(model)}")
+        stored = open_checkpoint(self, checkpoint, data, engine)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         planned = self._check_cost(model, data, fit.ledger)
-        options: dict[str, Any] = {} if engine is None else {"engine": engine}
-        if options and "engine" not in inspect.signature(model.fit).parameters:
-            raise ValueError(f"engine must be None: {_without_rounds(model)}")
         model._check_memory(data, fit.n_threads)  # before the key is claimed
         # An entropy key serves one fit: this one, which hands it over to the fit of the system.
         inner = fit.key._hand_over(f"{type(self).__name__}.fit")
         self.interactions_ = data
-        self.ledger_ = self._open_account(fit.ledger, data, simulation=fit.key.is_simulation)
+        self.ledger_ = fit.open_account(self, data)
         self.chosen_, self.reason_ = _setting(model), advice.reason
         self._note(data, model)
         fit_inside(
             model, data, key=inner, n_threads=fit.n_threads, show_progress=fit.show_progress, ledger=fit.ledger,
-            **options,
+            **(options if stored is None else options | {"checkpoint": stored}),
         )  # fmt: skip
         spent = self._account_.spent()
         if spent.events != planned.events:  # a release chose an alternative plan, which must fit the budget, too

@@ -1,6 +1,5 @@
 """Rounds in which a cohort's clients send updates, the base of both stages of PrivRec."""
 
-import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,8 +18,6 @@ from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.mechanisms import FixedSizeSampling
-from fastfedrec.rounds.checkpoint import Checkpoint
-from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.grid_noise import GridNoise
 
@@ -52,7 +49,7 @@ class CohortRounds(FederatedSystem):
     """Rounds over cohorts of clients; subclasses are dataclasses with these fields and define a client's training.
 
     A client's update is clipped to `clip_norm`, and the sum gets `noise`, if any.  The mean update is multiplied by
-    `server_learning_rate`.  The server's `key` draws cohorts and noise, and `checkpoint` records messages.
+    `server_learning_rate`.  The server's `key` draws cohorts and noise.
     """
 
     stage: ClassVar[str] = "training"  # name of the stage in messages
@@ -69,7 +66,6 @@ class CohortRounds(FederatedSystem):
     noise: GridNoise | None
     key: Key
     n_threads: int
-    checkpoint: Checkpoint | None
 
     @abstractmethod
     def _client_data(self, shard: Any) -> Any:
@@ -107,10 +103,6 @@ class CohortRounds(FederatedSystem):
         n_threads: int = 0,
     ) -> Update:
         """Train the shard's clients in the cohort, clip their updates, and sum them."""
-        if self.checkpoint is not None:
-            recorded = self.checkpoint.message(round, sender, functools.partial(self._rejection_reason, state))
-            if recorded is not None:
-                return recorded
         clients = self._client_data(shard)
         # Only clients of the secret cohort train; all others cost no time and add no update.
         rows = np.flatnonzero(np.isin(clients.visited.global_user_ids, state.cohort))
@@ -123,10 +115,7 @@ class CohortRounds(FederatedSystem):
             if self.noise is not None:  # float64 sums of whole numbers are exact
                 updates = replace(updates, values=self.noise.to_grid(updates.values))
             total += updates.total()
-        update = Update(round, sender, clients.visited.n_users, {"total": self._as_sent(total)})
-        if self.checkpoint is not None:
-            self.checkpoint.keep_message(update)
-        return update
+        return Update(round, sender, clients.visited.n_users, {"total": self._as_sent(total)})
 
     def apply(self, state: PrivRecState, update: Update) -> PrivRecState:
         """Add noise, divide by the cohort's planned size, and step along the mean (equation 6), or by Adam."""
@@ -179,11 +168,6 @@ class CohortRounds(FederatedSystem):
         if norm > max_norm * (1 + 1e-9):
             return f"its total has norm {norm:.6g} in steps of the grid, and clipped updates reach {max_norm:.6g}"
         return None
-
-    def _rejection_reason(self, state: PrivRecState, update: Update) -> str | None:
-        """Return why a server would reject a recorded message, or None."""
-        receiver = RoundReceiver(self, state, update.round, {update.sender: update.n_clients})
-        return None if receiver.receive(update) else receiver.rejections[0].reason
 
     @cached_property
     def event(self) -> Gaussian | CentralRelease | Unprotected:

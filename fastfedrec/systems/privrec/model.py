@@ -8,31 +8,29 @@ device fine-tunes the network on that user's data.  docs/explanation/systems/pri
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
+from fastfedrec.accounting import Ledger, RoundTraffic
 from fastfedrec.accounting.events import Event
 from fastfedrec.compute.networks.joint_loss import JointNetwork
 from fastfedrec.compute.networks.meta_learning import MetaNetwork
 from fastfedrec.compute.networks.tiles import check_hidden, check_width
 from fastfedrec.compute.networks.two_tower import TwoTower
-from fastfedrec.core.check import check_callback, check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.check import check_callback, check_instance, check_integer, check_real
 from fastfedrec.core.parameters import choice, declares_parameters, integer, parameter, real
 from fastfedrec.core.randomness import Key, resolve_key
-from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
-from fastfedrec.data.digest import data_parts, digests
+from fastfedrec.data.digest import data_parts
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.fit import Phase, resolve_engine, resolve_ledger
+from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import NO_SECRET_COHORT, ArrayRule, DeploymentTerms
+from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
@@ -42,7 +40,7 @@ from fastfedrec.systems.privrec._cohort import OPTIMIZERS
 from fastfedrec.systems.privrec._joint import JointRounds
 from fastfedrec.systems.privrec._memory import privrec_memory
 from fastfedrec.systems.privrec._meta import METAS, MetaData, MetaRounds
-from fastfedrec.systems.privrec._run import Run
+from fastfedrec.systems.privrec._run import run_rounds
 from fastfedrec.systems.privrec._serving import TABLES, _Personalized, _TwoTowerRecommender
 from fastfedrec.systems.privrec._settings import PRESETS, PrivRecSettings, check_settings, is_private
 from fastfedrec.systems.privrec.rounds import ClientData, LocalTraining, PrivRecRounds
@@ -216,9 +214,6 @@ class PrivRec(_TwoTowerRecommender):
             All visits of the users; a value below 0 is refused.  A client without positives sends zeros.
         callback : callable or None
             Function that is called as ``callback(model, round)`` after each round, with a model that is ready to use.
-        checkpoint : path-like or None
-            Folder that stores the run after every round; a run that it contains is resumed, and ends with the same
-            bits.  It holds the key and sums without noise, so only its owner may read it.
         public : Interactions, matrix, frame or None
             With ``stage1="public"``: sequences, with timestamps, of persons who are not users here.
 
@@ -236,54 +231,40 @@ class PrivRec(_TwoTowerRecommender):
             ignores_values=visited is interactions and self.threshold == 0,
         )  # fmt: skip
         data = interactions if isinstance(interactions, InteractionLog) else visited
-        if checkpoint is not None and ledger is not None:
-            raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
-        n_threads = resolve_n_threads(n_threads)
-        show_progress, callback = check_flag("show_progress", show_progress), check_callback("callback", callback)
-        engine = resolve_engine(engine)
+        callback = check_callback("callback", callback)
         features = first.describe_features(self.features or {}, data, visited, is_private=private)
         public = None if public is None else as_interactions("public", public)
         joint = has_joint_loss(self.get_params())
         sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, 0 if public is None else public.n_users)
         settings.check_draws(visited.n_items, self.batch_size)
-        described = data, public, settings, engine.n_shards
-        folder = None if checkpoint is None else Checkpoint(checkpoint, self._run_of(*described))
-        with nullcontext() if folder is None else folder.lock():
-            key = resolve_key(key if folder is None else folder.resolve_key(key))
-            ledger = resolve_ledger(ledger, self.delta)
-            self._check_memory(visited, n_threads)
-            key.claim(f"{type(self).__name__}.fit")
-            run_name = None if folder is None else folder.run
-            self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, run=run_name)
-            self.interactions_, self.features_, self.communication_ = visited, features, CommunicationLedger()
-            self._network = self._build()
-            self.noise_multiplier_ = settings.noise_multiplier
-            run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress, type(self).__name__)
-            system = self._system(settings, key, n_threads, folder)
-            planned, stage = Counter[Event]({system.event: settings.n_rounds}), None
-            if self.popularity_epsilon is not None:
-                planned[first.popularity_event(self.popularity_epsilon)] += 1
-            if sequences is not None and settings.stage1 is not None:
-                # The server stores no messages of persons who are not users here.
-                inner = None if folder is None or self.stage1 == "public" else folder.within("stage1")
-                stage = pretraining_rounds(sequences, settings.stage1, run, inner, self.noise, self.n_factors)
-                planned[stage.event] += 0 if self.stage1 == "public" else settings.stage1.n_rounds
-            ledger.check_budget(planned)
-            learnt = None
-            if stage is not None and sequences is not None and settings.stage1 is not None:
-                learnt = learn_items(self.stage1, sequences, settings.stage1, run, stage)
+        inputs = {"settings": asdict(settings), **data_parts(public, "public ")}
+        stored = open_checkpoint(self, checkpoint, data, engine, **inputs)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
+        self.interactions_, self.features_ = visited, features
+        self.ledger_, self.communication_ = fit.begin(self, visited)
+        self._network = self._build()
+        self.noise_multiplier_ = settings.noise_multiplier
+        system = self._system(settings, fit.key, fit.n_threads)
+        planned, stage = Counter[Event]({system.event: settings.n_rounds}), None
+        if self.popularity_epsilon is not None:
+            planned[first.popularity_event(self.popularity_epsilon)] += 1
+        if sequences is not None and settings.stage1 is not None:
+            stage = pretraining_rounds(sequences, settings.stage1, fit, self.noise, self.n_factors)
+            planned[stage.event] += 0 if self.stage1 == "public" else settings.stage1.n_rounds
+        fit.ledger.check_budget(planned)
+        learnt = None
+        if stage is not None and sequences is not None and settings.stage1 is not None:
+            learnt = learn_items(self.stage1, sequences, settings.stage1, fit, stage)
 
-            def after_round(round_number: int, parameters: np.ndarray) -> None:
-                self._set_state(run, system, parameters)
-                if callback is not None:
-                    callback(self, round_number)
+        def after_round(round_number: int, parameters: np.ndarray) -> None:
+            self._set_state(system, parameters)
+            if callback is not None:
+                callback(self, round_number)
 
-            state, first_round = run.open(
-                system, lambda: self._first_parameters(data, system, run, sequences, learnt), settings.n_rounds
-            )
-            self._set_state(run, system, state.parameters)
-            run.rounds(system, data, state, first_round, settings.n_rounds, after_round)
+        start = self._first_parameters(data, system, fit, sequences, learnt)
+        self._set_state(system, start)
+        run_rounds(fit, system, data, start, settings.n_rounds, after_round)
         return self
 
     def personalize(
@@ -364,16 +345,16 @@ class PrivRec(_TwoTowerRecommender):
         settings.check_draws(users.n_items, self.batch_size)
         self.interactions_, self.features_ = users, first.describe_features({}, users, users)
         self._network = self._build()
-        system = self._system(settings, key, 1, None)
+        system = self._system(settings, key, 1)
         return [Phase(system, system.initial_state(), settings.n_rounds)]
 
-    def _system(self, settings: PrivRecSettings, key: Key, n_threads: int, folder: Checkpoint | None) -> PrivRecRounds:
+    def _system(self, settings: PrivRecSettings, key: Key, n_threads: int) -> PrivRecRounds:
         noise = None
         if settings.noise_multiplier is not None and settings.clip_norm is not None:
             noise = GridNoise.calibrated(self.noise, settings.clip_norm, settings.noise_multiplier)
         described = (
             self.interactions_.global_user_ids, settings.cohort_size, self._local(settings, settings.local_epochs),
-            settings.server_learning_rate, settings.clip_norm, noise, key, n_threads, folder, settings.server_optimizer,
+            settings.server_learning_rate, settings.clip_norm, noise, key, n_threads, settings.server_optimizer,
         )  # fmt: skip
         if settings.stage1 is not None and settings.stage1.contrastive_weight:
             return JointRounds(self.features_, JointNetwork(self._network), *described, settings.stage1)
@@ -386,7 +367,7 @@ class PrivRec(_TwoTowerRecommender):
         self,
         data: Interactions | InteractionLog,
         system: PrivRecRounds,
-        run: Run,
+        fit: Fit,
         sequences: Interactions | None,
         learnt: np.ndarray | None,
     ) -> np.ndarray:
@@ -395,27 +376,18 @@ class PrivRec(_TwoTowerRecommender):
         if sequences is not None and learnt is not None:
             parameters = with_embeddings(self._network, parameters, self.interactions_.item_ids, sequences, learnt)
         if self.stage1 == "public" and sequences is not None:
-            run.ledger.note(public_note(sequences.n_users), "assumption")
+            fit.ledger.note(public_note(sequences.n_users), "assumption")
         if system.noise is not None or self.popularity_epsilon is not None or self.stage1 == "dp":
-            first.note_features(run.ledger, self.features or {})
+            first.note_features(fit.ledger, self.features or {})
         if self.popularity_epsilon is None:
             return system.whole(parameters, learnt)
         positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
-        counts = first.release_popularity(positives, self.popularity_epsilon, system.key, run.ledger)
-        run.communication.record(RoundTraffic(download=0, upload=4 * first.MAX_ITEMS, n_clients=positives.n_users))
+        counts = first.release_popularity(positives, self.popularity_epsilon, system.key, fit.ledger)
+        fit.communication.record(RoundTraffic(download=0, upload=4 * first.MAX_ITEMS, n_clients=positives.n_users))
         return system.whole(first.popularity_start(self._network, parameters, counts, system.local.negatives), learnt)
 
-    def _set_state(self, run: Run, system: PrivRecRounds, parameters: np.ndarray) -> None:
-        self.ledger_, self.communication_ = run.ledger, run.communication
+    def _set_state(self, system: PrivRecRounds, parameters: np.ndarray) -> None:
         self.parameters_, self.learning_rates_ = system.network_part(parameters), system.rates_part(parameters)
-
-    def _run_of(
-        self, data: Interactions | InteractionLog, public: Interactions | None, settings: PrivRecSettings, n_shards: int
-    ) -> dict[str, str]:
-        """Return digests of all inputs on which the bits of a run depend, except for the key."""
-        chosen = {"system": type(self).__name__, "settings": asdict(settings), "shards": n_shards}
-        parameters = {f"parameter {name}": value for name, value in self.get_params().items()}
-        return digests(chosen | parameters | data_parts(data) | data_parts(public, "public "))
 
     # ---- saving -------------------------------------------------------------------------------------------------
 

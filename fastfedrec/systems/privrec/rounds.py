@@ -13,7 +13,6 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec._cohort import CohortRounds
 
@@ -96,7 +95,6 @@ class PrivRecRounds(CohortRounds):
     noise: GridNoise | None
     key: Key
     n_threads: int = 0
-    checkpoint: Checkpoint | None = None
     server_optimizer: str = "sgd"
     _ready: dict[int, tuple[Any, ClientData]] = field(default_factory=dict, init=False)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.accounting import Ledger
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.sequences import check_sequences, draw_contrastive_examples
@@ -16,12 +16,11 @@ from fastfedrec.core.check import check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.data.log import InteractionLog
-from fastfedrec.rounds.checkpoint import Checkpoint
+from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.local import LocalEngine
-from fastfedrec.systems._transaction import Account
 from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec._cohort import CohortRounds
-from fastfedrec.systems.privrec._run import Run
+from fastfedrec.systems.privrec._run import run_rounds
 
 __all__ = [
     "STAGES",
@@ -208,7 +207,6 @@ class PretrainingRounds(CohortRounds):
     noise: GridNoise | None
     key: Key
     n_threads: int = 0
-    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         self.cohort_size = self.settings.cohort_size
@@ -236,8 +234,7 @@ class PretrainingRounds(CohortRounds):
 def pretraining_rounds(
     sequences: Interactions,
     settings: Stage1Settings,
-    run: Run,
-    folder: Checkpoint | None,
+    fit: Fit,
     noise_kind: str,
     n_factors: int,
 ) -> PretrainingRounds:
@@ -246,17 +243,15 @@ def pretraining_rounds(
     if settings.noise_multiplier is not None and settings.clip_norm is not None:
         noise = GridNoise.calibrated(noise_kind, settings.clip_norm, settings.noise_multiplier)
     encoder = GRUEncoder(sequences.n_items, n_factors=n_factors)
-    return PretrainingRounds(encoder, sequences.global_user_ids, settings, noise, run.key, run.n_threads, folder)
+    return PretrainingRounds(encoder, sequences.global_user_ids, settings, noise, fit.key, fit.n_threads)
 
 
 def learn_items(
-    stage1: str, sequences: Interactions, settings: Stage1Settings, run: Run, system: PretrainingRounds
+    stage1: str, sequences: Interactions, settings: Stage1Settings, fit: Fit, system: PretrainingRounds
 ) -> np.ndarray:
     """Run stage one, and return the encoder's parameters."""
     if stage1 == "public":  # computed by the server, without the users' data or messages
-        local_run = Account(Ledger()), CommunicationLedger(), LocalEngine()
-        run = Run(*local_run, run.key, run.n_threads, run.show_progress, run.name)
+        fit = Fit(fit.key, Ledger(), LocalEngine(), fit.n_threads, fit.show_progress, caller=fit.caller)
     elif stage1 == "published":
-        run.ledger.note(PUBLISHED_NOTE, "not covered")
-    state, first_round = run.open(system, lambda: system.initial_state().parameters, settings.n_rounds)
-    return run.rounds(system, sequences, state, first_round, settings.n_rounds)
+        fit.ledger.note(PUBLISHED_NOTE, "not covered")
+    return run_rounds(fit, system, sequences, system.initial_state().parameters, settings.n_rounds)

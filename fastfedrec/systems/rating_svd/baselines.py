@@ -1,5 +1,6 @@
 """Reference baselines for ratings: means, biased matrix factorisation, and item neighbours."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
@@ -17,6 +18,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._neighbors import (
     FEWER_NEIGHBORS,
     RatingNeighborScores,
@@ -235,6 +237,7 @@ class BiasedMF(RatingModel):
         ledger: Ledger | None = None,
         *,
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Collect the exact ratings, and train on them.
 
@@ -251,7 +254,8 @@ class BiasedMF(RatingModel):
             Training diverged; the model has the last finite epoch, and all predictions are finite.
         """
         data = check_ratings(interactions, min_users=1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+        stored = open_checkpoint(self, checkpoint, data, engine)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, stored=stored)
         warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         trainer = self._trainer

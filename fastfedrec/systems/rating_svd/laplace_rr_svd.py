@@ -7,6 +7,7 @@ lists corrections of the paper.
 """
 
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -38,6 +39,7 @@ from fastfedrec.mechanisms.ratings.bayes_kary import check_prior
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
+from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._saved import saved_integer
 from fastfedrec.systems._served import AdditiveScores
 from fastfedrec.systems._transaction import transactional
@@ -243,6 +245,7 @@ class LaplaceRRSVD(RatingModel):
         ledger: Ledger | None = None,
         *,
         engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Collect every user's ratings once, and train on the reports.
 
@@ -260,7 +263,8 @@ class LaplaceRRSVD(RatingModel):
             Training diverged; the model has the last finite epoch, and all predictions are finite.
         """
         data = check_ratings(interactions, is_private=self.channel is not None, min_users=1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
+        stored = open_checkpoint(self, checkpoint, data, engine)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, stored=stored)
         if self.variant is None:
             warn_beyond_ends(data, self.grid, COUNT_AS_NEAREST)
         elif self.channel is None:

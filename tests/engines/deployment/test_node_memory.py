@@ -11,9 +11,9 @@ from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.kept_files import DamagedFileError
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.engines.deployment.node_memory import NodeMemory, RefusalError
-from fastfedrec.engines.flower.round_records import RoundRecords
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.receiver import PartialRound, Rejection, RoundReceiver
+from fastfedrec.rounds.round_records import RoundRecords
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram.dp_gram_rounds import GramState, ShareSum
 

@@ -6,20 +6,24 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from support.adder import Adder
 from support.hostile_files import json_changed
 
 from fastfedrec import Key
+from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.kept_files import write_document
 from fastfedrec.engines.deployment.node_memory import RefusalError, RunMemory
-from fastfedrec.rounds.checkpoint import Checkpoint, read_traffic
+from fastfedrec.rounds.checkpoint import read_traffic
+from fastfedrec.rounds.receiver import PartialRound, RoundReceiver
+from fastfedrec.rounds.round_records import RoundRecords
 from fastfedrec.rounds.system import ArrayRule, Update, find_violation
 from fuzz.folders import files_of, folder_changed, packed, unpacked
 from fuzz.target import Target, check_names
 
 BOUND_TO = {"data": "0" * 32, "system": "f" * 32}
 FIELDS = ("round", "traffic")
-RULES = {"sums": ArrayRule(np.int64, (3,), low=-9, high=9)}
-MESSAGE = Update(1, "a", 2, {"sums": np.arange(3)})
+RULES = {"sum": ArrayRule(np.int64, (3,), low=-9, high=9)}
+MESSAGE = Update(1, "a", 9, {"sum": np.arange(3)})
 
 
 @functools.cache
@@ -28,10 +32,10 @@ def folders():
     folders = []
     for key in (Key.from_seed(1), None):
         with tempfile.TemporaryDirectory() as folder:
-            run = Checkpoint(folder, BOUND_TO)
+            run = RoundRecords(folder, BOUND_TO)
             run.resolve_key(key)
             run.keep_state({"round": 1, "traffic": [10, 20, 3]}, {"factors": np.ones((2, 3))})
-            run.keep_message(MESSAGE)
+            run.keep(0, PartialRound(MESSAGE, (), frozenset({"a"})), RoundTraffic(1, 2, 3))
             memory = RunMemory(folder, BOUND_TO, "")
             memory.run = run.run
             memory.keep_answer(MESSAGE, 5, {"rows": np.zeros((2, 2), dtype=np.float32)})
@@ -48,13 +52,14 @@ def read(content, folder):
     """Resume a run from the folder, as a server and as a node."""
     run_folder = folder / "run"
     files_of(content, run_folder)
-    run, memory = Checkpoint(run_folder, BOUND_TO), RunMemory(run_folder, BOUND_TO, "restore it")
+    run, memory = RoundRecords(run_folder, BOUND_TO), RunMemory(run_folder, BOUND_TO, "restore it")
     try:
         key = run.resolve_key(None)
         state = run.restore(FIELDS)
         with run.checking_state():
             traffic = None if state is None else read_traffic(state[0]["traffic"])
-        message = run.message(1, "a", lambda update: find_violation(RULES, dict(update.arrays)))
+        recorded = run.recall(0, RoundReceiver(Adder(), np.zeros(3), 1, {"a": 9}))
+        message = None if recorded is None else recorded[0].total
         answer = memory.answer(1, "a", 5, lambda update: find_violation(RULES, dict(update.arrays)))
         devices = memory.devices(dict)
     except ValueError as error:

@@ -45,7 +45,7 @@ def fit(kind, data=None, parameters=None, key=KEY, options=FEW, **run):
 def rounds_of(model, key=KEY):
     """Return the rounds of a fitted model."""
     settings = PrivRecSettings.resolve(model.get_params(), 40, 20)
-    return model._system(settings, key, 1, None)
+    return model._system(settings, key, 1)
 
 
 def without_joint_loss(options=FEW):

@@ -32,7 +32,7 @@ def fit(meta, data=None, **options):
 
 
 def rounds_of(model):
-    return model._system(PrivRecSettings.resolve(model.get_params(), model.interactions_.n_users), KEY, 1, None)
+    return model._system(PrivRecSettings.resolve(model.get_params(), model.interactions_.n_users), KEY, 1)
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------

@@ -4,11 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from support.privrec_case import FEATURES, KEY, SMALL, power_cut, rounds, small_data
+from support.privrec_case import FEATURES, KEY, SMALL, power_cut, small_data
 
 from fastfedrec import Key, PrivRec
-from fastfedrec.rounds.checkpoint import Checkpoint
-from fastfedrec.systems.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
 
 pytestmark = pytest.mark.ignores_values
@@ -40,20 +38,6 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
     # The run was complete.
     refitted = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)
     np.testing.assert_array_equal(refitted.parameters_, resumed.parameters_)
-
-
-def test_an_open_round_sends_its_recorded_message_for_any_data(tmp_path):
-    """Check that a round's noise is drawn once, since other data under it would cancel it; later rounds draw anew."""
-    data, other = small_data(), small_data(n_users=20)
-    checkpoint = Checkpoint(tmp_path, {})
-    noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
-    system = rounds(data, noise=noise, clip_norm=0.01, checkpoint=checkpoint, cohort_size=20)
-    state = system.initial_state()
-    first = system.local_round(state, data, KEY, 0).arrays["total"]
-    assert first.any()
-    second = rounds(data, noise=noise, clip_norm=0.01, checkpoint=Checkpoint(tmp_path, {}), cohort_size=20)
-    np.testing.assert_array_equal(second.local_round(state, other, KEY, 0).arrays["total"], first)
-    assert (second.local_round(state, other, KEY, 1).arrays["total"] != first).any()
 
 
 def test_a_checkpoint_keeps_its_secrets(tmp_path):

@@ -126,7 +126,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key, broke
     monkeypatch.setattr(broken, "apply", lambda *args: sampled_later.append(apply(*args)) or sampled_later[-1])
     resumed = fit("dp", key=None, checkpoint=tmp_path)
     assert len(sampled) == (1 if broken is PretrainingRounds else 0)
-    np.testing.assert_array_equal(sampled_later[0].parameters, released[1])
+    np.testing.assert_array_equal([state.parameters for state in sampled_later[:2]], released)
     assert sum(resumed.ledger_.events.values()) == len(resumed.communication_.rounds) == 5
     if key is not None:
         whole = fit("dp", key=key)
@@ -145,7 +145,6 @@ def test_the_order_belongs_to_the_run(tmp_path, monkeypatch):
             fit("dp", data=data, checkpoint=tmp_path)
     with pytest.raises(ValueError, match="holds a run on other data"):
         fit("dp", data=data._replace(timestamps=data.timestamps[::-1].copy()), checkpoint=tmp_path)
-    assert (tmp_path / "stage1").stat().st_mode & 0o777 == 0o700
 
 
 def test_fine_tuning_and_saving(tmp_path):

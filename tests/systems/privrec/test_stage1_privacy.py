@@ -55,7 +55,7 @@ def test_the_stages_draw_independent_cohorts():
     system, sequences = rounds(people()), people()
     ours = [set(system.state_of(np.zeros(0), number).cohort.tolist()) for number in range(20)]
     network = fit("none")
-    later = network._system(replace(_settings(network), cohort_size=7), KEY, 1, None)
+    later = network._system(replace(_settings(network), cohort_size=7), KEY, 1)
     theirs = [set(later.state_of(np.zeros(0), number).cohort.tolist()) for number in range(20)]
     assert len(sequences.global_user_ids) == 40
     assert sum(a == b for a, b in zip(ours, theirs, strict=True)) == 0
@@ -68,7 +68,7 @@ def test_no_round_of_either_stage_has_noise_in_common():
     settings = replace(_settings(network), cohort_size=7, clip_norm=0.01, noise_multiplier=1.0)
     series = {}
     for stage, system in (("one", rounds(people(), noise=noise, clip_norm=0.01)),
-                          ("two", network._system(settings, KEY, 1, None))):  # fmt: skip
+                          ("two", network._system(settings, KEY, 1))):  # fmt: skip
         state = system.initial_state()
         for number in range(2):
             moved = system.apply(state, system.zero_update(state, number)).parameters

@@ -1,0 +1,38 @@
+"""Fits with a checkpoint that SIGKILL ends at random moments: each run ends with the same bits and the same ledger."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.models import WITH_ROUNDS
+from support.patience import HANG
+
+TESTS = Path(__file__).parents[1]
+
+
+def killed(name, folder, n_kills):
+    """Return the numbers of kills, of runs that ended, and of kills after a recorded round."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-P", str(TESTS / "support" / "killed_fits.py"), name, str(folder), str(n_kills)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 0, done.stderr
+    return tuple(map(int, done.stdout.split()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in WITH_ROUNDS if "," not in name])
+def test_a_fit_that_is_killed_five_times(tmp_path, name):
+    n_killed, n_ended, _ = killed(name, tmp_path, 5)
+    assert n_killed == 5
+    assert n_ended >= 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", WITH_ROUNDS)
+def test_a_fit_that_is_killed_at_a_hundred_moments(tmp_path, name):
+    n_killed, n_ended, n_recorded = killed(name, tmp_path, 100)
+    assert n_killed == 100
+    assert n_ended >= 1
+    assert n_recorded >= 1  # some of the moments are between rounds
