@@ -51,14 +51,41 @@ inline U64 cut(F64 x, float) {
 }
 inline U64 cut(F64 x, double) { return (U64)x & (U64)(without_sign(x) >= 2.2250738585072014e-308); }
 
+// Bits of a number; an integer of its size.
 template <class Real>
-void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, Real* out) {
+struct Bits;
+template <>
+struct Bits<float> {
+    typedef uint32_t Integer;
+};
+template <>
+struct Bits<double> {
+    typedef uint64_t Integer;
+};
+
+template <class Real>
+void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, bool is_inside, bool is_finite, Real* out) {
+    typedef typename Bits<Real>::Integer Integer;
+    typedef typename Loaded<Real>::Vector Vector;
+    typedef Integer Integers __attribute__((vector_size(LANES * sizeof(Real))));
+    // Masks choose the product, the number itself or 0, because a branch would show which rows are clipped.
+    const Integer kept = (Integer)0 - (Integer)(is_finite & is_inside);
+    const Integer shrunk = (Integer)0 - (Integer)(is_finite & !is_inside);
     ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
         // Computes (x scale) factor, with each product rounded once in double.
-        *(typename Loaded<Real>::Vector*)(out + i) =
-            __builtin_convertvector((F64)cut(load(row + i) * scale * factor, Real()), typename Loaded<Real>::Vector);
-    for (; i < n; ++i) out[i] = (Real)((F64)cut(row[i] * scale * factor - F64{}, Real()))[0];
+        const Vector product =
+            __builtin_convertvector((F64)cut(load(row + i) * scale * factor, Real()), Vector);
+        *(Vector*)(out + i) = (Vector)(((Integers)product & shrunk) | ((Integers) * (const Vector*)(row + i) & kept));
+    }
+    for (; i < n; ++i) {
+        const Real product = (Real)((F64)cut(row[i] * scale * factor - F64{}, Real()))[0];
+        Integer bits[2];
+        __builtin_memcpy(bits, &product, sizeof product);
+        __builtin_memcpy(bits + 1, row + i, sizeof product);
+        bits[0] = (bits[0] & shrunk) | (bits[1] & kept);
+        __builtin_memcpy(out + i, bits, sizeof product);
+    }
 }
 
 }  // namespace
@@ -69,11 +96,11 @@ double norm_sum(const float* row, ptrdiff_t n, double scale, int order) {
 double norm_sum(const double* row, ptrdiff_t n, double scale, int order) {
     return order == 1 ? add_up<1>(row, n, scale) : add_up<2>(row, n, scale);
 }
-void shrink(const float* row, ptrdiff_t n, double scale, double factor, float* out) {
-    shrink_row(row, n, scale, factor, out);
+void shrink(const float* row, ptrdiff_t n, double scale, double factor, bool is_inside, bool is_finite, float* out) {
+    shrink_row(row, n, scale, factor, is_inside, is_finite, out);
 }
-void shrink(const double* row, ptrdiff_t n, double scale, double factor, double* out) {
-    shrink_row(row, n, scale, factor, out);
+void shrink(const double* row, ptrdiff_t n, double scale, double factor, bool is_inside, bool is_finite, double* out) {
+    shrink_row(row, n, scale, factor, is_inside, is_finite, out);
 }
 
 }  // namespace FASTFEDREC_LEVEL
