@@ -3,22 +3,31 @@
 Inline only (see setup.py).
 """
 from libc.math cimport fabs, frexp, isfinite, ldexp, sqrt
+from libc.stdint cimport uint64_t
 
 cdef extern from "_kernels/mechanisms/_clipping.h" namespace "fastfedrec" nogil:
     double norm_sum[T](const T* row, Py_ssize_t n, double scale, int order) noexcept
     void shrink[T](
-        const T* row, Py_ssize_t n, double scale, double factor, bint is_inside, bint is_finite, T* out
+        const T* row, Py_ssize_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks, T* out
     ) noexcept
+
+cdef extern from "_kernels/core/_branchless.h" namespace "fastfedrec" nogil:
+    uint64_t bits_of(double number) noexcept
+    double number_of(uint64_t bits) noexcept
+    uint64_t mask_below(uint64_t a, uint64_t b) noexcept
+    uint64_t choose(uint64_t mask, uint64_t a, uint64_t b) noexcept
+    const uint64_t NORMAL_BITS
+    const uint64_t INFINITE_BITS
 
 cdef extern from "<cfloat>" nogil:
     const double DBL_EPSILON
-    const double DBL_MAX
 
 ctypedef fused Real:
     float
     double
 
 cdef enum:
+    REPLACEMENT = 0x3ff921fb54442d18  # bits of pi / 2
     MAX_EXPONENT = 1000       # of the power of two that scales a row: both it and its inverse are normal
 
 
@@ -30,7 +39,7 @@ cdef inline bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound
     """
     cdef double scale = 1.0, total = norm_sum(row, n, 1.0, order), norm, largest = 0.0
     cdef double slack = <double>(n + 4) * DBL_EPSILON
-    cdef bint is_finite = total <= DBL_MAX, is_inside
+    cdef uint64_t bits, is_finite, is_tiny, is_inside
     cdef Py_ssize_t i
     cdef int exponent
     # The sum of a float row is not finite only if the row is not, and 0 only if the row is.  A double row with a sum
@@ -38,19 +47,22 @@ cdef inline bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound
     if Real is double and not (total < 1e-210 or 1e-200 < total < 1e200):
         # If the sum is not finite, or may have lost digits by overflow or underflow, the row is scaled by a power of
         # two, exactly.
-        is_finite = True
         for i in range(n):
-            is_finite &= isfinite(row[i])
-            # NaN is never larger; the result is not used if the row is not finite.
+            # NaN is never larger; the result is not used if the row is not finite, which its sum remains.
             largest = max(largest, fabs(<double>row[i]))
-        if is_finite:
+        if isfinite(largest):
             # largest = m 2^exponent with m from 1/2 to 1: within the bounds of the exponent, so is largest * scale.
             frexp(largest, &exponent)
             scale = ldexp(1.0, -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT))
             total = norm_sum(row, n, scale, order)
+    # Masks, all ones or 0.  A number with all its digits replaces a sum with which a root or a quotient takes less time;
+    # the row of that sum is within the bound, or not finite.
+    bits = bits_of(total)
+    is_finite, is_tiny = mask_below(bits, INFINITE_BITS), mask_below(bits, NORMAL_BITS)
+    total = number_of(choose(is_finite & ~is_tiny, bits, REPLACEMENT))
     norm = total if order == 1 else sqrt(total)
     # Rounding errors of norm and bound are within the slack: a row that passes has a norm of at most `bound` exactly.
-    is_inside = norm * (1.0 + slack) <= bound * scale * (1.0 - DBL_EPSILON)
-    # All rows are scaled, and the result is not used for a row within the bound, the only one that may have norm 0.
-    shrink(row, n, scale, bound / norm * (1.0 - slack), is_inside, is_finite, out)
-    return is_finite
+    is_inside = is_tiny | (0 - <uint64_t>(norm * (1.0 + slack) <= bound * scale * (1.0 - DBL_EPSILON)))
+    # All rows are scaled, and the product is not used for a row within the bound.
+    shrink(row, n, scale, bound / norm * (1.0 - slack), is_finite & is_inside, is_finite & ~is_inside, out)
+    return is_finite != 0

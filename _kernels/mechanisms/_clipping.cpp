@@ -64,13 +64,11 @@ struct Bits<double> {
 };
 
 template <class Real>
-void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, bool is_inside, bool is_finite, Real* out) {
+void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks, Real* out) {
     typedef typename Bits<Real>::Integer Integer;
     typedef typename Loaded<Real>::Vector Vector;
     typedef Integer Integers __attribute__((vector_size(LANES * sizeof(Real))));
-    // Masks choose the product, the number itself or 0, because a branch would show which rows are clipped.
-    const Integer kept = (Integer)0 - (Integer)(is_finite & is_inside);
-    const Integer shrunk = (Integer)0 - (Integer)(is_finite & !is_inside);
+    const Integer kept = (Integer)keeps, shrunk = (Integer)shrinks;
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         // Computes (x scale) factor, with each product rounded once in double.
@@ -96,11 +94,11 @@ double norm_sum(const float* row, ptrdiff_t n, double scale, int order) {
 double norm_sum(const double* row, ptrdiff_t n, double scale, int order) {
     return order == 1 ? add_up<1>(row, n, scale) : add_up<2>(row, n, scale);
 }
-void shrink(const float* row, ptrdiff_t n, double scale, double factor, bool is_inside, bool is_finite, float* out) {
-    shrink_row(row, n, scale, factor, is_inside, is_finite, out);
+void shrink(const float* row, ptrdiff_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks, float* out) {
+    shrink_row(row, n, scale, factor, keeps, shrinks, out);
 }
-void shrink(const double* row, ptrdiff_t n, double scale, double factor, bool is_inside, bool is_finite, double* out) {
-    shrink_row(row, n, scale, factor, is_inside, is_finite, out);
+void shrink(const double* row, ptrdiff_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks, double* out) {
+    shrink_row(row, n, scale, factor, keeps, shrinks, out);
 }
 
 }  // namespace FASTFEDREC_LEVEL

@@ -74,11 +74,13 @@ def _noises():
 
 def _clips():
     """Return clipping of rows within the bound, against clipped rows, zeros and rows that are not finite."""
+    # Powers of 2 keep the digits, with which the times of roots and quotients vary.
+    row = np.random.default_rng(1).normal(size=(8, 32))
     for order, clip in {"l1": m.clip_rows_l1, "l2": m.clip_rows_l2}.items():
         for dtype in (np.float32, np.float64):
-            others = {"clipped": 5.0, "zeros": 0.0} | ({"NaN": np.nan} if dtype == np.float32 else {})
+            others = {"clipped": 64 * row, "zeros": 0 * row} | ({"NaN": np.nan * row} if dtype == np.float32 else {})
             for label, other in others.items():
-                inputs = _filled(0.01, other, dtype, (8, 32))
+                inputs = (row / 64).astype(dtype), other.astype(dtype)
                 yield (
                     f"clip_rows_{order}, {np.dtype(dtype)}, {label}",
                     TimedCall(lambda clip=clip: _clipping(clip), inputs),
@@ -114,13 +116,13 @@ def _solve():
 
 @dataclass(frozen=True)
 class LeakyResponse:
-    """A planted leak: binary response that draws 8 more answers where the first value is 1."""
+    """A planted leak: binary response that draws 32 more answers where the first value is 1."""
 
     channel: m.BinaryResponse
 
     def privatize(self, values, *, key, round, n_threads):
         """Answer the values, and drop the answers to the others."""
-        others = np.zeros(N_VALUES + 8 * int(values[0] == 1.0))
+        others = np.zeros(N_VALUES + 32 * int(values[0] == 1.0))
         return self.channel.privatize(others, key=key, round=round, n_threads=n_threads)
 
 
