@@ -7,9 +7,7 @@ from libc.stdint cimport uint64_t
 
 cdef extern from "_kernels/mechanisms/_clipping.h" namespace "fastfedrec" nogil:
     double norm_sum[T](const T* row, Py_ssize_t n, double scale, int order) noexcept
-    void shrink[T](
-        const T* row, Py_ssize_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks, T* out
-    ) noexcept
+    void shrink[T](const T* row, Py_ssize_t n, double scale, double factor, bint drops_small, T* out) noexcept
 
 cdef extern from "_kernels/core/_branchless.h" namespace "fastfedrec" nogil:
     uint64_t bits_of(double number) noexcept
@@ -17,6 +15,7 @@ cdef extern from "_kernels/core/_branchless.h" namespace "fastfedrec" nogil:
     uint64_t mask_below(uint64_t a, uint64_t b) noexcept
     uint64_t choose(uint64_t mask, uint64_t a, uint64_t b) noexcept
     const uint64_t NORMAL_BITS
+    const uint64_t ONE_BITS
     const uint64_t INFINITE_BITS
 
 cdef extern from "<cfloat>" nogil:
@@ -37,7 +36,7 @@ cdef inline bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound
     The bound is at least 1e-100.  A row within it and one beyond it take the same time, as do rows that are not finite;
     in double, a row with a norm near 1e-100 or above 1e100 and one that is not finite take longer.
     """
-    cdef double scale = 1.0, total = norm_sum(row, n, 1.0, order), norm, largest = 0.0
+    cdef double scale = 1.0, total = norm_sum(row, n, 1.0, order), norm, factor, largest = 0.0
     cdef double slack = <double>(n + 4) * DBL_EPSILON
     cdef uint64_t bits, is_finite, is_tiny, is_inside
     cdef Py_ssize_t i
@@ -63,6 +62,8 @@ cdef inline bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound
     norm = total if order == 1 else sqrt(total)
     # Rounding errors of norm and bound are within the slack: a row that passes has a norm of at most `bound` exactly.
     is_inside = is_tiny | (0 - <uint64_t>(norm * (1.0 + slack) <= bound * scale * (1.0 - DBL_EPSILON)))
-    # All rows are scaled, and the product is not used for a row within the bound.
-    shrink(row, n, scale, bound / norm * (1.0 - slack), is_finite & is_inside, is_finite & ~is_inside, out)
+    # A row within the bound is multiplied by 1, exactly, and one that is not finite by 0, which `shrink` makes zeros.
+    factor = number_of(choose(is_inside, ONE_BITS, bits_of(bound / norm * (1.0 - slack))) & is_finite)
+    scale = number_of(choose(is_inside, ONE_BITS, bits_of(scale)))
+    shrink(row, n, scale, factor, (is_inside & is_finite) == 0, out)
     return is_finite != 0

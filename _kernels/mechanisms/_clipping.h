@@ -1,7 +1,6 @@
 // Vector code of `clipping`: the norm of a row, and the row times a number, truncated toward zero.
 #pragma once
 #include <cstddef>
-#include <cstdint>
 
 #include "_kernels/core/_levels.h"
 
@@ -10,8 +9,8 @@ namespace fastfedrec {
 FASTFEDREC_EACH_LEVEL(
     double norm_sum(const float* row, ptrdiff_t n, double scale, int order);
     double norm_sum(const double* row, ptrdiff_t n, double scale, int order);
-    void shrink(const float* row, ptrdiff_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks, float* out);
-    void shrink(const double* row, ptrdiff_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks, double* out);
+    void shrink(const float* row, ptrdiff_t n, double scale, double factor, bool drops_small, float* out);
+    void shrink(const double* row, ptrdiff_t n, double scale, double factor, bool drops_small, double* out);
 )
 
 // Returns the sum of |x scale| (order 1) or of its square (order 2), in the same number of chains of additions at every
@@ -23,12 +22,10 @@ static inline double norm_sum(const Real* row, ptrdiff_t n, double scale, int or
 }
 
 // Writes out = row * scale * factor, with each product rounded in double precision and then truncated toward zero to
-// Real; numbers below the normal range of Real become 0. Of the masks (all ones or 0), `shrinks` chooses this product,
-// and `keeps` the row itself; without both the output is 0. The time is the same, and `out` may be `row`.
+// Real. NaN becomes 0, and if `drops_small`, so do numbers below the normal range of Real. `out` may be `row`.
 template <class Real>
-static inline void shrink(const Real* row, ptrdiff_t n, double scale, double factor, uint64_t keeps, uint64_t shrinks,
-                          Real* out) {
-    FASTFEDREC_CALL(shrink, row, n, scale, factor, keeps, shrinks, out);
+static inline void shrink(const Real* row, ptrdiff_t n, double scale, double factor, bool drops_small, Real* out) {
+    FASTFEDREC_CALL(shrink, row, n, scale, factor, drops_small, out);
 }
 
 }  // namespace fastfedrec

@@ -16,7 +16,7 @@ KEY = Key.from_seed(1)
 N_VALUES = 256
 #: Draws of a call of an exact sampler, which is slow.
 N_EXACT = 8
-N_ITEMS, SHORT_ROW, LONG_ROW = 1000, 5, 500
+N_ITEMS, SHORT_ROW, LONG_ROW = 1000, 5, 900
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _rows():
 
 def _reports(pad):
     """Return a device's reports of FMF-LDP."""
-    rounds = FMFLDP()._rounds()
+    rounds = FMFLDP(n_reports=10)._rounds()
     state = rounds.initial_state(N_ITEMS, KEY)
     return lambda shard, number: rounds.report_stream(state, shard, KEY, number, shuffle_key=KEY, n_threads=1, pad=pad)
 

@@ -48,15 +48,24 @@ static inline I64 truncate(F64 values) {
 #endif
 }
 
+// Returns the larger of each number and the least normal one, and the latter for NaN.
+static inline F64 at_least_normal(F64 numbers) {
+#if defined(__AVX512F__)
+    return (F64)_mm512_max_pd((__m512d)numbers, _mm512_set1_pd(__DBL_MIN__));
+#else
+    return (F64)_mm256_max_pd((__m256d)numbers, _mm256_set1_pd(__DBL_MIN__));
+#endif
+}
+
 // Returns thresholds minus 2^63.
 static inline I64 response_offsets(F64 t, int64_t span) {
-    // The bits of |t|.  Below the normal range they become 0, because products with such numbers take longer.
-    I64 size = (I64)((U64)t & ~SIGN_BIT);
-    size &= size >= (int64_t)NORMAL_BITS;
-    // NaN and infinity are neither inside nor finite: both have offset 0, a fair coin.
-    const I64 is_inside = size < (int64_t)ONE_BITS, is_finite = size < (int64_t)INFINITE_BITS, sign = (I64)t < 0;
+    // |t|, or the least normal number if |t| is below or NaN: both have offset 0, and products with a number below the
+    // normal range take longer.
+    const F64 size = at_least_normal((F64)((U64)t & ~SIGN_BIT));
+    // Infinity is neither inside nor finite, and has offset 0 as well, a fair coin.
+    const I64 is_inside = (I64)(size < 1.0), is_finite = (I64)(size <= __DBL_MAX__), sign = (I64)t < 0;
     // Inside means |t| <= 1 - 2^-53, so the product is below 2^63 even if span rounds up to that as a double.
-    I64 offset = FASTFEDREC_LEVEL::truncate((F64)(is_inside & size) * (double)span);
+    I64 offset = FASTFEDREC_LEVEL::truncate((F64)(is_inside & (I64)size) * (double)span);
     // The offset is at most span, for every rounding of the double of span.
     offset = offset > span ? I64{} + span : offset;
     // For finite |t| >= 1 the offset is span.
