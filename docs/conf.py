@@ -122,6 +122,7 @@ def write_tables(app):
     (folder / "slower.md").write_text(figures.format_slower(runs, slower))
     (folder / "history.md").write_text(revisions.format_page())
     (folder / "memory.md").write_text(hardening.format_memory())
+    (folder / "timing.md").write_text(hardening.format_timing())
 
 
 class MessageFlow(SphinxDirective):

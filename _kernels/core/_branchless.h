@@ -50,16 +50,11 @@ static inline uint64_t truncated(uint64_t bits) {
 
 // Returns part * whole rounded toward 0 and at most `whole`, for a private part in [0, 1] and a public whole.
 static inline uint64_t share_of(double part, uint64_t whole) {
+    // (double)whole may be above or below `whole`: a product of that size is replaced before its conversion.
     const double limit = (double)whole;
-    uint64_t share;
-    if (whole >> 62) {
-        // (double)whole may be above `whole`: a product of that size is replaced before its conversion.
-        const uint64_t product = bits_of(part * limit), is_below = mask_below(product, bits_of(limit));
-        share = truncated(product & is_below) | ~is_below;
-    } else {
-        share = (uint64_t)(int64_t)(part * limit);
-    }
-    return choose(mask_below(share, whole), share, whole);
+    const uint64_t product = bits_of(part * limit), is_below = mask_below(product, bits_of(limit));
+    const uint64_t share = whole >> 62 ? truncated(product & is_below) : (uint64_t)(int64_t)number_of(product);
+    return choose(is_below & mask_below(share, whole), share, whole);
 }
 
 }  // namespace fastfedrec

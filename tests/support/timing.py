@@ -25,7 +25,7 @@ def welch_t(times, classes):
         variance = sum(sample.var(ddof=1) / len(sample) for sample in samples)
         difference = samples[1].mean() - samples[0].mean()
         values.append(difference / np.sqrt(variance) if variance > 0 else 0.0)
-    return max(values, key=abs)
+    return float(max(values, key=abs))
 
 
 def median_difference(times, classes):
