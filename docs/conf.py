@@ -124,6 +124,7 @@ def write_tables(app):
     (folder / "history.md").write_text(revisions.format_page())
     (folder / "memory.md").write_text(hardening.format_memory())
     (folder / "soak.md").write_text(soak.format_soak())
+    (folder / "timing.md").write_text(hardening.format_timing())
 
 
 class MessageFlow(SphinxDirective):

@@ -44,21 +44,27 @@ double add_up(const Real* row, ptrdiff_t n, double scale) {
     return sums[0];
 }
 
-// The 29 bits that a float lacks are cleared, and numbers below the normal range become 0.
-inline U64 cut(F64 x, float) {
+const double MIN_NORMAL_FLOAT = 1.1754943508222875e-38, MIN_NORMAL_DOUBLE = 2.2250738585072014e-308;
+
+inline double min_normal(float) { return MIN_NORMAL_FLOAT; }
+inline double min_normal(double) { return MIN_NORMAL_DOUBLE; }
+
+// The 29 bits that a float lacks are cleared, and numbers below the smallest one that is kept become 0, as does NaN.
+inline U64 cut(F64 x, double smallest, float) {
     const U64 bits = (U64)x & ~((1ull << 29) - 1);  // toward zero
-    return bits & (U64)(without_sign((F64)bits) >= 1.1754943508222875e-38);
+    return bits & (U64)(without_sign((F64)bits) >= smallest);
 }
-inline U64 cut(F64 x, double) { return (U64)x & (U64)(without_sign(x) >= 2.2250738585072014e-308); }
+inline U64 cut(F64 x, double smallest, double) { return (U64)x & (U64)(without_sign(x) >= smallest); }
 
 template <class Real>
-void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, Real* out) {
+void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, bool drops_small, Real* out) {
+    const double smallest = drops_small * min_normal(Real());
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         // Computes (x scale) factor, with each product rounded once in double.
         *(typename Loaded<Real>::Vector*)(out + i) =
-            __builtin_convertvector((F64)cut(load(row + i) * scale * factor, Real()), typename Loaded<Real>::Vector);
-    for (; i < n; ++i) out[i] = (Real)((F64)cut(row[i] * scale * factor - F64{}, Real()))[0];
+            __builtin_convertvector((F64)cut(load(row + i) * scale * factor, smallest, Real()), typename Loaded<Real>::Vector);
+    for (; i < n; ++i) out[i] = (Real)((F64)cut(row[i] * scale * factor - F64{}, smallest, Real()))[0];
 }
 
 }  // namespace
@@ -69,11 +75,11 @@ double norm_sum(const float* row, ptrdiff_t n, double scale, int order) {
 double norm_sum(const double* row, ptrdiff_t n, double scale, int order) {
     return order == 1 ? add_up<1>(row, n, scale) : add_up<2>(row, n, scale);
 }
-void shrink(const float* row, ptrdiff_t n, double scale, double factor, float* out) {
-    shrink_row(row, n, scale, factor, out);
+void shrink(const float* row, ptrdiff_t n, double scale, double factor, bool drops_small, float* out) {
+    shrink_row(row, n, scale, factor, drops_small, out);
 }
-void shrink(const double* row, ptrdiff_t n, double scale, double factor, double* out) {
-    shrink_row(row, n, scale, factor, out);
+void shrink(const double* row, ptrdiff_t n, double scale, double factor, bool drops_small, double* out) {
+    shrink_row(row, n, scale, factor, drops_small, out);
 }
 
 }  // namespace FASTFEDREC_LEVEL

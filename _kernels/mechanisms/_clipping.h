@@ -9,8 +9,8 @@ namespace fastfedrec {
 FASTFEDREC_EACH_LEVEL(
     double norm_sum(const float* row, ptrdiff_t n, double scale, int order);
     double norm_sum(const double* row, ptrdiff_t n, double scale, int order);
-    void shrink(const float* row, ptrdiff_t n, double scale, double factor, float* out);
-    void shrink(const double* row, ptrdiff_t n, double scale, double factor, double* out);
+    void shrink(const float* row, ptrdiff_t n, double scale, double factor, bool drops_small, float* out);
+    void shrink(const double* row, ptrdiff_t n, double scale, double factor, bool drops_small, double* out);
 )
 
 // Returns the sum of |x scale| (order 1) or of its square (order 2), in the same number of chains of additions at every
@@ -22,10 +22,10 @@ static inline double norm_sum(const Real* row, ptrdiff_t n, double scale, int or
 }
 
 // Writes out = row * scale * factor, with each product rounded in double precision and then truncated toward zero to
-// Real; numbers below the normal range of Real become 0. `out` may be `row`.
+// Real. NaN becomes 0, and if `drops_small`, so do numbers below the normal range of Real. `out` may be `row`.
 template <class Real>
-static inline void shrink(const Real* row, ptrdiff_t n, double scale, double factor, Real* out) {
-    FASTFEDREC_CALL(shrink, row, n, scale, factor, out);
+static inline void shrink(const Real* row, ptrdiff_t n, double scale, double factor, bool drops_small, Real* out) {
+    FASTFEDREC_CALL(shrink, row, n, scale, factor, drops_small, out);
 }
 
 }  // namespace fastfedrec

@@ -124,10 +124,8 @@ def check_codes(name: str, values: ArrayLike, n_codes: int) -> np.ndarray:
 
 def clip_codes(values: np.ndarray, n_codes: int) -> np.ndarray:
     """Return private values, clipped to [0, n_codes), as a contiguous array of a type of `CODES`."""
-    # Whether a client answers must not depend on its data, so no value is refused.
-    if values.size and (values.min() < 0 or values.max() >= n_codes):
-        values = values.clip(0, min(n_codes - 1, np.iinfo(values.dtype).max))
-    return _as_codes(values)
+    # Whether and when a client answers must not depend on its data: no value is refused, and all are clipped.
+    return _as_codes(values.clip(0, min(n_codes - 1, np.iinfo(values.dtype).max)))
 
 
 def _as_codes(values: np.ndarray) -> np.ndarray:

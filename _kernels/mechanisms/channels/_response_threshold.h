@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "_kernels/core/_branchless.h"
 #include "_kernels/core/_vector.h"
 
 namespace fastfedrec {
@@ -47,10 +48,21 @@ static inline I64 truncate(F64 values) {
 #endif
 }
 
+// Returns the larger of each number and the least normal one, and the latter for NaN.
+static inline F64 at_least_normal(F64 numbers) {
+#if defined(__AVX512F__)
+    return (F64)_mm512_max_pd((__m512d)numbers, _mm512_set1_pd(__DBL_MIN__));
+#else
+    return (F64)_mm256_max_pd((__m256d)numbers, _mm256_set1_pd(__DBL_MIN__));
+#endif
+}
+
 // Returns thresholds minus 2^63.
 static inline I64 response_offsets(F64 t, int64_t span) {
-    const F64 size = (F64)((U64)t & 0x7fffffffffffffff);  // |t|
-    // NaN is neither inside nor finite, and infinity is not finite: both have offset 0, a fair coin.
+    // |t|, or the least normal number if |t| is below or NaN: both have offset 0, and products with a number below the
+    // normal range take longer.
+    const F64 size = at_least_normal((F64)((U64)t & ~SIGN_BIT));
+    // Infinity is neither inside nor finite, and has offset 0 as well, a fair coin.
     const I64 is_inside = (I64)(size < 1.0), is_finite = (I64)(size <= __DBL_MAX__), sign = (I64)t < 0;
     // Inside means |t| <= 1 - 2^-53, so the product is below 2^63 even if span rounds up to that as a double.
     I64 offset = FASTFEDREC_LEVEL::truncate((F64)(is_inside & (I64)size) * (double)span);
@@ -123,16 +135,14 @@ static inline uint64_t response_threshold(double t, int64_t span) {
 #else
 
 static inline uint64_t response_threshold(double t, int64_t span) {
-    const double size = __builtin_fabs(t);
-    int64_t offset = 0;
-    if (size < 1.0) {
-        offset = (int64_t)(t * (double)span);
-        offset = offset < -span ? -span : offset;
-        offset = offset > span ? span : offset;
-    } else if (size <= __DBL_MAX__) {
-        offset = span * ((t > 0.0) - (t < 0.0));  // the signs of bits cannot be predicted
-    }
-    return ((uint64_t)1 << 63) + (uint64_t)offset;
+    // As `response_offsets`.
+    const uint64_t bits = bits_of(t), sign = 0 - (bits >> 63), limit = (uint64_t)span;
+    const uint64_t size = bits & ~SIGN_BIT & ~mask_below(bits & ~SIGN_BIT, NORMAL_BITS);
+    const uint64_t is_inside = mask_below(size, ONE_BITS), is_finite = mask_below(size, INFINITE_BITS);
+    uint64_t offset = (uint64_t)(int64_t)(number_of(size & is_inside) * (double)span);
+    offset = choose(mask_below(offset, limit), offset, limit);
+    offset = choose(is_inside, offset, is_finite & limit);
+    return ((uint64_t)1 << 63) + ((offset ^ sign) - sign);
 }
 
 template <class Real, class Answer>

@@ -10,11 +10,20 @@ The window begins within cell `start`, `shift` words into it, with (start * extr
 cell has low words and at most `extra` more, for every rounding error of start and shift.  Inputs are trusted.
 """
 from cython.parallel cimport prange
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
 
 include "_kernels/core/_level.pxi"
+
+cdef extern from "_kernels/core/_branchless.h" namespace "fastfedrec" nogil:
+    uint64_t bits_of(double number) noexcept
+    double number_of(uint64_t bits) noexcept
+    uint64_t mask_below(uint64_t a, uint64_t b) noexcept
+    uint64_t choose(uint64_t mask, uint64_t a, uint64_t b) noexcept
+    double bounded_unit(double number) noexcept
+    uint64_t share_of(double part, uint64_t whole) noexcept
+    const uint64_t SIGN_BIT
 
 cdef enum:
     BLOCK = 65536             # values a stream; part of the stream's definition
@@ -35,33 +44,29 @@ cdef struct Plan:
     uint64_t plus
 
 
-cdef inline uint64_t _share(double part, uint64_t whole) noexcept nogil:
-    """Return part * whole rounded toward 0 and at most `whole`, for a part in [0, 1]."""
-    # <double>whole may be above `whole`: a product of that size is replaced before its conversion.
-    cdef double product = part * <double>whole
-    return whole if product >= <double>whole else min(<uint64_t>product, whole)
-
-
 cdef inline void _locate_window(
     double t, const Plan* plan, uint64_t* start, uint64_t* shift, uint64_t* positive
 ) noexcept nogil:
     """Compute where the window begins, and the number of the remaining words that mean `plus`."""
     cdef double cells
-    cdef uint64_t free_cells = plan.n_cells - plan.window
-    if t - t != 0.0:          # NaN or infinite
-        t = 0.0
-    t = min(max(t, -1.0), 1.0)
+    cdef uint64_t free_cells = plan.n_cells - plan.window, offset, sign
+    t = bounded_unit(t)
     # The product is from 0 to free_cells, and so is `start`; start + window <= n_cells.
     cells = 0.5 * (t + 1.0) * <double>free_cells
-    start[0] = min(<uint64_t>cells, free_cells)
-    shift[0] = 0 if start[0] == free_cells else _share(cells - <double>start[0], plan.extra)
+    offset = <uint64_t><int64_t>cells
+    start[0] = choose(mask_below(offset, free_cells), offset, free_cells)
+    # In the last position the window ends with the last cell, so there is no shift.
+    shift[0] = share_of(cells - <double><int64_t>start[0], plan.extra) & mask_below(start[0], free_cells)
     # half + offset is from half - span to half + span, so within the remaining words.
-    positive[0] = plan.half + _share(t, plan.span) if t >= 0.0 else plan.half - _share(-t, plan.span)
+    offset = share_of(number_of(bits_of(t) & ~SIGN_BIT), plan.span)
+    sign = 0 - (bits_of(t) >> 63)  # all ones for a number below 0
+    positive[0] = plan.half + ((offset ^ sign) - sign)
 
 
 cdef inline uint16_t _report(double t, uint64_t word, const Plan* plan) noexcept nogil:
     cdef uint64_t start, shift, positive, cell
     cdef uint64_t base_words = plan.n_cells * plan.low, window_words = plan.window * plan.extra
+    # The two branches depend on the word alone; all choices by t are without a branch.
     if word < base_words:
         # word < n_cells low, so low > 0 and the cell is below n_cells.
         return <uint16_t>(word // plan.low)
@@ -71,8 +76,8 @@ cdef inline uint16_t _report(double t, uint64_t word, const Plan* plan) noexcept
         # word < window extra, so extra > 0 and cell < window.
         cell = word // plan.extra
         # start + (word + shift) // extra: the window begins `shift` words into its first cell.
-        return <uint16_t>(start + cell + (word - cell * plan.extra >= plan.extra - shift))
-    return <uint16_t>(plan.plus if word - window_words < positive else plan.minus)
+        return <uint16_t>(start + cell + 1 + mask_below(word - cell * plan.extra, plan.extra - shift))
+    return <uint16_t>choose(mask_below(word - window_words, positive), plan.plus, plan.minus)
 
 
 cdef Plan _plan(const uint64_t[::1] numbers) noexcept:

@@ -63,12 +63,11 @@ cdef void _subsets_block(
         includes_value = stream_next(&stream) < p_count  # with probability p_count / 2^64
         # Ranks 0 to n_values - 2 number the values without the true value.
         mark_unbiased_subset(&stream, last, size - includes_value, marked)
-        # A mark at the true value denotes the last value, which no rank denotes.
-        if (marked[value >> 6] >> (value & 63)) & 1:
-            marked[value >> 6] ^= <uint64_t>1 << (value & 63)
-            marked[last >> 6] |= <uint64_t>1 << (last & 63)
-        if includes_value:
-            marked[value >> 6] |= <uint64_t>1 << (value & 63)
+        # A mark at the true value denotes the last value, which no rank denotes.  A branch would depend on the value.
+        word = (marked[value >> 6] >> (value & 63)) & 1
+        marked[value >> 6] ^= word << (value & 63)
+        marked[last >> 6] |= word << (last & 63)
+        marked[value >> 6] |= <uint64_t>includes_value << (value & 63)
         for j in range(bitmap_words(n_values)):
             # `size` marks in all, so `position` ends where the next row begins.
             word = marked[j]

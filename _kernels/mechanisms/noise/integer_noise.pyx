@@ -175,8 +175,8 @@ cdef inline Py_ssize_t find_all(
 
 cdef inline void add_saturating(int64_t* values, const int64_t* draws, Py_ssize_t n, int64_t reach) noexcept nogil:
     """Add draws - reach, limited to int64 where a sum is outside; without branches, because signs of noise
-    cannot be predicted."""
-    cdef uint64_t value, draw, total, end
+    cannot be predicted, and the time must not depend on the values."""
+    cdef uint64_t value, draw, total, end, is_outside
     cdef Py_ssize_t i
     for i in range(n):
         # Unsigned sums are modulo 2^64: there is no undefined overflow.
@@ -184,4 +184,5 @@ cdef inline void add_saturating(int64_t* values, const int64_t* draws, Py_ssize_
         total = value + draw
         # If both summands have one sign and the sum has the other, the sum is beyond the end of that sign.
         end = ((<uint64_t>1 << 63) - 1) + (value >> 63)
-        values[i] = <int64_t>(end if ((value ^ total) & (draw ^ total)) >> 63 else total)
+        is_outside = 0 - (((value ^ total) & (draw ^ total)) >> 63)  # all ones or 0
+        values[i] = <int64_t>(total ^ ((total ^ end) & is_outside))

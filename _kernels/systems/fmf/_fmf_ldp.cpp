@@ -5,6 +5,7 @@
 #include "_kernels/systems/fmf/_fmf_ldp.h"
 
 #include "_kernels/compute/_hadamard_passes.h"
+#include "_kernels/core/_branchless.h"
 #include "_kernels/mechanisms/channels/_response_threshold.h"
 #include "_kernels/core/_vector.h"
 
@@ -32,6 +33,27 @@ static inline void combine(const double* vectors, const double* coefficients, pt
     }
 }
 
+// Adds up the rows of the user's items in columns `chunk` to `chunk` + 7, and marks the items, without a branch or an
+// address that depends on them: each other item of the catalogue is a dummy, of weight 0. Items ascend.
+static inline void add_padded(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks,
+                              ptrdiff_t chunk, F64 sums[4][PER_CHUNK]) {
+    const int32_t none = -1;
+    const int32_t* const row = n ? items : &none;
+    uint64_t n_passed = 0;  // items of the user before this one
+    for (ptrdiff_t item = 0; item < round.n_items; ++item) {
+        const uint64_t has_more = mask_below(n_passed, (uint64_t)n);
+        // After the last item this reads the first one, which is below `item`.
+        const uint64_t has_item = mask_below((uint64_t)((int64_t)row[n_passed & has_more] ^ item), 1);
+        for (uint64_t s = 0; s < 4; ++s) {
+            const uint64_t adds = has_item & mask_below((n_passed ^ s) & 3, 1);  // every fourth item, as below
+            for (int c = 0; c < PER_CHUNK; ++c)
+                sums[s][c] += (F64)((U64)load(round.rows + item * round.width + chunk + LANES * c) & adds);
+        }
+        marks[item] = (uint8_t)(mark & has_item);
+        n_passed -= has_item;
+    }
+}
+
 void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks, double* scratch,
                double* x) {
     const ptrdiff_t width = round.width;
@@ -39,7 +61,8 @@ void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t
     for (ptrdiff_t chunk = 0; chunk < width; chunk += 8) {
         F64 sums[4][PER_CHUNK] = {};  // of every fourth item: a single sum would wait for its last addition
         const double* rows = round.rows + chunk;
-        ptrdiff_t j = 0;
+        ptrdiff_t j = round.is_padded ? n : 0;
+        if (round.is_padded) add_padded(round, items, n, mark, marks, chunk, sums);
         for (; j + 4 <= n; j += 4)
             for (int s = 0; s < 4; ++s) {
                 const ptrdiff_t item = items[j + s];  // items are below n_items
@@ -181,8 +204,17 @@ double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUse
         }
         __builtin_memcpy(residual + start, y, sizeof y);
     }
-    for (ptrdiff_t j = 0; j < user.n_user_items; ++j) {
-        // c (x'v - 1) at the items of the user. At the other items c = 1 and p = 0, so the residual is x'v.
+    // c (x'v - p). At the items that the user does not have, c = 1 and p = 0, so it is x'v.
+    if (round.is_padded)
+        for (ptrdiff_t i = 0; i < round.n_items; ++i) {
+            const float with_item = (float)((double)residual[i] - 1.0);
+            uint32_t bits[2];
+            __builtin_memcpy(bits, &residual[i], sizeof with_item);
+            __builtin_memcpy(bits + 1, &with_item, sizeof with_item);
+            bits[0] ^= (bits[0] ^ bits[1]) & (uint32_t)mask_below((uint64_t)(user.marks[i] ^ user.mark), 1);
+            __builtin_memcpy(&residual[i], bits, sizeof with_item);
+        }
+    else for (ptrdiff_t j = 0; j < user.n_user_items; ++j) {
         float* const r = residual + user.items[j];
         *r = (float)((user.confidence ? user.confidence[j] : 1.0) * ((double)*r - 1.0));
     }

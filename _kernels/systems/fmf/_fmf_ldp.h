@@ -15,6 +15,7 @@ struct FMFRound {
     ptrdiff_t n_items, n_factors, width, n_reports;
     double scale;
     int64_t span;
+    bool is_padded;  // whether the time of a user does not depend on the number of its items; the weight is 0
 };
 
 // Further shared inputs if users send bits about their normalised gradients. Of the `length` floats of a row, a
@@ -51,7 +52,7 @@ FASTFEDREC_EACH_LEVEL(
                           int64_t* sums);
 )
 
-// Solves for x (width,) if the weight is 0, and marks the items of the user; scratch (2 width,).
+// Solves for x (width,) if the weight is 0, and marks the items of the user, which ascend; scratch (2 width,).
 static inline void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks,
                              double* scratch, double* x) {
     FASTFEDREC_CALL(fmf_solve, round, items, n, mark, marks, scratch, x);

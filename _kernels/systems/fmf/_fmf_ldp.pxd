@@ -12,6 +12,7 @@ cdef extern from "_kernels/systems/fmf/_fmf_ldp.h" namespace "fastfedrec" nogil:
         Py_ssize_t n_reports
         double scale
         int64_t span
+        bint is_padded
 
     cdef cppclass FMFNormal:
         const float* rows

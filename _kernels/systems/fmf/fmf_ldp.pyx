@@ -184,6 +184,7 @@ def private_round(
     int64_t span,
     Py_ssize_t n_reports,
     int n_passes,
+    bint is_padded,           # whether a user's time does not depend on the number of items; the weight is 0
     uint32_t round_number,
     int n_threads,
 ):
@@ -212,7 +213,7 @@ def private_round(
         return
     plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], n_reports
     plan.width = padded_stride(plan.n_factors) if is_weighted else (plan.n_factors + 7) // 8 * 8
-    plan.scale, plan.span = gradient_scale, span
+    plan.scale, plan.span, plan.is_padded = gradient_scale, span, is_padded
     normal.length, normal.n_columns = columns.shape[1], mix.shape[0]
     normal.n_passes, normal.scale = n_passes, gradient_scale
     normal.n_rows = normal.length if n_passes else plan.n_items
@@ -337,7 +338,7 @@ def gradient_sums(
         return                # a user without items has no gradient
     items = &indices[0]
     plan.n_items, plan.n_factors, plan.n_reports = item_factors.shape[0], item_factors.shape[1], 1
-    plan.width = (plan.n_factors + 7) // 8 * 8
+    plan.width, plan.is_padded = (plan.n_factors + 7) // 8 * 8, False
     normal.length, normal.rows, normal.scale = columns.shape[1], &columns[0, 0], scale
     memory = calloc((plan.n_items + 2 * plan.n_factors) * plan.width * sizeof(double) + LINE, 1)
     if memory == NULL:

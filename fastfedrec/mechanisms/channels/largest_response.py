@@ -117,7 +117,7 @@ class LargestResponse(NominalEpsilon[np.int64]):
             raise ValueError(
                 f"values must have 2 dimensions, the second a power of 2 (append zeros), got shape {vectors.shape}"
             )
-        return np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)
+        return vectors
 
     def _report_shape(self, values: np.ndarray) -> tuple[int, ...]:
         return len(values), 2
@@ -127,15 +127,23 @@ class LargestResponse(NominalEpsilon[np.int64]):
         words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates))
         words = words.reshape(n, 1 + self.n_candidates)
         # A report's first word decides if it is a clone, and the other words draw its candidates.
-        first, candidates = words[:, 0], np.zeros((n, self.n_candidates), dtype=np.int64)
+        first, candidates = words[:, 0], np.zeros((self.n_candidates, n), dtype=np.int64)
         if n_entries > 1:  # the word's highest bits are uniform positions
-            candidates[:] = words[:, 1:] >> np.uint64(65 - n_entries.bit_length())
+            np.right_shift(words[:, 1:].T, np.uint64(65 - n_entries.bit_length()), out=candidates, casting="unsafe")
         rows = np.arange(n)
-        chosen = np.abs(values[rows[:, None], candidates]).argmax(axis=1)  # the first one of equal entries
+        # Masks and integers replace branches and searches, which take a time that depends on the entries.
+        drawn, integer = values[rows, candidates], f"i{values.itemsize}"
+        is_finite = -np.isfinite(drawn).astype(integer)  # all ones, or 0 for an entry that counts as 0
+        drawn = (drawn.view(integer) & is_finite).view(drawn.dtype)
+        sizes = np.abs(drawn)
+        # The first one of equal entries has the largest number.
+        numbers = np.arange(self.n_candidates, 0, -1, dtype=np.int32)[:, None]
+        chosen = self.n_candidates - ((sizes == sizes.max(axis=0)) * numbers).max(axis=0)
         is_clone = first < np.uint64(self.clones)
-        entries = candidates[rows, np.where(is_clone, 0, chosen)]
-        chosen_values = np.where(is_clone, 0.0, values[rows, entries])
+        chosen *= ~is_clone
+        entries, chosen_values = candidates[chosen, rows], drawn[chosen, rows]
+        signs = ((chosen_values > 0).astype(np.int64) - (chosen_values < 0)) * ~is_clone
         # `clones` is even, so that the lowest bit of a clone's word is a fair coin.
         coins = 1 - 2 * (first & np.uint64(1)).astype(np.int64)
         out[:, 0] = entries
-        out[:, 1] = np.where(chosen_values == 0, coins, np.sign(chosen_values).astype(np.int64))
+        out[:, 1] = signs + (signs == 0) * coins

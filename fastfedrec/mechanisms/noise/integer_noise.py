@@ -214,19 +214,15 @@ class IntegerNoise(Randomizer[np.int64]):
         """Write the sums of values and draws to `out`."""
         if not self._tables:
             draws = self._draws(values.size, key, purpose, round_number).reshape(values.shape)
-            low, high = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))
-            if _INT64.min <= low and high <= _INT64.max:  # no sum can overflow
-                return np.add(values.astype(np.int64, copy=False), draws, out=out)
+            if draws.dtype == np.int64 and values.dtype != np.uint64:
+                return _add_saturating(values, draws, out)
             # Python's integers hold the exact sums, so that they are clipped and do not wrap around.
             out[...] = np.clip(values.astype(object) + draws, _INT64.min, _INT64.max)
             return out
         check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
         round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
         # The kernel adds in place, so `out` starts as a copy of the values.
-        if values.dtype.kind == "u":  # a uint64 above the range of int64 counts as its maximum
-            np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
-        elif out is not values:
-            np.copyto(out, values)
+        _copy_integers(values, out)
         self._add_draws(out.reshape(-1), key, purpose, round_number, n_threads)
         return out
 
@@ -240,3 +236,21 @@ class IntegerNoise(Randomizer[np.int64]):
     def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
         """Return exact draws as int64, or as Python's integers if one is beyond int64."""
         raise NotImplementedError
+
+
+def _copy_integers(values: np.ndarray, out: np.ndarray) -> None:
+    """Copy integers to int64; a uint64 above the range of int64 counts as its maximum."""
+    if values.dtype.kind == "u":
+        np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
+    elif out is not values:
+        np.copyto(out, values)
+
+
+def _add_saturating(values: np.ndarray, draws: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Write the sums, limited to int64, in a time that depends on no value."""
+    _copy_integers(values, out)
+    total = out + draws  # modulo 2^64
+    # Shifts by 63 give the sign: 0 or -1.  A sum is outside if both summands have another sign than it.
+    is_outside = ((out ^ total) & (draws ^ total)) >> 63
+    end = _INT64.max ^ (out >> 63)  # the end of the range on the side of the summands
+    return np.bitwise_xor(total, (total ^ end) & is_outside, out=out)

@@ -7,6 +7,16 @@ import numpy as np
 _DENSE = 8  # coordinates per total: up to this ratio a full array is faster than a sort
 
 
+def sparse_sums(sums: np.ndarray, n_reports: int) -> dict[str, np.ndarray]:
+    """Return the arrays of an update: the nonzero sums, and the number of reports."""
+    touched = np.flatnonzero(sums)
+    return {
+        "coordinate": touched.astype(np.int64),
+        "total": sums[touched],
+        "n_reports": np.array([n_reports], dtype=np.int64),
+    }
+
+
 def add_sums(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return the coordinates and totals of the sum of two sparse sums."""
     n = max((int(side["coordinate"][-1]) + 1 for side in (a, b) if len(side["coordinate"])), default=0)

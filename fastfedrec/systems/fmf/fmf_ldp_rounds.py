@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.fmf import fmf_ldp as _kernel
 from fastfedrec.accounting import LocalReports, RoundTraffic, Unprotected
 from fastfedrec.compute import als
-from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.check import check_flag, check_instance, check_integer
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
@@ -19,7 +19,7 @@ from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.fmf._auto import FIRST_STEP_NOISE, MAX_AUTO_RATE, STEP_DECAY, Settings
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
-from fastfedrec.systems.fmf._sparse_sums import add_sums
+from fastfedrec.systems.fmf._sparse_sums import add_sums, sparse_sums
 
 __all__ = ["GRADIENT_BLOCKS", "FMFRounds", "FMFState"]
 
@@ -126,7 +126,7 @@ class FMFRounds(FederatedSystem):
             # A second update of the same round would reuse the reports' random words.
             key.claim_message(_REPORTS, round, sender)
             sums, _, _ = self._randomize(state, shard, key, round, n_threads, as_stream=False)
-            arrays = self._sums_to_arrays(sums, shard.n_users * self.n_reports)
+            arrays = sparse_sums(sums, shard.n_users * self.n_reports)
         return Update(round, sender, shard.n_users, arrays)
 
     def report_stream(
@@ -139,6 +139,7 @@ class FMFRounds(FederatedSystem):
         shuffle_key: Key | None = None,
         sender: str = "shard-0",
         n_threads: int = 0,
+        pad: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """Return the single reports of `local_round` in random order, as a proxy forwards them to a server.
 
@@ -158,6 +159,9 @@ class FMFRounds(FederatedSystem):
             Name of the shard.
         n_threads : int
             Number of threads, 0 for all.
+        pad : bool
+            Whether each row is filled up to the whole catalogue by dummy items of weight 0.  The reports are the same,
+            and the call's time does not depend on the row (measured: docs/explanation/hardening.md).
 
         Returns
         -------
@@ -165,9 +169,19 @@ class FMFRounds(FederatedSystem):
             Coordinate ``item * n_factors + factor``; of the rotated gradient with `rotate`.
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for the answer +1, 0 for -1.
+
+        Raises
+        ------
+        ValueError
+            `pad` is True with another `confidence_weight`.
         """
+        if check_flag("pad", pad) and self.settings.confidence_weight != 0:
+            raise ValueError(
+                f"pad must be False with confidence_weight={self.settings.confidence_weight}, got True: the time of "
+                "weighted least squares depends on the row; set confidence_weight=0"
+            )
         key.claim_message(_REPORTS, round, sender)
-        _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
+        _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True, pad=pad)
         order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(index), n_threads=n_threads)
         return index[order], bit[order]
 
@@ -204,7 +218,7 @@ class FMFRounds(FederatedSystem):
         is_valid = (index >= 0) & (index < (size := self.n_coordinates(state))) & ((bit == 0) | (bit == 1))
         sums = np.zeros(size, dtype=np.int64)
         np.add.at(sums, index[is_valid].astype(np.int64), 2 * bit[is_valid].astype(np.int64) - 1)
-        return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(is_valid.sum())))
+        return Update(round, sender, n_clients, sparse_sums(sums, int(is_valid.sum())))
 
     def merge(self, a: Update, b: Update) -> Update:
         """Add two updates of one round; integer sums are exact, so their order is arbitrary."""
@@ -330,7 +344,7 @@ class FMFRounds(FederatedSystem):
         """Return the identity of `merge`."""
         if self.epsilon is None:
             return Update(round, "nobody", 0, {"gradient": np.zeros(state.item_factors.shape)})
-        return Update(round, "nobody", 0, self._sums_to_arrays(np.zeros(0, dtype=np.int64), 0))
+        return Update(round, "nobody", 0, sparse_sums(np.zeros(0, dtype=np.int64), 0))
 
     def rules(self, state: FMFState, n_clients: int) -> Mapping[str, ArrayRule]:
         """Return type, shape and range of the arrays of an update."""
@@ -373,7 +387,7 @@ class FMFRounds(FederatedSystem):
 
     # ---- kernels ------------------------------------------------------------------------------------------------
 
-    def _randomize(self, state, shard, key, round_number, n_threads, *, as_stream):
+    def _randomize(self, state, shard, key, round_number, n_threads, *, as_stream, pad=False):
         """Run the fused kernel; return sums by coordinate, or the single reports in the users' order."""
         settings = self.settings
         factors = als.check_item_factors(state.item_factors, shard.n_items)
@@ -383,14 +397,15 @@ class FMFRounds(FederatedSystem):
         if self.normalize is not None:
             normal = self._normal(state, round_number)
             scale, n_passes, shared = normal.scale, normal.n_passes, normal.for_kernel(factors)
-        values = als.kernel_values(shard, factors.dtype, self.use_values)
+        # With weight 0 no value matters, and a copy of them would take a time that depends on their number.
+        values = als.kernel_values(shard, factors.dtype, self.use_values and settings.confidence_weight != 0)
         sums = np.zeros((n_threads, 0 if as_stream else self.n_coordinates(state)), dtype=np.int64)
         index, bit = np.empty(n_singles, dtype=np.int64), np.empty(n_singles, dtype=np.uint8)
         clipped, failed = np.zeros((2, n_threads), dtype=np.int64)
         _kernel.private_round(
             shard.indptr, shard.indices, values.astype(np.float64), factors,
             self._public_gram(factors), *shared, shard.global_user_ids, key.subkey(_REPORTS), sums, index, bit, clipped,
-            failed, settings.confidence_weight, scale, self._channel.span, self.n_reports, n_passes,
+            failed, settings.confidence_weight, scale, self._channel.span, self.n_reports, n_passes, pad,
             check_integer("round", round_number, low=0, high=2**32 - 1), n_threads,
         )  # fmt: skip
         if failed.any():
@@ -416,37 +431,17 @@ class FMFRounds(FederatedSystem):
         settings = self.settings
         factors = als.check_item_factors(state.item_factors, shard.n_items)
         user_factors = als.solve_users(
-            shard,
-            factors,
-            regularization=self.regularization,
-            confidence_weight=settings.confidence_weight,
-            use_values=self.use_values,
-            n_threads=n_threads,
-        ).astype(np.float64)
+            shard, factors, regularization=self.regularization, confidence_weight=settings.confidence_weight,
+            use_values=self.use_values, n_threads=n_threads,
+        ).astype(np.float64)  # fmt: skip
         blocks = np.zeros((GRADIENT_BLOCKS, *factors.shape))
         _kernel.interaction_gradient(
-            shard.indptr,
-            shard.indices,
-            als.kernel_values(shard, factors.dtype, self.use_values),
-            factors,
-            user_factors,
-            blocks,
-            settings.confidence_weight,
-            n_threads,
-        )
+            shard.indptr, shard.indices, als.kernel_values(shard, factors.dtype, self.use_values), factors,
+            user_factors, blocks, settings.confidence_weight, n_threads,
+        )  # fmt: skip
         with one_blas_thread():
             # All pairs, as unobserved ones, contribute the Gram matrix; the kernel's blocks correct for interactions.
             half = factors.astype(np.float64) @ (user_factors.T @ user_factors)
         for block in blocks:
             half += block
         return 2 * half
-
-    @staticmethod
-    def _sums_to_arrays(sums: np.ndarray, n_reports: int) -> dict[str, np.ndarray]:
-        """Return the arrays of an update: the nonzero sums, and the number of reports."""
-        touched = np.flatnonzero(sums)
-        return {
-            "coordinate": touched.astype(np.int64),
-            "total": sums[touched],
-            "n_reports": np.array([n_reports], dtype=np.int64),
-        }

@@ -1,0 +1,137 @@
+"""The time of randomizers, integer noise and clipping does not depend on the input.
+
+Nightly tests measure it, with a planted leak as their control; the others check the statistic, and the record of the
+page.  ``PYTHONPATH=tests python -P tests/mechanisms/test_timing.py`` measures everything again for the record, in about
+half an hour, on a machine without other work.
+"""
+
+import json
+import platform
+import sys
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.mechanism_table import NOISES, OTHERS, RANDOMIZERS
+from support.timed_calls import CONSTANT, CONTROLS, LEAKS
+from support.timing import CERTAIN, LIMIT, interleaved_times, median_difference, welch_t
+
+from fastfedrec import hardware
+
+RECORD = Path(__file__).parents[2] / "docs" / "explanation" / "hardening.json"
+N_CALLS = 1_000_000
+KINDS = {"constant": CONSTANT, "leak": LEAKS, "control": CONTROLS}
+
+
+def measure(case, n_calls=N_CALLS, seed=1):
+    """Return the statistic of a case, the difference of its medians, and its median, in nanoseconds."""
+    times, classes = interleaved_times(case.make(), case.inputs, n_calls, seed)
+    return welch_t(times, classes), median_difference(times, classes), float(np.median(times))
+
+
+def skewed_times(n, delay, seed):
+    """Return times with a long tail, of which class 1 takes longer by `delay`, and their classes."""
+    generator = np.random.default_rng(seed)
+    classes = generator.integers(2, size=n)
+    return 1000 + 200 * generator.standard_exponential(n) ** 2 + delay * classes, classes
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_equal_times_have_no_t_beyond_the_limit():
+    assert max(abs(welch_t(*skewed_times(20_000, 0, seed))) for seed in range(200)) <= LIMIT
+
+
+@pytest.mark.parametrize("delay", [-8, 8])
+def test_a_small_delay_is_found_below_a_long_tail(delay):
+    times, classes = skewed_times(20_000, delay, seed=1)
+    assert np.std(times) > 40 * abs(delay)
+    assert welch_t(times, classes) * np.sign(delay) > CERTAIN
+    assert np.sign(median_difference(times, classes)) == np.sign(delay)
+
+
+def test_a_leak_that_only_long_times_show_is_found():
+    times, classes = skewed_times(20_000, 0, seed=1)
+    late = np.flatnonzero(classes == 1)[::50]
+    times[late] += 20_000
+    assert welch_t(times, classes) > LIMIT
+
+
+def test_both_inputs_are_measured_in_one_buffer_and_in_random_order():
+    seen = []
+    inputs = np.zeros(3), np.ones(3)
+    times, classes = interleaved_times(lambda x, number: seen.append((id(x), x[0], number)), inputs, 1000)
+    buffers, values, numbers = zip(*seen, strict=True)
+    assert len(set(buffers)) == 1
+    assert list(values) == classes.tolist()
+    assert list(numbers) == list(range(1000))
+    assert 400 < classes.sum() < 600
+    assert len(times) == 1000
+    assert (times >= 0).all()
+
+
+def test_every_local_randomizer_and_every_noise_has_a_case():
+    names = {name.rpartition(", ")[0] for name in CONSTANT}
+    assert {*RANDOMIZERS, *OTHERS, *NOISES, "LargestResponse"} - names == {"PublishedLaplaceRR"}
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", CONSTANT)
+def test_the_time_does_not_depend_on_the_input(name):
+    # A leak exceeds the limit each time, and chance does so once in thousands of cases.
+    assert any(abs(measure(CONSTANT[name], seed=seed)[0]) <= LIMIT for seed in (1, 2))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", CONTROLS | LEAKS)
+def test_a_leak_is_found(name):
+    assert abs(measure((CONTROLS | LEAKS)[name])[0]) > CERTAIN
+
+
+# ---- the record of the page -----------------------------------------------------------------------------------------
+
+
+def test_the_record_of_the_page_has_every_case_on_its_side_of_the_limit():
+    record = json.loads(RECORD.read_text())["timing"]
+    remedy = "run PYTHONPATH=tests python -P tests/mechanisms/test_timing.py"
+    stated = [(row["kind"], row["call"]) for row in record["rows"]]
+    assert stated == [(kind, name) for kind, cases in KINDS.items() for name in cases], remedy
+    wrong = {
+        row["call"]: row["t"]
+        for row in record["rows"]
+        if (abs(row["t"]) > LIMIT if row["kind"] == "constant" else abs(row["t"]) <= CERTAIN)
+    }
+    assert wrong == {}, remedy
+
+
+def record(n_calls=N_CALLS):
+    """Measure all cases, and write the record of docs/explanation/hardening.md."""
+    rows = []
+    for kind, cases in KINDS.items():
+        for name, case in cases.items():
+            figures = measure(case, n_calls)
+            if kind == "constant" and abs(figures[0]) > LIMIT:  # as in the test
+                figures = measure(case, n_calls, seed=2)
+            t, difference, median = (round(figure, 2) for figure in figures)
+            rows.append({"kind": kind, "call": name, "t": t, "difference_ns": difference, "median_ns": median})
+            print(rows[-1], flush=True)
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
+    document = json.loads(RECORD.read_text())
+    document["timing"] = {
+        "date": date.today().isoformat(),
+        "machine": f"{cpu.strip()}, Linux {platform.machine()}, {hardware.instruction_set()}, "
+        f"Python {platform.python_version()}, NumPy {np.__version__}",
+        "n_calls": n_calls,
+        "rows": rows,
+    }
+    RECORD.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    record(*map(int, sys.argv[1:]))

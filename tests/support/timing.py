@@ -1,0 +1,59 @@
+"""Test for time that depends on an input, as dudect does: Welch's t over interleaved calls of two inputs.
+
+Reparaz, Balasch, Verbauwhede, "Dude, is my code constant time?", DATE 2017.
+"""
+
+import gc
+import time
+
+import numpy as np
+
+#: Limit of |t| without a leak, and of a leak without doubt (dudect's limits).
+LIMIT, CERTAIN = 4.5, 10.0
+#: Shares of the shortest times that are compared, since interrupts make the longest ones.
+KEPT = (1.0, 0.99, 0.95, 0.9, 0.75, 0.5)
+
+
+def welch_t(times, classes):
+    """Return the t with the largest absolute value over all crops; above 0 if class 1 takes longer."""
+    times, classes = np.asarray(times, dtype=np.float64), np.asarray(classes, dtype=bool)
+    values = []
+    for share in KEPT:
+        # One threshold for both classes: under equal distributions the cropped ones are equal as well.
+        kept = times <= np.quantile(times, share)
+        samples = [times[kept & (classes == side)] for side in (False, True)]
+        variance = sum(sample.var(ddof=1) / len(sample) for sample in samples)
+        difference = samples[1].mean() - samples[0].mean()
+        values.append(difference / np.sqrt(variance) if variance > 0 else 0.0)
+    return float(max(values, key=abs))
+
+
+def median_difference(times, classes):
+    """Return by how many nanoseconds the median time of class 1 exceeds that of class 0."""
+    times, classes = np.asarray(times), np.asarray(classes, dtype=bool)
+    return float(np.median(times[classes]) - np.median(times[~classes]))
+
+
+def interleaved_times(call, inputs, n_calls, seed=1):
+    """Return the nanoseconds of each call, and the class of its input, which is drawn at random.
+
+    `call(values, number)` gets arrays in one buffer for both classes, so that no address depends on the class.
+    """
+    classes = np.random.default_rng(seed).integers(2, size=n_calls)
+    are_arrays = all(isinstance(values, np.ndarray) for values in inputs)
+    buffer, times, clock = np.empty_like(inputs[0]) if are_arrays else None, [], time.perf_counter_ns
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for number, side in enumerate(classes.tolist()):
+            values = inputs[side]
+            if are_arrays:
+                buffer[...] = values
+                values = buffer
+            start = clock()
+            call(values, number)
+            times.append(clock() - start)
+    finally:
+        if is_enabled:
+            gc.enable()
+    return np.array(times), classes
