@@ -75,7 +75,7 @@ class ComparisonTable:
         makers: dict[str, Callable[[], str]] = {
             ".txt": lambda: self.text(argparse.Namespace(details=True)),
             ".md": self._markdown,
-            ".tex": lambda: tables.to_latex(self._columns("--")),
+            ".tex": self._latex,
             ".csv": self._csv,
             ".json": lambda: json.dumps(self.document, indent=2, allow_nan=False),
         }
@@ -133,6 +133,11 @@ class ComparisonTable:
     def _markdown(self) -> str:
         lines = [f"- {text}" for text in (*self._main(), *self._details())]
         return "\n".join(["  \n".join(self.head), "", tables.to_markdown(self._columns()), "", *lines])
+
+    def _latex(self) -> str:
+        """Return a tabular, after comments with the data, the protocol and the meaning of epsilon."""
+        comments = [f"% {' '.join(text.split())}" for text in (*self.head, *self._main())]
+        return "\n".join([*comments, tables.to_latex(self._columns("--"))])
 
     def _csv(self) -> str:
         """Return CSV text with a line for each system and metric."""

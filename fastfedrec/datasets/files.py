@@ -78,7 +78,10 @@ class Files:
                 with zipfile.ZipFile(path) as archive:
                     self.members = [PurePosixPath(name) for name in archive.namelist()]
             except zipfile.BadZipFile as error:
-                raise ValueError(f"path {str(path)!r} is not a readable zip ({error}); download it again") from error
+                raise ValueError(
+                    f"path {str(path)!r} is not a readable zip ({error}); download it again, or read a table with "
+                    "load_table"
+                ) from error
         else:
             paths = (*path.glob("*"), *path.glob("*/*"))
             self.members = [PurePosixPath(file.relative_to(path).as_posix()) for file in paths]
