@@ -253,7 +253,7 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     # The kind of the source determines whether there are ratings, not its rows: a private fit must not read them first.
     source, catalogue = arguments.data, _read_catalogue(arguments)
     if (Path(source) / "train.csv").is_file():  # written by fastfedrec split
-        raise UsageError(f"--data must be a file, got the folder {source} of a split; pass --train and --test files in it")
+        raise UsageError(f"--data must be a file, got the folder {source} of a split; pass --train and --test")
     of_ratings = next((system.__name__ for system in systems if hasattr(system, "predict")), None)
     if of_ratings and source.startswith("generated:"):
         raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file with ratings")

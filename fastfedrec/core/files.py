@@ -13,7 +13,15 @@ from typing import Any, BinaryIO
 from fastfedrec.core.numbers import show
 from fastfedrec.core.text import did_you_mean
 
-__all__ = ["check_destination", "check_file", "check_folder", "check_path", "make_private_folder", "new_file", "write_text"]
+__all__ = [
+    "check_destination",
+    "check_file",
+    "check_folder",
+    "check_path",
+    "make_private_folder",
+    "new_file",
+    "write_text",
+]
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -41,7 +49,10 @@ def check_file(name: str, path: Path, kinds: str) -> None:
     elif re.match(r"[a-z0-9+]{2,10}:/", given):
         fault, remedy = "is an address", f"download it, and pass {kinds}"
     else:
-        fault, remedy = f"does not exist in {Path.cwd()}" if not path.is_absolute() else "does not exist", f"pass {kinds}"
+        fault, remedy = (
+            f"does not exist in {Path.cwd()}" if not path.is_absolute() else "does not exist",
+            f"pass {kinds}",
+        )
         siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         fault += did_you_mean(path.name, siblings)
     raise FileNotFoundError(f"{name} {given!r} {fault}; {remedy}")

@@ -11,7 +11,17 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-__all__ = ["finite_float", "float_up", "is_exact", "python_number", "renamed", "show", "show_names", "unquoted", "without_array"]
+__all__ = [
+    "finite_float",
+    "float_up",
+    "is_exact",
+    "python_number",
+    "renamed",
+    "show",
+    "show_names",
+    "unquoted",
+    "without_array",
+]
 
 _MAX_DIGITS = 400  # digits of a Decimal before or after its point; floats have at most 309 and 324
 _MAX_BIT_DIFFERENCE = 1000  # between numerator and denominator; their quotient is then in the range of floats
@@ -57,7 +67,9 @@ def python_number(name: str, value: Any) -> int | float | Fraction:
             return _decimal_number(name, value)
         if isinstance(value, numbers.Real):
             return float(value)
-    raise TypeError(f"{name} must be a real number, got {show(value)} ({type(value).__name__}); pass {unquoted(value, 'a float')}")
+    raise TypeError(
+        f"{name} must be a real number, got {show(value)} ({type(value).__name__}); pass {unquoted(value, 'a float')}"
+    )
 
 
 def unquoted(value: Any, kind: str) -> str:

@@ -211,7 +211,7 @@ class Recommender(Answers):
         self._parameters_ = self._copied_parameters() if parameters is None else parameters
 
     def __getattr__(self, name: str) -> Any:
-        """Raise the error of an unknown attribute, with a remedy for fitted attributes and methods of other packages."""
+        """Raise the error of an unknown attribute, with a remedy for fitted attributes and for `predict`."""
         fault = f"{type(self).__name__!r} object has no attribute {name!r}"
         if name == "predict":
             fault += "; it ranks items and predicts no ratings, so use score or recommend"

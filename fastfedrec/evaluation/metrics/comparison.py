@@ -211,7 +211,8 @@ class Comparison:
                     for metric, value in result.items()
                 },
                 "epsilon": {
-                    trust: epsilon_to_json(epsilon_under(trust, result.epsilon, result.parties)) for trust in TRUST_VIEWS
+                    trust: epsilon_to_json(epsilon_under(trust, result.epsilon, result.parties))
+                    for trust in TRUST_VIEWS
                 },
             }
             for name, result in self.results.items()
