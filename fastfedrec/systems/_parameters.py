@@ -28,7 +28,7 @@ def check_n_factors(n_factors: int, n_items: int) -> int:
     """Return a number of factors that a fit of `n_items` items can have, or raise an error with the remedy."""
     if n_factors > n_items:
         raise ValueError(
-            f"n_factors must be at most the number of items, {n_items}, got {n_factors}; pass {n_items} or less"
+            f"n_factors must be at most {n_items}, the number of items, got {n_factors}; pass {n_items} or less"
         )
     return n_factors
 
