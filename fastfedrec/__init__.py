@@ -24,7 +24,7 @@ __all__ = sorted([*_names.HOMES, *_names.MODULES, "__version__"])
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_names.place_of(name)}")
     globals()[name] = value = _names.find(name)
     return value
 

@@ -15,7 +15,7 @@ from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, positive, split_assignments
 from fastfedrec.cli.outputs import add_details, can_show_progress, describe, show
 from fastfedrec.cli.parts import load_parts, recorded_split, sources
-from fastfedrec.cli.settings import SystemSettings, add_choice, add_systems
+from fastfedrec.cli.settings import SystemSettings, add_choice, add_systems, warn_of_defaults
 from fastfedrec.cli.splitters import add_by, by_splitter, refuse_by
 from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
@@ -84,6 +84,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
             raise UsageError(f"--out {out} must end in one of {', '.join(ENDINGS)}")
         check_destination(out)
     # Systems are made before any data are read, so that a wrong name or parameter is reported at once.
+    warn_of_defaults(arguments.system)
     runs = _make_runs(arguments.system or _default_systems(0))
     metrics, of_ratings = check_metrics(arguments.metrics, [run.model for run in runs])
     check_threshold(arguments, of_ratings)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting.views import SHORT_NAMES, View, show_costs
-from fastfedrec.cli.outputs import EPSILON_LEGEND, footer, list_source
+from fastfedrec.cli.outputs import epsilon_legend, footer, list_source
 from fastfedrec.cli.parts import describe_dropped
 from fastfedrec.cli.settings import SystemSettings
 from fastfedrec.core.figures import new_figure
@@ -75,7 +75,7 @@ class ComparisonTable:
         makers: dict[str, Callable[[], str]] = {
             ".txt": lambda: self.text(argparse.Namespace(details=True)),
             ".md": self._markdown,
-            ".tex": lambda: tables.to_latex(self._columns("--")),
+            ".tex": self._latex,
             ".csv": self._csv,
             ".json": lambda: json.dumps(self.document, indent=2, allow_nan=False),
         }
@@ -108,7 +108,8 @@ class ComparisonTable:
         limits = " ".join([NOT_COVERED, *(source if is_source_open else [])])
         dropped = self._dropped()
         # Users without a test interaction matter more than a line for each of the other two sentences.
-        return [verdict, *dropped, f"{EPSILON_LEGEND} {limits}"] if dropped else [verdict, EPSILON_LEGEND, limits]
+        legend = epsilon_legend(self.comparison.results.values())
+        return [verdict, *dropped, f"{legend} {limits}"] if dropped else [verdict, legend, limits]
 
     def _dropped(self) -> list[str]:
         """Return the sentence on users who lost all of their test interactions, if there are any."""
@@ -133,6 +134,11 @@ class ComparisonTable:
     def _markdown(self) -> str:
         lines = [f"- {text}" for text in (*self._main(), *self._details())]
         return "\n".join(["  \n".join(self.head), "", tables.to_markdown(self._columns()), "", *lines])
+
+    def _latex(self) -> str:
+        """Return a tabular, after comments with the data, the protocol and the meaning of epsilon."""
+        comments = [f"% {' '.join(text.split())}" for text in (*self.head, *self._main())]
+        return "\n".join([*comments, tables.to_latex(self._columns("--"))])
 
     def _csv(self) -> str:
         """Return CSV text with a line for each system and metric."""

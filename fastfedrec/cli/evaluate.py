@@ -10,10 +10,10 @@ from fastfedrec.accounting.views import OBSERVERS, show_costs
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
 from fastfedrec.cli.outputs import (
-    EPSILON_LEGEND,
     add_details,
     can_show_progress,
     describe,
+    epsilon_legend,
     footer,
     list_source,
     same_list,
@@ -220,7 +220,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             *footer(
                 arguments,
                 *[" ".join(facts)] * bool(facts),
-                EPSILON_LEGEND,
+                epsilon_legend(run for runs in evaluations.values() for run in runs),
                 " ".join([NOT_COVERED, *list_source(data)]),
                 details=[f"{type(model).__name__}: {text}" for text in model.ledger_.notes if text != note],
             ),

@@ -91,9 +91,18 @@ def split_assignments(assignments: Sequence[str]) -> dict[str, str]:
 
 def make_system(name: str, assignments: Sequence[str]) -> Any:
     """Return a system with the parameters of --set."""
-    return registry.make_system(
-        name, {parameter: parse_literal(text) for parameter, text in split_assignments(assignments).items()}
-    )
+    texts = split_assignments(assignments)
+    try:
+        return registry.make_system(name, {parameter: parse_literal(text) for parameter, text in texts.items()})
+    except (TypeError, ValueError) as error:
+        # Only `sweep` takes a list of values, and Python reads "1,2" as a tuple.
+        for parameter, text in texts.items():
+            if "," in text and text[0] not in "([{'\"" and str(error).startswith(f"{parameter} must be "):
+                raise UsageError(
+                    f"--set {parameter} must be one value, got {text!r}; repeat --system {name} for each value, or use "
+                    "fastfedrec sweep"
+                ) from error
+        raise
 
 
 def add_catalogue(command: argparse.ArgumentParser) -> None:
@@ -243,6 +252,8 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     """Load the data of --data, filtered by --catalogue and the other options, for these systems."""
     # The kind of the source determines whether there are ratings, not its rows: a private fit must not read them first.
     source, catalogue = arguments.data, _read_catalogue(arguments)
+    if (Path(source) / "train.csv").is_file():  # written by fastfedrec split
+        raise UsageError(f"--data must be a file, got the folder {source} of a split; pass --train and --test")
     of_ratings = next((system.__name__ for system in systems if hasattr(system, "predict")), None)
     if of_ratings and source.startswith("generated:"):
         raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file with ratings")

@@ -5,20 +5,24 @@ import csv
 import importlib.util
 import io
 import json
+import math
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fastfedrec.accounting.views import OBSERVERS
 from fastfedrec.core.figures import new_figure
 from fastfedrec.core.text import fold, printable, tables_within
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.claims import catalogue_note
 
+if TYPE_CHECKING:
+    from fastfedrec.evaluation import Evaluation
+
 __all__ = [
-    "EPSILON_LEGEND",
     "ClosedOutputError",
     "add_details",
     "any_terminal",
@@ -26,6 +30,7 @@ __all__ = [
     "close_output",
     "csv_lines",
     "describe",
+    "epsilon_legend",
     "footer",
     "has_extra",
     "list_source",
@@ -37,11 +42,20 @@ __all__ = [
 ]
 
 #: Sentence below columns of epsilons.
-EPSILON_LEGEND = (
-    "true epsilon: what the whole run costs one user, in nats, if the party in brackets is trusted (local: none, "
-    "shuffle: a shuffler, central: the server). 'none': no guarantee."
-)
 _MAX_FOOTER_LINES = 3
+
+
+def epsilon_legend(results: Iterable["Evaluation"]) -> str:
+    """Return the meaning of the true epsilons of a table, with the deltas of their ledgers."""
+    ledgers = [one.ledger for result in results for one in (result.fits or (result,)) if one.ledger is not None]
+    # A ledger without a finite figure has no use for its delta.
+    deltas = sorted({ledger.delta for ledger in ledgers if math.isfinite(min(map(ledger.epsilon, OBSERVERS)))})
+    delta = f", at delta {' or '.join(f'{value:g}' for value in deltas)}" if deltas else ""
+    return (
+        f"true epsilon: what the whole run costs one user, in nats{delta}, for replacing all of the user's data, if "
+        "the party in brackets is trusted (local: none, shuffle: a shuffler, central: the server). "
+        "'none': no guarantee."
+    )
 
 
 @contextmanager

@@ -11,6 +11,11 @@ from fastfedrec.systems.registry import system_class
 
 __all__ = ["ExtendIds", "Parser"]
 
+#: Remedies for options of other commands.
+_ELSEWHERE = {
+    "--by": "divide the data first, with fastfedrec split --by, and pass --train and --test",
+    "--out": "fastfedrec compare writes tables and plots",
+}
 # Prefix of an id that begins with "-"; arguments of a process never contain it.
 _ESCAPE = "\0"
 
@@ -46,6 +51,8 @@ class Parser(argparse.ArgumentParser):
         """Raise a `UsageError` instead of printing the usage."""
         if "expected one argument" in message or "expected at least one argument" in message:
             message += " (write a value that begins with - after =, as --option=-value)"
+        if message.startswith("unrecognized arguments: "):
+            message += _hint_for_word(message.split()[2])
         raise UsageError(f"{message}; see {self.prog} --help")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -101,4 +108,15 @@ class Parser(argparse.ArgumentParser):
                     return f" ({parameter} is a parameter of {system}: --set {parameter}=VALUE)"
         if name == "--data" and {"--users", "--items"} <= options.keys():
             return " (the command reads no data: give their size by --users and --items)"
+        if name in _ELSEWHERE:
+            return f" ({_ELSEWHERE[name]})"
         return did_you_mean(name, self._long_options())
+
+
+def _hint_for_word(word: str) -> str:
+    """Return a remedy for a word that belongs to no option."""
+    if "@" in word:
+        return " (separate metrics by commas, as hr@10,ndcg@10)"
+    if word in SYSTEMS:
+        return " (fastfedrec compare takes several systems, each after its own --system)"
+    return ""

@@ -1,15 +1,17 @@
 """--system and --set: several systems, each with its parameters."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastfedrec.cli.completion import complete_set, complete_system
-from fastfedrec.cli.inputs import UsageError, natural
+from fastfedrec.cli.inputs import UsageError, natural, split_assignments
 from fastfedrec.core.check import check_epsilon
-from fastfedrec.systems.registry import SYSTEMS
+from fastfedrec.core.warn import warn
+from fastfedrec.systems.registry import SYSTEMS, system_class
 
-__all__ = ["Choice", "SystemSettings", "add_choice", "add_systems"]
+__all__ = ["Choice", "SystemSettings", "add_choice", "add_systems", "warn_of_defaults"]
 
 
 @dataclass
@@ -75,6 +77,21 @@ def add_systems(command: argparse.ArgumentParser, values: str, text: str) -> Non
     )
     setting = command.add_argument("--set", nargs="+", action=_AddValues, metavar=values, help=text)
     system.completer, setting.completer = complete_system, complete_set  # type: ignore[attr-defined]
+
+
+def warn_of_defaults(systems: Sequence[SystemSettings]) -> None:
+    """Warn of systems without --set before a system with it, if they have these parameters as well."""
+    # Several --system before one --set look like a list that shares the values.
+    for position, system in enumerate(systems):
+        later = next((other for other in systems[position:] if other.assignments), None)
+        if system.assignments or later is None:
+            continue
+        shared = split_assignments(later.assignments).keys() & set(system_class(system.name)._parameter_names())
+        if shared:
+            warn(
+                f"--system {system.name} has its default {' and '.join(sorted(shared))}, since --set belongs to the "
+                f"--system before it, {later.name}; repeat --set after --system {system.name}, also to keep the default"
+            )
 
 
 def add_choice(command: argparse.ArgumentParser) -> None:

@@ -26,7 +26,7 @@ from fastfedrec.cli.inputs import (
 )
 from fastfedrec.cli.outputs import add_details, can_show_progress, has_extra, list_source, report_text, show
 from fastfedrec.cli.parts import load_parts, named_parts
-from fastfedrec.cli.settings import add_systems
+from fastfedrec.cli.settings import add_systems, warn_of_defaults
 from fastfedrec.core.files import check_folder
 from fastfedrec.evaluation import Sampled, Split
 from fastfedrec.systems.registry import SYSTEMS, make_system, system_class
@@ -49,7 +49,8 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
         "each trust model.",
         [
             "fastfedrec sweep --system dp-gram --set epsilon=0.5,1,2 --users 5000 --items 300 --seeds 1",
-            "fastfedrec sweep --system dp-gram --system fmf-ldp --set epsilon=2,4 --data ratings.csv --jobs 2",
+            "fastfedrec sweep --system dp-gram --set epsilon=1,2 --system fmf-ldp --set epsilon=2,4 "
+            "--data ratings.csv --jobs 2",
             "fastfedrec sweep --system dp-gram --set epsilon=1,2 --train a/train.csv --test a/test.csv",
             "fastfedrec sweep --system dp-gram --set epsilon=0.5,1 --data ml-1m.zip --catalogue published "
             "--features movielens",
@@ -167,6 +168,7 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     has_extra("matplotlib", "no plot", quiet=arguments.quiet)
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
+    warn_of_defaults(arguments.system)
     # All combinations of the values of each system's parameters.
     settings: list[Setting] = []
     for system in arguments.system:

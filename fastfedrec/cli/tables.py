@@ -144,9 +144,11 @@ def read_table(
     if header and options["user"] is None and _is_text(path):
         names = table_columns(path, separator, quotes=options["quotes"], comment=arguments.comment)
         if all(re.fullmatch(r"[0-9.]*", name) for name in names):
+            # Ratings and times usually follow the two ids; a reader who copies the remedy must not lose them.
+            further = " --value 2" * (len(names) in (3, 4)) + " --timestamp 3" * (len(names) == 4)
             raise ValueError(
                 f"{path}: its first line, {' '.join(names)[:60].strip()!r}, names no columns; pass --no-header --user "
-                "0 --item 1 if it is a row, or --adjacency if each line has a user and all of its items"
+                f"0 --item 1{further} if it is a row, or --adjacency if each line has a user and all of its items"
             )
     layout = find_layout(path, **options)
     columns = {role: layout.names[position] for role, position in layout.places.items()}

@@ -74,6 +74,8 @@ def _explain(function: Callable[..., Any], arguments: tuple[Any, ...], options: 
         for p in parameters.values()
         if p.default is p.empty and p.name not in present and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
+    if missing and is_constructor and hasattr(type(arguments[0]), "from_arrays"):
+        return f"{name}() takes prepared rows; pass users and items to {name}.from_arrays(users, items)"
     if missing:
         return f"{name}() needs {' and '.join(missing)}; pass {', '.join(f'{p}={_example(p)}' for p in missing)}"
     return None

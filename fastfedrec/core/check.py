@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core._exchange import PYTHON_TYPES, host_array
-from fastfedrec.core.numbers import finite_float, is_exact, python_number, show, without_array
+from fastfedrec.core.numbers import finite_float, is_exact, python_number, show, unquoted, without_array
 
 __all__ = [
     "LARGEST_INTEGER",
@@ -44,7 +44,7 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
             value = operator.index(scalar)
         except TypeError:
             got = f"{show(value)} ({type(value).__name__})"
-            raise TypeError(f"{name} must be an integer, got {got}; pass a whole number") from None
+            raise TypeError(f"{name} must be an integer, got {got}; pass {unquoted(value, 'a whole number')}") from None
     _check_bounds(name, value, low, high)
     return value
 
@@ -85,7 +85,10 @@ def check_exact(
 
 def _check_bounds(name: str, value: Any, low: float | None, high: float | None, exclusive: bool = False) -> None:
     if low is not None and (value < low or (exclusive and value == low)):
-        raise ValueError(f"{name} must be {'greater than' if exclusive else 'at least'} {low}, got {show(value)}")
+        bound, remedy = f"{'greater than' if exclusive else 'at least'} {low}", ""
+        if name == "epsilon":  # 0 is the first value that a reader of the definition tries
+            remedy = "; pass for example 1.0, and use a baseline such as EASE for a model without privacy"
+        raise ValueError(f"{name} must be {bound}, got {show(value)}{remedy}")
     if high is not None and (value > high or (exclusive and value == high)):
         raise ValueError(f"{name} must be {'less than' if exclusive else 'at most'} {high}, got {show(value)}")
 

@@ -1,6 +1,7 @@
 """Crash-safe files: each is written completely and synced under a temporary name before it replaces the old one."""
 
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -10,8 +11,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastfedrec.core.numbers import show
+from fastfedrec.core.text import did_you_mean
 
-__all__ = ["check_destination", "check_folder", "check_path", "make_private_folder", "new_file", "write_text"]
+__all__ = [
+    "check_destination",
+    "check_file",
+    "check_folder",
+    "check_path",
+    "make_private_folder",
+    "new_file",
+    "write_text",
+]
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -25,6 +35,27 @@ def check_path(name: str, value: Any) -> Path:
     if not path or "\0" in path:
         raise ValueError(f"{name} must be the path of a file or a folder, got {show(value)}")
     return Path(path)
+
+
+def check_file(name: str, path: Path, kinds: str) -> None:
+    """Raise a FileNotFoundError with a remedy unless a path is a file; `kinds` names the accepted ones."""
+    if path.is_file():
+        return
+    given = str(path)
+    if path.exists() and not path.is_dir():
+        fault, remedy = "is not a regular file", f"pass {kinds}"
+    elif path.is_dir():
+        fault, remedy = "is a folder", f"pass {kinds} in it"
+    elif re.match(r"[a-z0-9+]{2,10}:/", given):
+        fault, remedy = "is an address", f"download it, and pass {kinds}"
+    else:
+        fault, remedy = (
+            f"does not exist in {Path.cwd()}" if not path.is_absolute() else "does not exist",
+            f"pass {kinds}",
+        )
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        fault += did_you_mean(path.name, siblings)
+    raise FileNotFoundError(f"{name} {given!r} {fault}; {remedy}")
 
 
 def make_private_folder(folder: Path) -> None:

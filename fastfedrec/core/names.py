@@ -1,6 +1,7 @@
 """Modules of all public names of `fastfedrec`, for the package's lazy imports, saved files and the command line."""
 
 import importlib
+import importlib.util
 from typing import Any
 
 __all__ = ["HOMES", "MODULES", "SYSTEMS", "find"]
@@ -83,6 +84,19 @@ def find(name: str) -> Any:
     if name in MODULES:
         return importlib.import_module(f"fastfedrec.{MODULES[name]}")
     return getattr(importlib.import_module(f"fastfedrec.{HOMES[name]}"), name)
+
+
+def place_of(name: str) -> str:
+    """Return where a name is that the package does not have itself, or a similar name, for an error message."""
+    from fastfedrec.core.text import did_you_mean  # imported only for an error
+
+    # A module of the package has no hint: the import statement asks for it here first, and imports it afterwards.
+    if not name.startswith("_") and importlib.util.find_spec(f"fastfedrec.{name}") is None:
+        for module in ("evaluation", "datasets", "accounting", "mechanisms"):
+            if name in getattr(find(module), "__all__", ()):
+                return f"; use fastfedrec.{module}.{name}"
+        return did_you_mean(name, [*HOMES, *MODULES])
+    return ""
 
 
 def make_stub() -> str:

@@ -11,11 +11,22 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-__all__ = ["finite_float", "float_up", "is_exact", "python_number", "renamed", "show", "show_names", "without_array"]
+__all__ = [
+    "finite_float",
+    "float_up",
+    "is_exact",
+    "python_number",
+    "renamed",
+    "show",
+    "show_names",
+    "unquoted",
+    "without_array",
+]
 
 _MAX_DIGITS = 400  # digits of a Decimal before or after its point; floats have at most 309 and 324
 _MAX_BIT_DIFFERENCE = 1000  # between numerator and denominator; their quotient is then in the range of floats
 _MAX_CHARACTERS = 100  # characters of a value in a message
+_NUMBER = re.compile(r"\s*[+-]?\d{1,20}(\.\d{0,20})?\s*", re.ASCII)  # a text that a remedy may repeat
 _MAX_NAMES = 20  # names in a message
 
 
@@ -56,7 +67,14 @@ def python_number(name: str, value: Any) -> int | float | Fraction:
             return _decimal_number(name, value)
         if isinstance(value, numbers.Real):
             return float(value)
-    raise TypeError(f"{name} must be a real number, got {show(value)} ({type(value).__name__}); pass a float")
+    raise TypeError(
+        f"{name} must be a real number, got {show(value)} ({type(value).__name__}); pass {unquoted(value, 'a float')}"
+    )
+
+
+def unquoted(value: Any, kind: str) -> str:
+    """Return the number that a text holds, for a remedy, or the name of the kind of number."""
+    return f"{value.strip()} without quotes" if isinstance(value, str) and _NUMBER.fullmatch(value) else kind
 
 
 def _decimal_number(name: str, value: Decimal) -> float | Fraction:

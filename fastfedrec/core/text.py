@@ -75,9 +75,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return ""
     spellings: dict[str, str] = {}
     for word in known:
-        spellings.setdefault(str(word).lower().replace("_", "-"), str(word))
-    matches = difflib.get_close_matches(name.lower().replace("_", "-"), spellings, n=1)
+        spellings.setdefault(_spelling(str(word)), str(word))
+    matches = difflib.get_close_matches(_spelling(name), spellings, n=1)
     return f" (did you mean {spellings[matches[0]]!r}?)" if matches else ""
+
+
+def _spelling(name: str) -> str:
+    """Return a name in the form that is compared; the hyphens before an option would make all options similar."""
+    return name.lower().replace("_", "-").lstrip("-")
 
 
 def format_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_choice, check_integer, plain_array
 from fastfedrec.core.numbers import show_names
+from fastfedrec.core.text import did_you_mean
 from fastfedrec.core.warn import warn
 from fastfedrec.data.column_names import known_columns
 from fastfedrec.data.ids import check_one_column
@@ -141,7 +142,7 @@ def read_rows(
     for role, name in roles.items():
         if name is not None and names.count(name) != 1:
             fault = "occurs more than once" if name in names else "is not a column"
-            raise KeyError(f"{role}={name!r} {fault}; the frame has {show_names(names)}")
+            raise KeyError(f"{role}={name!r} {fault}{did_you_mean(name, names)}; the frame has {show_names(names)}")
     column_of = recognized_columns(names, roles)
     if unknown := [role for role in ("user", "item") if role not in column_of]:
         example = ", ".join(f"{role}='COLUMN'" for role in unknown)

@@ -82,8 +82,18 @@ class IdIndex:
         column = self._column(ids)
         rows = self.find(column)
         if (unknown := np.flatnonzero(rows < 0)).size:
-            known = f"the model and data hold {len(self._ids)} {self._axis}s"
-            raise KeyError(f"{self._axis} id {id_at(column, unknown[0])!r} is unknown; {known}")
+            known = f"the model and data hold {len(self._ids):,} {self._axis}s"
+            remedy = "see recommend_for, or unknown= of recommend, for new users" if self._axis == "user" else ""
+            if len(self._ids):
+                known += f", such as {id_at(self._ids, 0)!r}"
+                if (column.dtype.kind in "US") != (self._ids.dtype.kind in "US") and "O" not in (
+                    column.dtype.kind,
+                    self._ids.dtype.kind,
+                ):
+                    remedy = "pass ids of that type"
+            raise KeyError(
+                f"{self._axis} id {id_at(column, unknown[0])!r} is unknown; {known}{'; ' * bool(remedy)}{remedy}"
+            )
         return rows
 
     def find(self, ids: np.ndarray) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec.core.arrays import Column
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.data._frames import head, read_rows, to_dataframe, to_frame
 from fastfedrec.data._selections import FIELDS, Selections, unpickled
@@ -23,6 +24,7 @@ __all__ = ["MISSING_TIMESTAMP", "Interactions"]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
+@explains_calls
 class Interactions(Selections, Immutable):
     """Immutable user-item matrix in compressed sparse rows, with external ids, values and optional timestamps.
 

@@ -36,6 +36,11 @@ def check_values(name: str, values: Any, length: int) -> np.ndarray:
 def float_values(name: str, values: Any, length: int, *, finite: bool = False) -> np.ndarray:
     """Return the values of pairs as floats, or raise; by default without a check that they are finite."""
     array = plain_array(name, values)
+    text = (
+        next((entry for entry in array.ravel() if isinstance(entry, str)), None) if array.dtype.kind in "OU" else None
+    )
+    if text is not None:
+        raise TypeError(f"{name} must be numbers, got the text {show(str(text))}; convert the values with float()")
     if array.dtype.kind == "O":
         array = _floats(name, array)
     if array.dtype.kind == "b":

@@ -1,5 +1,6 @@
 """Checks of the arrays of SciPy matrices before SciPy's compiled code uses them, which does not check bounds."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ def remedy_for(given: Any) -> str:
         return "use scipy.sparse.csr_array of its todense(), or see Interactions.from_arrays"
     if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
         return "make a matrix sparse with scipy.sparse.csr_array, or see Interactions.from_arrays"
+    if isinstance(given, str | os.PathLike):
+        return f"read a file first, with fastfedrec.datasets.load_table({os.fspath(given)!r})"
     return "see Interactions.from_arrays"
 
 

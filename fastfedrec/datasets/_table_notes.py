@@ -19,6 +19,10 @@ def remedy(role: str, text: str) -> str:
     if role in ("user", "item") and text in ("", NULL):
         option = choose_words("pass missing_ids='drop'", "add --drop-missing-ids")
         return f"; {option} to drop rows without an id"
+    if role == "value":
+        if re.fullmatch(r"\s*[+-]?[0-9]+,[0-9]+\s*", text):
+            return "; write a point instead of the decimal comma"
+        return "; correct or remove the row, or leave the column out by renaming it in the first line"
     if role != "timestamp":
         return ""
     if stated_moment(text, "s", "ns") is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfedrec.core.arrays import Column
-from fastfedrec.core.files import check_path
+from fastfedrec.core.files import check_file, check_path
 from fastfedrec.data.ids import column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.merging import check_duplicates
@@ -84,8 +84,7 @@ def load_adjacency(
     check_duplicates(duplicates, None)
     if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set("\r\n")):
         raise ValueError(f"separator must be text without line ends or None, got {separator!r}; for example ','")
-    if not path.is_file():
-        raise FileNotFoundError(f"path {str(path)!r} is not a file; pass a file with a line for each user")
+    check_file("path", path, "a file with a line for each user")
     content, first_line = _skip_comments(_content(path))
     users, lengths, items = (_read_numbers(content) if separator is None else None) or _read_lines(
         path, content, separator, first_line

@@ -82,7 +82,10 @@ class Files:
                     # No member expands to more than its size in the directory.
                     content = sum(member.file_size for member in archive.infolist())
             except zipfile.BadZipFile as error:
-                raise ValueError(f"path {str(path)!r} is not a readable zip ({error}); download it again") from error
+                raise ValueError(
+                    f"path {str(path)!r} is not a readable zip ({error}); download it again, or read a table with "
+                    "load_table"
+                ) from error
             if content > (limit := largest_content(path.stat().st_size)):
                 raise ValueError(
                     f"path {str(path)!r} unpacks to {content:,} bytes, which is above the limit of {limit:,} bytes for "

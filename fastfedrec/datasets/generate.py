@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastfedrec._kernels.datasets import generate as _kernel
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -25,6 +26,7 @@ _NO_RATINGS = RatingTables(
 )
 
 
+@explains_calls
 def generate_implicit(
     n_users: int | None = None,
     n_items: int | None = None,

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import as_uniform
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_instance, check_integer
 from fastfedrec.core.old_names import OldAttribute, refuse_old_keywords
 from fastfedrec.core.randomness import Key
@@ -61,6 +62,7 @@ class PoissonCounts:
 
 
 @refuse_old_keywords(law="distribution")
+@explains_calls
 def generate_counts(
     n_users: int,
     n_items: int,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastfedrec.core.arrays import as_uniform
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_instance, check_integer, check_real
 from fastfedrec.core.old_names import refuse_old_keywords
 from fastfedrec.core.randomness import Key
@@ -14,6 +15,7 @@ _BLOCK_CELLS = 2**22  # cells of the users x items matrix that are drawn at once
 
 
 @refuse_old_keywords(stay="stay_probability")
+@explains_calls
 def generate_sequences(
     n_users: int,
     n_items: int,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_flag
-from fastfedrec.core.files import check_path
+from fastfedrec.core.files import check_file, check_path
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.column_names import known_columns, split_type
 from fastfedrec.datasets._fields import Field, Kind, parse_field
@@ -77,8 +77,7 @@ def load_item_features(
     {'item': [7, 9], 'genres': ['folk|pop', 'jazz'], 'year': [1971.0, None]}
     """
     path, quotes = check_path("path", path), check_flag("quotes", quotes)
-    if not path.is_file():
-        raise FileNotFoundError(f"path {str(path)!r} is not a file; pass a CSV, TSV or Parquet file")
+    check_file("path", path, "a CSV, TSV or Parquet file")
     if is_parquet(path):
         return _read_parquet(path, item)
     header, first_line = first_record(path, separator, quotes)

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_choice, check_flag, check_integer
-from fastfedrec.core.files import check_path
+from fastfedrec.core.files import check_file, check_path
 from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show_names
+from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.column_names import known_columns
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.times import UNITS
@@ -194,8 +195,7 @@ def table_columns(
         raise ValueError(f"separator must be text without quotes and line ends, got {separator!r}; for example ','")
     if comment is not None and (not isinstance(comment, str) or not comment.strip() or set(comment) & set('"\r\n')):
         raise ValueError(f"comment must be text without quotes and line ends, got {comment!r}; for example '#'")
-    if not path.is_file():
-        raise FileNotFoundError(f"path {str(path)!r} is not a file; pass a CSV or Parquet file")
+    check_file("path", path, "a CSV or Parquet file")
     if is_parquet(path):
         polars = import_polars(str(path))
         with reading_parquet(path):
@@ -249,7 +249,8 @@ def _find_columns(
                 raise TypeError(f"{role} must be the name of a column, got {column!r}; positions need header=False")
             if names.count(column) != 1:
                 problem = "occurs more than once" if column in names else "is not a column"
-                raise KeyError(f"{role}={column!r} {problem}; {path} has {show_names(names)}")
+                meant = did_you_mean(column, names)
+                raise KeyError(f"{role}={column!r} {problem}{meant}; {path} has {show_names(names)}")
             positions[role] = names.index(column)
         else:
             positions[role] = check_integer(role, column, low=0, high=len(names) - 1)

@@ -86,7 +86,10 @@ def check_predicts(model: Any) -> None:
         The model has no method `predict`.
     """
     if not callable(getattr(model, "predict", None)):
-        raise TypeError(f"model must have a method predict(user_ids, item_ids), {type(model).__name__} has none")
+        raise TypeError(
+            f"model must have a method predict(user_ids, item_ids), {type(model).__name__} has none; rmse and mae are "
+            "for models of ratings, so measure it with metrics of rankings such as 'ndcg@10'"
+        )
 
 
 def predict_errors(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.numbers import show
 from fastfedrec.data.conversion import InteractionsLike, as_frame_maker
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._candidates import choose_candidates, item_table
@@ -335,6 +336,9 @@ class Answers(ABC):
         -----
         The result depends on the user's own row, and no guarantee protects that row: show it to this user only.
         """
+        for name, given in (("user_id", user_id), ("item_id", item_id)):
+            if isinstance(given, list | np.ndarray) and np.ndim(given):
+                raise TypeError(f"{name} must be a single id, got {show(given)}; pass one of its entries")
         model = self._fitted()
         data = model.interactions_
         row, column = data.user_index([user_id]), data.item_index([item_id])

@@ -24,6 +24,15 @@ AGGREGATIONS = {
 }
 
 
+def check_n_factors(n_factors: int, n_items: int) -> int:
+    """Return a number of factors that a fit of `n_items` items can have, or raise an error with the remedy."""
+    if n_factors > n_items:
+        raise ValueError(
+            f"n_factors must be at most {n_items}, the number of items, got {n_factors}; pass {n_items} or less"
+        )
+    return n_factors
+
+
 def aggregation_of_sums() -> Any:
     """Declare who adds users' contributions and the noise."""
     return choice("central", AGGREGATIONS).doc("""

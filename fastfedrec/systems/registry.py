@@ -18,6 +18,8 @@ def system_class(name: str) -> Any:
         if plain in (known.replace("-", ""), home.lower()):
             return names.find(home)
     meant = did_you_mean(name, [*SYSTEMS, *SYSTEMS.values()])
+    if "," in str(name):
+        meant = " (pass one name at a time, on the command line each after its own --system)"
     raise ValueError(f"unknown system {name!r}{meant}; there are {', '.join(SYSTEMS)}")
 
 

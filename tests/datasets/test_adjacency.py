@@ -186,7 +186,7 @@ def test_malformed_files(tmp_path, text, options, message):
 
 
 def test_a_path_that_is_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is not a file; pass a file with a line for each user"):
+    with pytest.raises(FileNotFoundError, match="pass a file with a line for each user"):
         load_adjacency(tmp_path)
 
 

@@ -138,7 +138,7 @@ def test_arguments_and_files_are_checked(tmp_path):
         load_item_features(path, item="id")
     with pytest.raises(TypeError, match="quotes"):
         load_item_features(path, quotes="no")
-    with pytest.raises(FileNotFoundError, match="is not a file; pass a CSV, TSV or Parquet file"):
+    with pytest.raises(FileNotFoundError, match="pass a CSV, TSV or Parquet file"):
         load_item_features(tmp_path)
     polars = pytest.importorskip("polars")
     polars.DataFrame({"item": [], "kind": []}).write_parquet(tmp_path / "none.parquet")

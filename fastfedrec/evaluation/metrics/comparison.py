@@ -12,8 +12,9 @@ from fastfedrec.accounting.views import TRUST_VIEWS, epsilon_under, show_costs
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
-from fastfedrec.core.text import format_table
+from fastfedrec.core.text import epsilon_to_json, format_table
 from fastfedrec.evaluation.metrics import tables
+from fastfedrec.evaluation.metrics.lists import GIVEN_LISTS
 from fastfedrec.evaluation.metrics.plots import draw_intervals
 from fastfedrec.evaluation.metrics.resampling import fit_deviations, holm, sign_test
 from fastfedrec.evaluation.metrics.results import Evaluation
@@ -208,6 +209,10 @@ class Comparison:
                 "metrics": {
                     metric: dict(zip(("value", "low", "high"), (value, *self.intervals[name][metric]), strict=True))
                     for metric, value in result.items()
+                },
+                "epsilon": {
+                    trust: epsilon_to_json(epsilon_under(trust, result.epsilon, result.parties))
+                    for trust in TRUST_VIEWS
                 },
             }
             for name, result in self.results.items()
@@ -405,9 +410,12 @@ def _check_alike(named: dict[str, Evaluation]) -> None:
             ("split", first.split, other.split),
         ):
             if expected != got:
+                remedy = "evaluate both models alike"
+                if field == "protocol" and GIVEN_LISTS in (expected, got):
+                    remedy = "evaluate the model by its lists too, evaluate_lists(model.recommend(as_frame=True), ...)"
                 raise ValueError(
                     f"results must have the same {field}, got {expected!r} of {first_name} and {got!r} of {name}; "
-                    "evaluate both models alike"
+                    f"{remedy}"
                 )
         if not np.array_equal(first.user_ids, other.user_ids) or first.n_interactions != other.n_interactions:
             raise ValueError(

@@ -24,7 +24,10 @@ from fastfedrec.evaluation.metrics.set_metrics import Placement
 from fastfedrec.evaluation.metrics.user_values import UserValues
 from fastfedrec.evaluation.metrics.values import metric_values
 
-__all__ = ["evaluate_lists"]
+__all__ = ["GIVEN_LISTS", "evaluate_lists"]
+
+#: Protocol of results of lists.
+GIVEN_LISTS = "given lists"
 
 
 @shares_docstring(METRICS_PARAMETER)
@@ -123,7 +126,7 @@ def evaluate_lists(
         values |= count_metrics(of_counts, train.n_items, [top_items])
     return Evaluation(
         model=name,
-        protocol="given lists",
+        protocol=GIVEN_LISTS,
         split=split if split is None or isinstance(split, str) else repr(split),
         metrics=tuple(parsed),
         n_users=aligned.n_users,

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.old_names import OldAttribute, refuse_old_names
+from fastfedrec.core.text import did_you_mean
 
 __all__ = [
     "KINDS",
@@ -122,6 +123,17 @@ class Metric:
         return KINDS[self.kind].less_is_better
 
     @property
+    def is_share(self) -> bool:
+        """Check whether all values of the metric are between 0 and 1.
+
+        Returns
+        -------
+        bool
+            True for metrics of rankings, such as "ndcg@10".
+        """
+        return self.function is None and KINDS[self.kind].input == "rankings"
+
+    @property
     def is_list_metric(self) -> bool:
         """Check whether the metric is computed from the lists of all users combined.
 
@@ -192,7 +204,13 @@ def _parse(name: str) -> Metric:
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     cutoff = int(match[2]) if match and match[2] else None
     if match is None or (cutoff or 0) > _MAX_CUTOFF:
-        raise ValueError(f"unknown metric {name!r}; known: {KNOWN_METRICS} (K a whole number from 1 to {_MAX_CUTOFF})")
+        kind, _, rank = str(name).partition("@")
+        meant = "" if kind.lower() in _KIND_OF_NAME else did_you_mean(kind, _KIND_OF_NAME)
+        if rank and meant:
+            meant = meant.replace("'?)", f"@{rank}'?)")
+        raise ValueError(
+            f"unknown metric {name!r}{meant}; known: {KNOWN_METRICS} (K a whole number from 1, at most {_MAX_CUTOFF})"
+        )
     return Metric(name, _KIND_OF_NAME[(match[1] or match[3]).lower()], cutoff)
 
 

@@ -248,6 +248,7 @@ class Evaluation(Mapping[str, float]):
             return bounds
         # All metrics share the resamples: two columns, weighted values and weights, for each metric.
         columns = np.hstack([values.columns for values in self.user_values.values()])
+        shares = {metric.name for metric in self.metrics if metric.is_share}
         key = resolve_key(key)
         sums = bootstrap_sums(columns, n_resamples, key).reshape(n_resamples, -1, 2)
         for column, (name, values) in enumerate(self.user_values.items()):
@@ -256,6 +257,9 @@ class Evaluation(Mapping[str, float]):
                 resampled = resampled + fit_deviations([fit[name] for fit in self.fits], n_resamples, key, name)
             resampled = resampled[~np.isnan(resampled)]  # NaN: the metric is defined for no user of the resample
             if len(resampled):
+                # The t distribution has no bounds, but shares have: no value outside them is possible.
+                if name in shares:
+                    resampled = resampled.clip(0.0, 1.0)
                 low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2]).tolist()
                 bounds[name] = low, high
         return bounds

@@ -1,11 +1,12 @@
 """Calls of a model's methods: factors, scores of all items for some users, or scores of pairs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fastfedrec.core.check import check_fits, plain_array
+from fastfedrec.data._frames import is_frame
 from fastfedrec.data.ids import IdIndex, id_at
 
 __all__ = ["Factors", "call_factors", "check_model", "is_known", "rows_of_scores", "score_pairs", "select_scores"]
@@ -21,8 +22,17 @@ def check_model(model: Any) -> None:
     if not any(callable(getattr(model, name, None)) for name in ("score", "score_items", "factors")):
         raise TypeError(
             "model must have a method score(user_ids, item_ids), score_items(user_ids) or factors(user_ids, item_ids), "
-            f"{type(model).__name__} has none"
+            f"{type(model).__name__} has none; {_remedy_for(model)}"
         )
+
+
+def _remedy_for(model: Any) -> str:
+    """Return the remedy for an object that cannot rank items."""
+    if is_frame(model) or isinstance(model, Mapping) or callable(getattr(model, "recommend", None)):
+        return "pass lists of recommended items to evaluate_lists"
+    if callable(getattr(model, "predict", None)):
+        return "add one, or measure its predicted ratings with metrics=['rmse', 'mae']"
+    return "add one of them"
 
 
 def known_ids(model: Any, axis: str) -> np.ndarray | None:

@@ -25,7 +25,17 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, Split, Splitter, UserHoldout, evaluate
+from fastfedrec.data.times import MISSING_TIMESTAMP
+from fastfedrec.evaluation import (
+    LeaveOneOut,
+    RandomHoldout,
+    Sampled,
+    Split,
+    Splitter,
+    TemporalSplit,
+    UserHoldout,
+    evaluate,
+)
 from fastfedrec.studies.files import checksum, run_or_load
 from fastfedrec.systems.registry import make_system
 
@@ -219,7 +229,9 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int, *, is_validation
         else:
             split = data.split(key, n_threads)
         if is_validation:
-            split = _validation_split(split, key)
+            # The split of the test used the key, so the split of train uses another one.
+            other_key = Key.from_seed(int(key.words(_VALIDATION, size=1)[0]) >> 1)
+            split = next(validation_splitter(data).split(split.train, key=other_key))
         test = split.test
         # Users without a test item are never drawn, so exactly min(n_tested, n_users with a test item) are tested.
         order = np.argsort(key.uniform(_TESTED, size=test.n_users), kind="stable")
@@ -230,19 +242,47 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int, *, is_validation
     return _last_split["split"]
 
 
-def _validation_split(split: Split, key: Key) -> Split:
-    """Divide train as train and test are divided: by users, one interaction of each user, or a share of each user's."""
-    # The split of the test used the key, so the split of train uses another one.
-    other_key = Key.from_seed(int(key.words(_VALIDATION, size=1)[0]) >> 1)
+def validation_splitter(data: Any) -> Splitter:
+    """Return the splitter of train that has the form of the test: by users, by time, or at random within each user."""
+    if not isinstance(data, Split):
+        return LeaveOneOut()
+    split = data
     n_train, n_test = split.train.n_interactions, split.test.n_interactions
-    splitter: Splitter = LeaveOneOut()
+    share = n_test / max(n_train + n_test, 1)
     if split.given is not None:
         n_users = int(np.count_nonzero(split.test.interactions_per_user()))
-        share = n_test / (n_test + split.given.n_interactions)
-        splitter = UserHoldout(n_users / (n_users + split.train.n_users), given=1 - share)
-    elif split.test.interactions_per_user().max(initial=0) > 1:
-        splitter = RandomHoldout(share=n_test / (n_train + n_test))
-    return next(splitter.split(split.train, key=other_key))
+        of_user = n_test / (n_test + split.given.n_interactions)
+        return UserHoldout(n_users / (n_users + split.train.n_users), given=1 - of_user)
+    order = _order_in_time(split)
+    if order == "all":
+        return TemporalSplit(share=share)
+    if split.test.interactions_per_user().max(initial=0) > 1:
+        return RandomHoldout(share=share, latest=order == "user")
+    return LeaveOneOut(latest=order == "user")
+
+
+def _order_in_time(split: Split) -> str | None:
+    """Return whether test follows train for "all" users combined or for each "user"; None for neither."""
+    # A setting that is chosen on a random split may be worse on later interactions.
+    first_of_test, last_of_train = _extreme_times(split.test, np.minimum), _extreme_times(split.train, np.maximum)
+    first_of_train = _extreme_times(split.train, np.minimum)
+    if not first_of_test or not last_of_train:
+        return None
+    earliest, latest = min(first_of_train.values()), max(last_of_train.values())
+    if latest <= min(first_of_test.values()) and earliest < latest:
+        return "all"
+    shared = first_of_test.keys() & last_of_train.keys()
+    in_order = all(last_of_train[user] <= first_of_test[user] for user in shared)
+    return "user" if in_order and any(last_of_train[user] < first_of_test[user] for user in shared) else None
+
+
+def _extreme_times(data: Interactions, extreme: np.ufunc) -> dict[Any, int]:
+    """Return the earliest or latest time of each user with interactions; empty if a time is missing."""
+    times, has_rows = data.timestamps, data.interactions_per_user() > 0
+    if times is None or not has_rows.any() or (times == MISSING_TIMESTAMP).any():
+        return {}
+    user_times = extreme.reduceat(times, data.indptr[:-1][has_rows])
+    return dict(zip(data.user_ids[has_rows].tolist(), user_times.tolist(), strict=True))
 
 
 # ---- many runs -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,15 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, parse_metrics
 from fastfedrec.studies.sweep.cells import Cell, chosen_cells, label_of
-from fastfedrec.studies.sweep.runs import Job, Protocol, code_version, describe_data, machine, run_all
+from fastfedrec.studies.sweep.runs import (
+    Job,
+    Protocol,
+    code_version,
+    describe_data,
+    machine,
+    run_all,
+    validation_splitter,
+)
 from fastfedrec.studies.sweep.table import Sweep
 from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.registry import make_system, system_class
@@ -255,7 +263,8 @@ def sweep(
     validate : bool
         Whether to measure all settings on a validation split of train, and to fit only chosen settings on all of train
         and test them: the best setting of each system, and the fronts.  The validation split has the form of the
-        split: by users if there are given items, else one interaction of each user, or a share of each user's.
+        split: by users if there are given items; by time if the test follows train, for all users or for each user;
+        else at random.  It holds out one interaction of each user if the test does, else a share.
     source : str or None
         Name of the data, shown in the table.
     show_progress : bool
@@ -325,13 +334,14 @@ def sweep(
         for job in jobs
         if (error := results[job.name].get("error"))
     ]
+    validation = {"validation": repr(validation_splitter(data))} if validate else {}
     # A note states whether the list of items comes from private data.
     fitted_on = data.train if isinstance(data, Split) else data
     note = catalogue_note(fitted_on) if isinstance(fitted_on, Interactions) else None
     notes = [note] if note else []
     return Sweep(
         source or str(data),
-        {**common, "seeds": seed_numbers, "machine": machine(), "n_jobs": n_jobs, "n_threads": n_threads},
+        {**common, **validation, "seeds": seed_numbers, "machine": machine(), "n_jobs": n_jobs, "n_threads": n_threads},
         cells,
         tuple(failures),
         (*notes, *dict.fromkeys(text for job in jobs for text in results[job.name].get("warnings", ()))),

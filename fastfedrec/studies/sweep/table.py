@@ -232,7 +232,8 @@ def _describe_choices(sweep: Sweep) -> list[str]:
     metric = sweep.metric
     best = [(cell, sweep.test_of(cell)) for cell in best_cells(sweep.cells, metric)]
     choices = [f"{cell.label} with {metric} {_show_test(sweep, cell, metric)}" for cell, of_test in best if of_test]
-    return [f"Chosen on validation, and tested: {'; '.join(choices)}."] if choices else []
+    divided = f" Validation is {sweep.settings['validation']} of train." if "validation" in sweep.settings else ""
+    return [f"Chosen on validation, and tested: {'; '.join(choices)}.{divided}"] if choices else []
 
 
 def _draw(sweep: Sweep, figure: Any) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
-from fastfedrec.core.check import check_integer
 from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import choice, declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
@@ -22,7 +21,14 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._featured import align_features, note_features
-from fastfedrec.systems._parameters import number_of_factors, public_features, public_users, run_delta, run_epsilon
+from fastfedrec.systems._parameters import (
+    check_n_factors,
+    number_of_factors,
+    public_features,
+    public_users,
+    run_delta,
+    run_epsilon,
+)
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import LeastSquaresScores
 from fastfedrec.systems.dp_als.rounds import CountRound, LeastSquaresRound, StartRound
@@ -187,7 +193,7 @@ class DPALS(CentralModel):
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """Return the rounds with a total cost of `epsilon` and `delta`."""
         n_items = data.n_items
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
+        self.n_factors = check_n_factors(self.n_factors, n_items)
         random_factors = 2 * key.uniform(_FIRST, size=n_items * self.n_factors) - 1
         state = FactorState(np.zeros(n_items), random_factors.reshape(n_items, self.n_factors))
         mu = gaussian_mu(self.epsilon, self.delta)

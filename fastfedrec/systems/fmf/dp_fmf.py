@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.compute import als
-from fastfedrec.core.check import check_integer
 from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
@@ -21,7 +20,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
-from fastfedrec.systems._parameters import public_users, run_delta, run_epsilon
+from fastfedrec.systems._parameters import check_n_factors, public_users, run_delta, run_epsilon
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._served import LeastSquaresScores, Served
 from fastfedrec.systems.factor_rounds import MAX_USERS, FactorState
@@ -112,7 +111,7 @@ class DPFMF(CentralModel):
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """Return the phase of gradient rounds that costs the budget."""
         n_items = data.n_items
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
+        self.n_factors = check_n_factors(self.n_factors, n_items)
         initial_factors = _INIT_SCALE * key.normal(_START, size=n_items * self.n_factors)
         state = FactorState(np.zeros(n_items), initial_factors.reshape(n_items, self.n_factors))
 
