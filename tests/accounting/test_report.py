@@ -323,7 +323,7 @@ def notice_of(ledger, folder):
     [
         (CENTRAL, "does not protect your data from our server"),
         (LOCAL, "if your device adds the noise before it sends"),
-        (ShuffledReports("binary response", 2.5, 1, 50_000), "an independent party removes the senders"),
+        (ShuffledReports("binary response", 2.5, 5, 50_000), "an independent party removes the senders"),
         (Laplace(2.0, neighboring="replace", sampling="none", trust="entity"), "the organization that collected them"),
     ],
     ids=["central", "local", "shuffle", "entity"],

@@ -223,7 +223,8 @@ class Advice:
         values |= {name: best.parameters[name] for name in _NODES if name in best.parameters}
         python = ", ".join(f"{name}={value!r}" for name, value in values.items())
         shell = " ".join(f"{name}={value}" for name, value in values.items())
-        call = choose_words(f"PrivateRecommender({python})", f"fastfedrec fit private-recommender --set {shell}")
+        command = f"fastfedrec fit private-recommender --data FILE --set {shell}"
+        call = choose_words(f"PrivateRecommender({python})", command)
         return f"; this fits it: {call}"
 
     def _caveats(self, best: Offer) -> list[str]:

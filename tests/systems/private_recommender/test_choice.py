@@ -421,7 +421,7 @@ def test_parameters_are_shown_with_details_only(trust, capsys):
     assert main(argv) == 0
     short = capsys.readouterr().out
     assert not re.search(r"\w+\(.*epsilon=", short)
-    assert f"fastfedrec fit private-recommender --set epsilon=2.0 delta=1e-06 trust={trust}" in short
+    assert f"fastfedrec fit private-recommender --data FILE --set epsilon=2.0 delta=1e-06 trust={trust}" in short
     table, _, below = short.rstrip().rpartition("\n\n")
     assert table
     assert len(below.splitlines()) <= 3
