@@ -17,6 +17,7 @@ from fastfedrec.accounting.filters import BUDGET_FILTERS, BUDGET_VIEWS
 from fastfedrec.accounting.notes import NOTE_SCHEMA
 from fastfedrec.accounting.views import VIEWS, seen_event
 from fastfedrec.core.check import LARGEST_INTEGER
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show
 from fastfedrec.core.text import epsilon_from_json, unique_fields
 
@@ -307,13 +308,20 @@ def refuse_understatement(document: Mapping[str, Any], recomputed: Mapping[str, 
             if figure < smallest * (1 - _TOLERANCE):
                 raise ValueError(
                     f"{path}.{name}.{view} states {figure:g}, and its events cost {smallest:g}: the file was changed, "
-                    "or the version that wrote it was wrong; pass check_costs=False to read it with its events' cost"
+                    f"or the version that wrote it was wrong. {_way_to_read()}"
                 )
     if document.get("digest", expected := digest(document)) != expected:
         raise ValueError(
             f"ledger.digest must be the digest of the content, {expected}, got {document['digest']}: an event, delta "
-            "or remark was changed after the ledger was written. Pass check_costs=False to read it all the same."
+            f"or remark was changed after the ledger was written. {_way_to_read()}"
         )
+
+
+def _way_to_read() -> str:
+    """Return how to read a refused document, in the words of the interface in use."""
+    return choose_words(
+        "Pass check_costs=False to read it with its events' cost.", "Get the file from its author again."
+    )
 
 
 def parse(text: str) -> Any:

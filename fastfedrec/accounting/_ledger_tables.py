@@ -41,7 +41,7 @@ def make_card(ledger: "Ledger") -> str:
 def _conditions(ledger: "Ledger") -> list[str]:
     """Return the budget, the conditions of the figures, and the notes."""
     budget = [] if ledger.budget is None else [ledger.budget.statement(ledger.events)]
-    return [*budget, *preconditions(ledger.events, ledger.is_simulation, ledger.delta), *ledger.notes]
+    return [*budget, *preconditions(ledger), *ledger.notes]
 
 
 def _table(ledger: "Ledger", event: Event, times: int) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fastfedrec.accounting.events import Event, ShuffledReports
 from fastfedrec.accounting.guesses import largest_guess_share
@@ -11,17 +12,22 @@ from fastfedrec.accounting.views import (
     Cost,
     View,
     check_view,
+    cost_of,
     seen_event,
     stated_cost,
 )
 from fastfedrec.core.text import format_epsilon
 
 _CONDITIONS = {
+    "device": "Each user's device adds the noise before it sends a report. A process that fits all users' data sees "
+    "them, and no figure holds against a party with access to it.",
     "shuffled": "Behind a shuffler the figures hold only if no two reports can be linked, by sender or by time. All "
     "users must send their reports, and the shuffler must not collude with the server.",
     "public": "Against the public the figures hold only if the server releases results of the sums of reports alone.",
     "fixed": "Figures with a delta hold only if no release had an effect on the events or on their number. A fit that "
-    "was stopped or repeated because of a released model is such an effect. Figures at delta 0 hold then too.",
+    "was stopped or repeated because of a released model is such an effect.",
+    "pure": "Figures at delta 0 hold then too.",
+    "budget": "The epsilon of the budget holds then too.",
     "key": "The noise came from a secret key. A holder of this key can remove the noise, so no party may keep it.",
     "seed": "SIMULATION: the noise came from a seed. No guarantee holds against a party that can guess the seed.",
 }
@@ -34,18 +40,47 @@ SUM = (
 USELESS_SHARE = 0.999
 
 
-def preconditions(events: Mapping[Event, int], is_simulation: bool, delta: float) -> list[str]:
-    """Return the conditions under which the figures hold."""
+def preconditions(ledger: Any) -> list[str]:
+    """Return the conditions under which the figures of a ledger hold."""
+    events = ledger.events
     shuffled = any(isinstance(seen_event(event, "shuffled_server"), ShuffledReports) for event in events)
-    costs = [cost for view in OBSERVERS if math.isfinite((cost := stated_cost(events, view, delta)).epsilon)]
+    costs = [cost for view in OBSERVERS if math.isfinite((cost := stated_cost(events, view, ledger.delta)).epsilon)]
+    has_delta = any(cost.delta for cost in costs)
     holds = {
+        "device": bool(costs) and any(getattr(event, "trust", "") in ("local", "shuffle") for event in events),
         "shuffled": shuffled,
         "public": shuffled,
-        "fixed": any(cost.delta for cost in costs),
-        "key": bool(costs and events and not is_simulation),
-        "seed": is_simulation,
+        "fixed": has_delta,
+        "pure": has_delta and any(math.isfinite(cost_of(events, view, 0.0).epsilon) for view in OBSERVERS),
+        "budget": has_delta and ledger.budget is not None,
+        "key": bool(costs and events and not ledger.is_simulation),
+        "seed": ledger.is_simulation,
     }
-    return [text for name, text in _CONDITIONS.items() if holds[name]]
+    texts = {name: text for name, text in _CONDITIONS.items() if holds[name]}
+    # These two sentences refer to the one before them.
+    texts["fixed"] = " ".join(texts.pop(name) for name in ("fixed", "pure", "budget") if name in texts)
+    return [text for text in texts.values() if text]
+
+
+def useful_views(ledger: Any, costs: Mapping[View, Cost]) -> list[View]:
+    """Return the observers whose figure bounds the share of correct guesses, at a delta with a meaning."""
+    return [
+        view
+        for view, (epsilon, delta, _) in costs.items()
+        if math.isfinite(epsilon)
+        and largest_guess_share(epsilon, delta) < USELESS_SHARE
+        and not (delta and is_delta_too_large(ledger))
+    ]
+
+
+def is_delta_too_large(ledger: Any) -> bool:
+    """Return whether delta is one over the number of users or more, so that one user's data may be published."""
+    return bool(ledger.delta * n_users_of(ledger.events) >= 1)
+
+
+def n_users_of(events: Mapping[Event, int]) -> int:
+    """Return the largest number of users that an event states, or 0."""
+    return max((getattr(event, "n_users", None) or 0 for event in events), default=0)
 
 
 def explain(event: Event, view: View, cost: Cost) -> str:

@@ -337,27 +337,29 @@ class Budget:
     def _error(self, event: Event, n_planned: int, events: Mapping[Event, int]) -> BudgetError:
         """Return the error for the first event that does not fit."""
         spent, (gaussian, pure) = self.spent(events), (self.remaining(events, use=use) for use in _USES)
-        plan = f", one of {n_planned:,} planned events" if n_planned > 1 else ""
+        plan = f", one of {n_planned:,} planned events," if n_planned > 1 else ""
         seen = seen_event(event, self.view)
         sums = _sums_of(self._filter, seen)
         remedy = "record it in a ledger without a budget"
+        why = "does not take this fit"
         if seen is None:
-            why = f"have a guarantee against {self.view!r}"
+            what = f"has no guarantee against {self.view!r}"
             if any(seen_event(event, view) for view in OBSERVERS):
                 remedy += ", or with another budget_view"
         elif sums.pure is None and not self._has_theorem(sums):
-            why = f"have a theorem for budget_filter={self.filter!r}"
+            what = f"has no theorem for budget_filter={self.filter!r}"
             if _sums_of(_filter_of("renyi", self.epsilon, self._loss_delta), seen).cost is not None:
                 remedy += ", or make the ledger with budget_filter='renyi', which takes sampled rounds and zCDP"
         else:
-            why, remedy = "fit in the budget", "lower its epsilon (see Ledger.remaining), or stop"
+            why, what = "would be exceeded", "costs more than remains"
+            remedy = "lower its epsilon (Ledger.remaining), or stop fitting on these users"
         # Without this sentence a reader expects the far smaller cost behind a shuffler.
         local = " Shuffled reports count as local ones in a budget." * isinstance(seen, ShuffledReports)
         message = (
-            f"`event` must {why}, got {event.mechanism!r} ({type(event).__name__}){plan}. Of epsilon "
-            f"{self.epsilon:g} at delta {self.delta:g} against {self.view!r}, {spent:.4g} is spent; a Gaussian release "
-            f"may have {gaussian:.4g} more, or a pure one {pure:.4g}.{local} Refused before anything was released: "
-            f"{remedy}"
+            f"the ledger's budget of epsilon {self.epsilon:g} at delta {self.delta:g} against {self.view!r} {why}: "
+            f"{spent:.4g} is spent, and {event.mechanism!r} ({type(event).__name__}){plan} {what}. A release with "
+            f"Gaussian noise may still have epsilon {_round_down(gaussian):g}, or a pure one "
+            f"{_round_down(pure):g}.{local} Refused before anything was released: {remedy}"
         )
         return BudgetError(message, event, spent, gaussian)
 
@@ -400,6 +402,14 @@ class Budget:
             f"{self.spent(events):.4g} is spent. It holds also if releases choose the events, so it may count more "
             f"than the other figures. The filters are for the sum of pure epsilons and for {self._filter.theorem}."
         )
+
+
+def _round_down(epsilon: float) -> float:
+    """Return an epsilon with four significant digits that is not larger, so that a fit with it is allowed."""
+    if epsilon <= 0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return math.floor(epsilon / unit) * unit
 
 
 @lru_cache(maxsize=64)

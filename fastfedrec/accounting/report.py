@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import Any
 
-from fastfedrec.accounting._ledger_words import SUM, USELESS_SHARE, explain, preconditions
+from fastfedrec.accounting._ledger_words import (
+    SUM,
+    USELESS_SHARE,
+    explain,
+    is_delta_too_large,
+    n_users_of,
+    preconditions,
+    useful_views,
+)
+from fastfedrec.accounting._notice import percent, privacy_notice
 from fastfedrec.accounting.events import Event, Unprotected
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.notes import note_kind
@@ -26,11 +35,6 @@ _OBSERVERS_IN_WORDS: dict[View, str] = {
     "shuffled_server": "An honest shuffler removes names, order and times before this server sees the messages. "
     "The line above applies if there is no shuffler.",
     "public": "The public sees releases of the server alone: the model, and results that are computed from it.",
-}
-_OBSERVERS_IN_NOTICES: dict[View, str] = {
-    "server": "our server sees your messages",
-    "shuffled_server": "our server sees your messages without their sender",
-    "public": "a party sees our model",
 }
 _TRUSTED = {
     "local": "No party is trusted: each user's device adds the noise.",
@@ -70,6 +74,8 @@ _FIELDS = {
 }
 _ALWAYS_ASSUMED = (
     "The ledger holds each use of these users' data. A use elsewhere adds to the cost.",
+    "A user is one id in the data. A person with several ids has a larger epsilon than stated here: the costs of the "
+    "ids add up, and delta increases.",
     "The software ran as published, and no other party saw its memory.",
     "The number of users, the list of items and all settings are public. A note below states each exception.",
 )
@@ -89,12 +95,15 @@ _CHECKS = (
     "The key of the noise was secret, and no party keeps it.",
     "Each group of users has one ledger, which holds every run on their data.",
     "No setting was chosen by scores on these users' data.",
-    "The digest above the signature is the digest of the released model's ledger.",
+    "Each person has one id in the data.",
+    "The digest above the signature is the one that fastfedrec ledger prints for the released model.",
 )
 _NODES_CHECK = "No party runs, or can read, more nodes than the assumptions allow to be dishonest."
 _SHUFFLER_CHECK = (
     "An independent party runs the shuffler, so that the line of the server that sees each sender does not apply."
 )
+_DEVICES_CHECK = "The noise was added on the devices of users, and no other machine read the data."
+_REFUSAL = "Do not approve a promise of privacy for this run, because no useful guarantee holds."
 _DECISION = (
     "Approve the run if all checks hold and the share of correct guesses is acceptable for each observer that is not "
     "trusted.",
@@ -105,9 +114,10 @@ _HOW_TO_READ = (
     "random guess is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability "
     "that this bound fails."
 )
+_ONE_RUN = "A guarantee of a system is for one run of it. The figures for each observer are for all runs of the ledger."
 _OTHER_RELATIONS = (
-    'The figures above are for the relation "replace". A guarantee for another relation (zero_out, add_remove) states '
-    "a smaller epsilon for the same noise."
+    'The figures for each observer are for the relation "replace". A guarantee for another relation (zero_out, '
+    "add_remove) states a smaller epsilon for the same noise."
 )
 _SECTIONS = {"guarantee": "Guarantees", "choice": "Choices of the run", "remark": "Remarks without a kind"}
 # Up to this share of correct guesses a figure is a guarantee; above it has little use.
@@ -136,7 +146,12 @@ def make_report(ledger: Any, about: str | None) -> Page:
         notes.setdefault(note_kind(note), []).append(note)
     unprotected = [f'The event "{e.mechanism}" has no protection.' for e in ledger.events if isinstance(e, Unprotected)]
     trusted = {getattr(event, "trust", "") for event in ledger.events}
-    parties = [*[_SHUFFLER_CHECK] * ("shuffle" in trusted), *[_NODES_CHECK] * ("aggregator" in trusted)]
+    parties = [
+        *[_DEVICES_CHECK] * bool(trusted & {"local", "shuffle"}),
+        *[_SHUFFLER_CHECK] * ("shuffle" in trusted),
+        *[_NODES_CHECK] * ("aggregator" in trusted),
+    ]
+    decision = _DECISION if useful_views(ledger, costs) and not ledger.is_simulation else (_REFUSAL, *_DECISION[1:])
     points: dict[str, list[str]] = {
         "Trusted parties": _trusted(ledger, costs),
         "Assumptions": [*notes.pop("assumption", []), *_assumed(ledger), *_ALWAYS_ASSUMED],
@@ -150,14 +165,14 @@ def make_report(ledger: Any, about: str | None) -> Page:
     has_other = any(getattr(event, "neighboring", "replace") != "replace" for event in ledger.events)
     claims: list[Section] = []
     if guarantees.texts:
-        claims.append((_SECTIONS["guarantee"], (guarantees, *[_OTHER_RELATIONS] * has_other)))
+        claims.append((_SECTIONS["guarantee"], (guarantees, _ONE_RUN, *[_OTHER_RELATIONS] * has_other)))
     sections: list[Section] = [
         ("Protected data", _protected(costs) if ledger.events else ("The ledger states no protection.",)),
         ("Figures for each observer", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
         *claims,
         *((heading, (Points(tuple(map(_sentence, texts))),)) for heading, texts in points.items()),
-        ("Checklist", (Checks((*_CHECKS, *parties)), Points(_DECISION))),
-        ("Paragraph for a privacy notice", (_privacy_notice(ledger, costs),)),
+        ("Checklist", (Checks((*_CHECKS, *parties)), Points(decision))),
+        ("Paragraph for a privacy notice", (privacy_notice(ledger, costs),)),
     ]
     return Page(
         "Privacy report", about or "", tone, verdict, tuple(sections),
@@ -175,12 +190,13 @@ def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]
             "No use of users' data was recorded in it, which does not prove that there was none.",
         )
     guess_shares = _guess_shares(costs)
-    bounded = [view for view, share in guess_shares.items() if share < USELESS_SHARE]
+    bounded = useful_views(ledger, costs)
     lines: list[str] = []
     if not guess_shares:
         tone, first = "none", "No guarantee holds: the recorded events bound the knowledge of no observer."
     elif not bounded:
-        tone, first = "weak", "No useful guarantee holds: the figures are too large to bound a guess."
+        reason = "delta is too large" if is_delta_too_large(ledger) else "the figures are too large to bound a guess"
+        tone, first = "weak", f"No useful guarantee holds: {reason}."
     else:
         tone = "some" if min(guess_shares[view] for view in bounded) <= _UNSURE_SHARE else "loose"
         first, *more = (f"holds against {_with_figure(view, costs[view])}." for view in bounded)
@@ -188,7 +204,8 @@ def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]
         lines += [f"A guarantee also {text}" for text in more]
         useless = [VIEWS[view] for view in guess_shares if view not in bounded]
         unprotected = [VIEWS[view] for view in VIEWS if view not in guess_shares]
-        lines += [f"The figure is too large to bound a guess by {_listed(useless)}."] if useless else []
+        small = "epsilon or delta" if is_delta_too_large(ledger) else "figure"
+        lines += [f"The {small} is too large to bound a guess by {_listed(useless)}."] if useless else []
         lines += [f"No guarantee holds against {_listed(unprotected)}."] if unprotected else []
     if ledger.is_simulation:
         tone = "none"
@@ -205,11 +222,6 @@ def _guess_shares(costs: dict[View, Cost]) -> dict[View, float]:
     return {view: largest_guess_share(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}
 
 
-def _percent(share: float) -> str:
-    """Return a share as a percentage with one decimal, rounded up so that it is never below the bound."""
-    return f"{math.ceil(share * 1000 - 1e-9) / 10:.1f}%"
-
-
 def _with_figure(view: View, cost: Cost) -> str:
     """Return a view in words, with its figure."""
     supposed = "if it exists: " if view == "shuffled_server" else ""
@@ -223,7 +235,7 @@ def _protected(costs: dict[View, Cost]) -> tuple[Block, ...]:
     return (
         "The unit of protection is a user with all of the user's items, ratings and times. The guarantee compares the "
         'run with a run in which this whole history was replaced by any other (the neighbouring relation "replace"). '
-        "Both runs give an observer nearly the same probabilities of each result.",
+        "The smaller epsilon is, the closer are the probabilities of each result in both runs.",
     )
 
 
@@ -234,7 +246,7 @@ def _meters(costs: dict[View, Cost]) -> Meters:
     for view, (epsilon, delta, _) in costs.items():
         share = shares.get(view, 1.0)
         empty = ", which is no bound" if share >= USELESS_SHARE else ""
-        words = f"at most {_percent(share)} correct guesses{empty}" if view in shares else "no bound on guesses"
+        words = f"at most {percent(share)} correct guesses{empty}" if view in shares else "no bound on guesses"
         figure = f"epsilon {format_epsilon(epsilon)}" if view in shares else "no guarantee"
         name = VIEWS[view][0].upper() + VIEWS[view][1:]
         detail = f"delta {delta:g}" if view in shares else ""
@@ -243,15 +255,15 @@ def _meters(costs: dict[View, Cost]) -> Meters:
 
 
 def _delta_warning(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
-    """Return a warning if delta is not below one over the number of users."""
-    n_users = max((getattr(event, "n_users", None) or 0 for event in ledger.events), default=0)
-    is_needed = any(cost.delta and math.isfinite(cost.epsilon) for cost in costs.values())
-    if not (n_users and is_needed and ledger.delta * n_users >= 1):
+    """Return the number of users for which delta has a meaning, or a warning if it has none for the stated number."""
+    if not any(cost.delta and math.isfinite(cost.epsilon) for cost in costs.values()):
         return ()
-    return (
-        f"Delta {ledger.delta:g} is not below one over the number of users ({n_users:,}). A mechanism that publishes "
-        "one user's data would satisfy such a guarantee.",
-    )
+    if is_delta_too_large(ledger):
+        return (
+            f"Delta {ledger.delta:g} is not below one over the number of users ({n_users_of(ledger.events):,}). A "
+            "mechanism that publishes one user's data would satisfy such a guarantee.",
+        )
+    return (f"Delta {ledger.delta:g} needs far fewer than {1 / ledger.delta:,.0f} users.",)
 
 
 def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
@@ -273,7 +285,7 @@ def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
 
 def _assumed(ledger: Any) -> list[str]:
     """Return the assumptions of the figures that depend on the ledger."""
-    lines = preconditions(ledger.events, ledger.is_simulation, ledger.delta)
+    lines = preconditions(ledger)
     if any(getattr(event, "sampling", "none") != "none" for event in ledger.events):
         lines.append("The sample of users of each round stays secret.")
     for trust, words in _HONEST.items():
@@ -283,22 +295,6 @@ def _assumed(ledger: Any) -> list[str]:
     if any(getattr(event, "trust", "") == "central" for event in ledger.events):
         lines.append("The server adds the noise before a release, and releases no other part of its data.")
     return lines
-
-
-def _privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
-    """Return a paragraph for users about the strongest observer with a useful figure."""
-    shares = _guess_shares(costs)
-    useful = [view for view, share in shares.items() if share < USELESS_SHARE]
-    # A promise to users must not depend on a seed that a party may guess.
-    if ledger.is_simulation or not ledger.events or not useful:
-        return "A privacy notice must not claim differential privacy for this run."
-    epsilon, delta, _ = costs[useful[0]]
-    return (
-        "We train our recommendations with differential privacy, which protects your whole history of interactions. "
-        f"If {_OBSERVERS_IN_NOTICES[useful[0]]} and compares two equally likely histories of yours, it finds the true "
-        f"one in at most {_percent(shares[useful[0]])} of cases. A random guess is correct in 50% of cases. "
-        f"The guarantee is epsilon {format_epsilon(epsilon)} at delta {delta:g}. Your participation is not hidden."
-    )
 
 
 def _events(ledger: Any) -> list[Block]:
@@ -319,7 +315,7 @@ def _events(ledger: Any) -> list[Block]:
     known = {field.name for event in ledger.events for field in fields(event) if _is_stated(event, field)}
     return [
         *[SUM] * (sum(ledger.events.values()) > 1),
-        Table(("event", "protected from", "epsilon of it alone", "protection"), tuple(figures)),
+        Table(("event", "protected from", "epsilon of all its times", "protection"), tuple(figures)),
         Table(("event", "times", "as recorded"), tuple(recorded)),
         *[" ".join(text for name, text in _FIELDS.items() if name in known)] * bool(known & set(_FIELDS)),
     ]

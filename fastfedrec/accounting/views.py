@@ -47,6 +47,8 @@ TRUST_VIEWS: dict[str, View] = {
     "aggregator": "server",
     "central": "public",
 }
+# Words of the literature for these, which are spelt like other ones.
+_USUAL_WORDS = {"global": "central", "curator": "central", "trusted": "central", "release": "public", "model": "public"}
 TRUST_WORDS = {
     "local": "only one's own device is trusted",
     "shuffle": "a shuffler is trusted to break every link, the server is not",
@@ -91,6 +93,9 @@ def check_view(name: str, view: Any) -> View:
     ('public', 'public')
     """
     known: dict[str, View] = {**{one: one for one in VIEWS}, **TRUST_VIEWS}
+    # A spelling that is similar to another word must not suggest a figure of another trust.
+    if isinstance(view, str) and (usual := _USUAL_WORDS.get(view.lower())):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {view!r}; pass {usual!r}")
     return known[check_choice(name, view, tuple(known))]
 
 

@@ -4,9 +4,11 @@ import functools
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -94,6 +96,10 @@ def not_a_model(path: str | os.PathLike[str], reason: object) -> ValueError:
     return ValueError(f"path {os.fsdecode(path)!r} is not a model saved by fastfedrec ({reason})")
 
 
+class _UnknownFormatError(Exception):
+    """The file has a format of another version of the package, as its argument."""
+
+
 def _opened(path: str | os.PathLike[str], read: Callable[[Archive, int], Result]) -> Result:
     path = check_path("path", path)
     if not path.exists():
@@ -103,6 +109,15 @@ def _opened(path: str | os.PathLike[str], read: Callable[[Archive, int], Result]
     with open(path, "rb") as file:
         try:
             return read(Archive(file), os.fstat(file.fileno()).st_size)
+        except _UnknownFormatError as error:
+            raise ValueError(
+                f"path {os.fsdecode(path)!r} was saved by another version of fastfedrec: its format is "
+                f"{error.args[0]!r}, which this version does not know; load it "
+                "with the version that wrote it, or a later one"
+            ) from None
+        except BadZipFile as error:
+            reason = "it is another kind of file, or cut short; pass a file that a model's save wrote"
+            raise not_a_model(path, reason) from error
         except Exception as error:  # damaged bytes may cause any error in the readers of the format
             raise not_a_model(path, error) from error
 
@@ -121,6 +136,8 @@ def _document(archive: Archive, file_size: int) -> dict[str, Any]:
     document = _parse(archive.read("json"))
     file_format = _field(document, "format", str)
     if file_format not in (_FORMAT, _FORMER):
+        if re.fullmatch(r"fastfedrec model \d{1,9}", file_format):
+            raise _UnknownFormatError(file_format)
         raise ValueError(f"its format is {file_format!r}, which this version does not know")
     return document
 

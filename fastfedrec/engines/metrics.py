@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from fastfedrec.core.check import check_integer
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.log import logger
+from fastfedrec.engines._ports import named_address
 
 __all__ = ["Metrics"]
 
@@ -34,6 +36,8 @@ class Metrics(logging.Handler):
     ------
     ImportError
         The package prometheus_client is not installed.
+    OSError
+        The port is in use, or the address is not of this machine.
 
     Notes
     -----
@@ -67,7 +71,8 @@ class Metrics(logging.Handler):
             gauge = prometheus_client.Gauge(f"fastfedrec_{name}", "Current value.", registry=registry)
             gauge.set_function(function)
         port = check_integer("port", port, low=0, high=65_535)
-        self._server, self._thread = prometheus_client.start_http_server(port, address, registry)
+        with named_address(choose_words("port", "--metrics"), address, port):
+            self._server, self._thread = prometheus_client.start_http_server(port, address, registry)
         self.port: int = self._server.server_port
         # The handler gets only records that the logger lets through.
         if logger.getEffectiveLevel() > logging.INFO:

@@ -118,7 +118,8 @@ def choose_items(
     max_items = check_integer("max_items_per_user", max_items_per_user, low=1, high=2**31 - 1)
     if delta is not None:
         delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+    remedy = "pass a model's ledger_, or read a file by Ledger.from_json"
+    ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, remedy)
     if interactions.catalogue == "counts":
         raise ValueError(
             "interactions must have a list of items that is public or all of the data's, got one that was chosen by "

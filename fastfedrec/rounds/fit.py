@@ -23,7 +23,7 @@ def resolve_ledger(ledger: Ledger | None, delta: float | None = None) -> Ledger:
     """Return the caller's ledger, or a new one at `delta` (None for the default delta)."""
     if ledger is None:
         return Ledger() if delta is None else Ledger(delta)
-    return check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
+    return check_instance("ledger", ledger, Ledger, "pass a model's ledger_, or read a file by Ledger.from_json")
 
 
 def resolve_engine(engine: Engine | None) -> Engine:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show
 from fastfedrec.data.conversion import InteractionsLike, as_frame_maker
 from fastfedrec.data.interactions import Interactions
@@ -372,7 +373,14 @@ class Answers(ABC):
                 )
             return data.user_ids, np.arange(data.n_users)
         if unknown == "error":
-            rows = data.user_index(user_ids)
+            try:
+                rows = data.user_index(user_ids)
+            except KeyError as error:
+                remedy = choose_words(
+                    "pass unknown='popular', or the items of this user to recommend_for",
+                    "pass --unknown popular, or the items of this user as --items-of",
+                )
+                raise KeyError(f"{error.args[0]}; {remedy}") from None
             return data.user_ids[rows], rows
         id_column = as_column("user_ids", user_ids)
         return id_column, find_rows(data, "user", id_column, "user_ids")

@@ -443,7 +443,10 @@ def load(path: str | os.PathLike[str]) -> Recommender:
         find(name)  # a class registers itself when its module is imported
     kind = Recommender._registry.get(name)
     if kind is None or inspect.isabstract(kind) or not hasattr(kind, "_serves"):
-        raise ValueError(f"path {os.fsdecode(path)!r} holds a {name!r}, which this version does not know")
+        raise ValueError(
+            f"path {os.fsdecode(path)!r} holds a {name!r}, which this version does not know; load it "
+            "with the version that wrote it, or a later one"
+        )
     try:
         return kind._from_saved(saved)
     except Exception as error:  # a constructor's message does not name the file

@@ -133,7 +133,7 @@ def test_a_budget_for_a_trusted_party_takes_no_guarantee_of_others(event, truste
             again.record(event)
             assert again.remaining() > 0
         else:
-            with pytest.raises(BudgetError, match=f"must have a guarantee against '{word}'"):
+            with pytest.raises(BudgetError, match=f"has no guarantee against '{word}'"):
                 again.record(event)
             with pytest.raises(BudgetError, match=f"against '{word}'"):
                 again.check_budget({event: 2})

@@ -1,6 +1,7 @@
 """Budgets of ledgers: filters that hold if releases choose the events."""
 
 import math
+import re
 from dataclasses import fields, replace
 from fractions import Fraction
 
@@ -311,7 +312,8 @@ def test_a_refused_event_changes_nothing_and_the_error_names_it():
     ledger.record(pure(0.6))
     before = ledger.to_json()
     with pytest.raises(
-        BudgetError, match=r"must fit in the budget, got 'counts' \(CentralRelease\).* 0.6 is spent"
+        BudgetError,
+        match=r"budget of epsilon 1 .* would be exceeded: 0.6 is spent, and .counts. \(CentralRelease\) costs more",
     ) as caught:
         ledger.record(pure(0.6))
     assert ledger.to_json() == before
@@ -335,7 +337,7 @@ def test_a_refused_event_changes_nothing_and_the_error_names_it():
 def test_an_event_without_a_theorem_for_the_filter_is_refused(event, remedy):
     ledger = budgeted(100.0)
     reason = "(theorem for budget_filter='gaussian'|guarantee against 'public')"
-    with pytest.raises(BudgetError, match=f"must have a {reason}.*{remedy}"):
+    with pytest.raises(BudgetError, match=f"has no {reason}.*{remedy}"):
         ledger.record(event)
     assert not ledger.events
     if "renyi" in remedy:
@@ -393,3 +395,14 @@ def test_own_deltas_and_distances_have_a_fixed_share():
     own.record(CentralRelease("m", 0.1, neighboring="replace", delta=DELTA / 17))
     with pytest.raises(BudgetError):
         own.record(CentralRelease("m", 0.1, neighboring="replace", delta=DELTA / 17))
+
+
+def test_the_epsilon_of_the_error_is_allowed():
+    """A figure that is rounded up would be refused as well."""
+    ledger = budgeted(1.0)
+    ledger.record(pure(1 / 3))
+    with pytest.raises(BudgetError) as caught:
+        ledger.record(pure(0.99))
+    stated = float(re.search(r"or a pure one ([\d.]+)\.", str(caught.value)).group(1))
+    assert 0.6665 < stated <= 2 / 3
+    ledger.record(pure(stated))

@@ -307,3 +307,79 @@ def test_what_is_no_ordinary_file_is_not_replaced(tmp_path):
     (tmp_path / "link.html").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="link"):
         Ledger().report(tmp_path / "link.html")
+
+
+# ---- promises to a reader without a theory of privacy --------------------------------------------------------------
+
+
+def notice_of(ledger, folder):
+    """Return the paragraph for a privacy notice."""
+    _, markdown = pages(ledger, folder)
+    return sections_of(markdown)["Paragraph for a privacy notice"].strip().split("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("event", "condition"),
+    [
+        (CENTRAL, "does not protect your data from our server"),
+        (LOCAL, "if your device adds the noise before it sends"),
+        (ShuffledReports("binary response", 2.5, 5, 50_000), "an independent party removes the senders"),
+        (Laplace(2.0, neighboring="replace", sampling="none", trust="entity"), "the organization that collected them"),
+    ],
+    ids=["central", "local", "shuffle", "entity"],
+)
+def test_a_notice_states_the_condition_of_its_promise(event, condition, tmp_path):
+    notice = notice_of(ledger_of(event), tmp_path)
+    assert condition in notice
+    assert "Each further model from your data adds to epsilon." in notice
+    assert "Recommendations that are made for you are not covered." in notice
+
+
+def test_a_notice_of_a_budget_states_its_limit(tmp_path):
+    """Releases may choose later fits, and later fits cost more, so that the figure of today is no limit."""
+    ledger = Ledger(budget=4.0)
+    ledger.record(CENTRAL)
+    notice = notice_of(ledger, tmp_path)
+    assert "epsilon 4.000 at delta 1e-06. This is the limit for all our models together." in notice
+    ledger = Ledger(budget=40.0)  # a limit without use, so that the figure of today is stated
+    ledger.record(CENTRAL)
+    assert "Each further model from your data adds to epsilon." in notice_of(ledger, tmp_path)
+
+
+def test_a_page_with_a_budget_states_the_effect_of_earlier_releases(tmp_path):
+    ledger = Ledger(budget=4.0)
+    ledger.record(CENTRAL)
+    assumed = sections_of(pages(ledger, tmp_path)[1])["Assumptions"]
+    assert "is such an effect. The epsilon of the budget holds then too." in assumed
+    # Gaussian noise has no figure at delta 0.
+    assert "Figures at delta 0" not in assumed
+    assert "Figures at delta 0 hold then too." in sections_of(pages(ledger_of(EVENTS[1]), tmp_path)[1])["Assumptions"]
+
+
+@pytest.mark.parametrize(("event", "is_stated"), [(LOCAL, True), (EVENTS[1], True), (CENTRAL, False)])
+def test_a_page_states_that_one_process_sees_all_data(event, is_stated, tmp_path):
+    ledger = ledger_of(event)
+    _, markdown = pages(ledger, tmp_path)
+    text = "A process that fits all users' data sees them, and no figure holds against a party with access to it."
+    assert (text in markdown) == (text in ledger.summary()) == is_stated
+    assert ("no other machine read the data" in sections_of(markdown)["Checklist"]) == is_stated
+
+
+def test_a_page_states_the_cost_of_several_ids_and_runs(tmp_path):
+    sections = sections_of(pages(ledger_of(CENTRAL, notes=[("It guarantees 1.", "guarantee")]), tmp_path)[1])
+    assert "A person with several ids has a larger epsilon" in sections["Assumptions"]
+    assert "Each person has one id in the data." in sections["Checklist"]
+    assert "A guarantee of a system is for one run of it." in sections["Guarantees"]
+    assert "nearly the same" not in sections["Protected data"]
+
+
+def test_a_delta_that_allows_to_publish_a_user_is_no_useful_guarantee(tmp_path):
+    for delta, is_useful in ((1e-3, False), (1e-5, True)):
+        ledger = ledger_of(EVENTS[3])
+        ledger.delta = delta
+        _, markdown = pages(ledger, tmp_path)
+        assert first_line(markdown).startswith("No useful guarantee holds: delta is too large.") != is_useful
+        sections = sections_of(markdown)
+        assert ("must not claim" in sections["Paragraph for a privacy notice"]) != is_useful
+        assert ("Do not approve a promise of privacy" in sections["Checklist"]) != is_useful
+        assert ("Delta 1e-05 needs far fewer than 100,000 users." in markdown) == is_useful

@@ -272,3 +272,10 @@ def test_replacing_doubles_the_change_of_a_discrete_gaussian():
     assert (seen.neighboring, seen.sensitivity, seen.stddev) == ("replace", 10, 30.0)
     rho = ZCDP("m", 100 / 1800, neighboring="replace", sampling="none")
     assert 0 < composed_epsilon({noise: 1}, "public", 1e-6) < composed_epsilon({rho: 1}, "public", 1e-6)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("global", "central"), ("Curator", "central"), ("model", "public")])
+def test_a_word_of_the_literature_suggests_the_view_with_this_meaning(word, meant):
+    """By its letters, "global" is similar to "local", which would be a stronger claim."""
+    with pytest.raises(ValueError, match=f"got '{word}'; pass '{meant}'$"):
+        check_view("against", word)

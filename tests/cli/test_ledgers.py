@@ -28,7 +28,7 @@ def test_weekly_fits_stop_at_the_budget(path, capsys):
     assert (ledger.budget.epsilon, ledger.epsilon("public")) == (2.5, 2.0)
     capsys.readouterr()
     assert fit(path) == 2
-    assert "must fit in the budget" in capsys.readouterr().err
+    assert "budget of epsilon 2.5 at delta 1e-06 against 'public' would be exceeded" in capsys.readouterr().err
     assert Ledger.from_json(path.read_text()).events == ledger.events
 
 

@@ -80,7 +80,9 @@ def test_recommend_takes_candidates_and_unknown_users(tmp_path, capsys):
     assert len(actual["recommendations"][1]["items"]) == 3
     actual = run_json(capsys, "recommend", path, "--users", 12345, 7, "--unknown", "skip")
     assert [len(entry["items"]) for entry in actual["recommendations"]] == [0, 10]
-    assert "user id 12345 is unknown" in refusal(capsys, "recommend", path, "--users", 12345)
+    text = refusal(capsys, "recommend", path, "--users", 12345)
+    assert "user id 12345 is unknown" in text
+    assert "pass --unknown popular, or the items of this user as --items-of" in text
     assert "item id 999 is unknown" in refusal(capsys, "recommend", path, "--users", 7, "--items", 999)
     said = refusal(capsys, "recommend", path, "--users", 7, "--exclude", "tea")
     assert "--exclude must be numbers like the model's ids (int64), got ['tea']" in said

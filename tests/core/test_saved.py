@@ -324,8 +324,20 @@ def test_a_format_to_come_is_named(data, tmp_path):
     Popularity().fit(data, key=KEY).save(path)
     document, arrays = unpack(path.read_bytes())
     path.write_bytes(pack(document | {"format": "fastfedrec model 3"}, arrays))
-    with pytest.raises(ValueError, match="format is 'fastfedrec model 3', which this version does not know"):
+    with pytest.raises(ValueError, match="format is 'fastfedrec model 3', which this version does not know; load it"):
         load(path)
+    path.write_bytes(pack(document | {"format": "another package"}, arrays))
+    with pytest.raises(ValueError, match=r"is not a model saved by fastfedrec .*'another package'"):
+        load(path)
+
+
+def test_another_file_or_a_part_of_one_is_named(data, tmp_path):
+    path = tmp_path / "model"
+    Popularity().fit(data, key=KEY).save(path)
+    for content in (b"user,item\n1,2\n", path.read_bytes()[:-20]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="it is another kind of file, or cut short; pass a file that a"):
+            load(path)
 
 
 # ---- files of strangers ---------------------------------------------------------------------------------------------

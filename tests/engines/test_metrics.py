@@ -13,6 +13,7 @@ import pytest
 from support.patience import HANG
 from support.shuffler_case import RUN, codes, make, opened
 
+from fastfedrec.core.interface import in_shell
 from fastfedrec.core.log import JsonFormatter, RoundTotals, log_round, logger
 from fastfedrec.engines.metrics import Metrics
 from fastfedrec.rounds.receiver import _KINDS
@@ -169,3 +170,10 @@ def test_bad_arguments(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ImportError, match=r"pip install 'fastfedrec\[metrics\]'"):
         Metrics(0)
+
+
+def test_a_port_in_use_is_named(metrics):
+    with pytest.raises(OSError, match=rf"port must be free .*, got 127.0.0.1:{metrics.port} \(.*\); stop the process"):
+        Metrics(metrics.port)
+    with in_shell(), pytest.raises(OSError, match=r"^--metrics must be free"):
+        Metrics(metrics.port)

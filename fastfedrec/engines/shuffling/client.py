@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
 from fastfedrec.core.check import check_instance, check_integer, check_real
+from fastfedrec.engines.shuffling._tls import load_tls
 from fastfedrec.engines.shuffling.refusals import ShufflerError
 
 __all__ = ["ShufflerClient"]
@@ -35,7 +36,9 @@ class ShufflerClient:
     Raises
     ------
     ValueError
-        The URL is malformed, or the connection would not be encrypted and authenticated.
+        The URL is malformed, a PEM file has other content, or the connection would not be encrypted and authenticated.
+    FileNotFoundError
+        A PEM file does not exist.
     """
 
     def __init__(
@@ -62,10 +65,11 @@ class ShufflerClient:
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
             if authority is None or certificate is None or private_key is None:
-                raise ValueError("https needs authority, certificate and private_key; give all three")
-            self._tls = ssl.create_default_context(cafile=os.fspath(authority))
-            self._tls.minimum_version = ssl.TLSVersion.TLSv1_3
-            self._tls.load_cert_chain(certificate, private_key)
+                raise ValueError(
+                    f"authority, certificate and private_key must be given with {url!r}, got "
+                    f"{(authority, certificate, private_key)}; give all three"
+                )
+            self._tls = load_tls(ssl.Purpose.SERVER_AUTH, authority, certificate, private_key)
 
     def about(self) -> dict[str, Any]:
         """Return the shuffler's configuration, as `Shuffler.about`.
@@ -155,10 +159,25 @@ class ShufflerClient:
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             reason = f": {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
-            raise ShufflerError(f"the shuffler could not be reached ({type(error).__name__}{reason})") from error
+            url = f"http{'s' * (self._tls is not None)}://{self._host}:{self._port}"
+            raise ShufflerError(
+                f"the shuffler could not be reached at {url} ({type(error).__name__}{reason}); {self._remedy(error)}"
+            ) from error
         finally:
             connection.close()
         return content if answer.status == 200 else _refuse(answer.status, content)
+
+    def _remedy(self, error: Exception) -> str:
+        """Return the usual remedy of a failed connection."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return "the shuffler's certificate must name this host and be signed by `authority`"
+        if isinstance(error, ssl.SSLError):
+            return "`certificate` must be signed by the shuffler's --authority"
+        if isinstance(error, ConnectionRefusedError):
+            return "start it, or correct host and port"
+        if self._tls is None:
+            return "a shuffler with certificates needs https"
+        return "check that it runs without --insecure, and the network between"
 
 
 def _refuse(status: int, text: bytes) -> NoReturn:

@@ -24,6 +24,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
+from fastfedrec.core.interface import choose_words
+from fastfedrec.engines._ports import named_address
+from fastfedrec.engines.shuffling._tls import load_tls
 from fastfedrec.engines.shuffling.refusals import ShufflerError
 from fastfedrec.engines.shuffling.shuffler import Shuffler
 
@@ -97,7 +100,8 @@ class ShufflerServer(ThreadingHTTPServer):
         self._sending: dict[str, _Connection] = {}
         # The connection of each thread.
         self.served = threading.local()
-        super().__init__(address, _Handler)
+        with named_address(choose_words("address", "--listen"), *address):
+            super().__init__(address, _Handler)
 
     # ---- connections --------------------------------------------------------------------------------------------
 
@@ -212,10 +216,8 @@ class ShufflerServer(ThreadingHTTPServer):
 
 def make_tls(authority: str, certificate: str, private_key: str) -> ssl.SSLContext:
     """Return a context of TLS 1.3 that requires a certificate of the authority from the other side."""
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
-    tls.minimum_version = ssl.TLSVersion.TLSv1_3
+    tls = load_tls(ssl.Purpose.CLIENT_AUTH, authority, certificate, private_key)
     tls.verify_mode = ssl.CERT_REQUIRED
-    tls.load_cert_chain(certificate, private_key)
     return tls
 
 

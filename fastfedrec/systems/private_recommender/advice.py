@@ -9,6 +9,7 @@ from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
 from fastfedrec.core.interface import choose_words
 from fastfedrec.core.memory import format_bytes
 from fastfedrec.core.text import format_epsilon, format_table, plain
+from fastfedrec.systems.private_recommender._delta import large_delta_warning
 from fastfedrec.systems.private_recommender._measured import METRIC, RANDOM
 
 __all__ = ["Advice", "Offer", "is_tie"]
@@ -223,7 +224,8 @@ class Advice:
         values |= {name: best.parameters[name] for name in _NODES if name in best.parameters}
         python = ", ".join(f"{name}={value!r}" for name, value in values.items())
         shell = " ".join(f"{name}={value}" for name, value in values.items())
-        call = choose_words(f"PrivateRecommender({python})", f"fastfedrec fit private-recommender --set {shell}")
+        command = f"fastfedrec fit private-recommender --data FILE --set {shell}"
+        call = choose_words(f"PrivateRecommender({python})", command)
         return f"; this fits it: {call}"
 
     def _caveats(self, best: Offer) -> list[str]:
@@ -231,6 +233,7 @@ class Advice:
         lines = ["All users get the same list."] if best.is_popularity else []
         if best.measured_at and best.expected is not None and best.expected <= RANDOM:
             lines.append("In its reference cell it is no better than items at random, which have HR@10 0.100.")
+        lines += filter(None, [large_delta_warning(self.delta, self.n_users)])
         if self.trust == "central":
             lines.append("If the server is not trustworthy, users have no protection.")
         if self.trust == "aggregator" and not best.is_popularity:

@@ -1,11 +1,18 @@
 """Tests of a shuffler's client: addresses, and answers that cannot be read."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
+from support.shuffler_process import Certificates
 
+from fastfedrec.core.interface import in_shell
 from fastfedrec.engines.shuffling.client import ShufflerClient
+from fastfedrec.engines.shuffling.server import make_tls
 from fastfedrec.engines.shuffling.shuffler import ShufflerError
+
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
 
 NUMBERS = {"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}
 
@@ -47,8 +54,32 @@ def test_bad_arguments():
         ShufflerClient("http://example.com:80")
     with pytest.raises(ValueError, match="all three"):
         ShufflerClient("https://example.com:443", authority="ca.crt")
-    with pytest.raises(ShufflerError, match="could not be reached"):
+    with pytest.raises(ShufflerError, match=r"could not be reached at http://127.0.0.1:9 .*; start it, or correct"):
         ShufflerClient("http://127.0.0.1:9").about()
+
+
+@needs_openssl
+def test_each_wrong_file_of_tls_is_named(tmp_path):
+    """OpenSSL's own errors name no file."""
+    files = Certificates(tmp_path / "own")
+    right, other = files.of_client("server"), files.of_client("north")
+    encrypted = tmp_path / "encrypted.key"
+    command = ["openssl", "pkey", "-in", right["private_key"], "-aes256", "-passout", "pass:x", "-out", encrypted]
+    subprocess.run(command, check=True, capture_output=True)
+    for name, path, error, message in (
+        ("authority", right["private_key"], ValueError, "with the authority's certificate"),
+        ("private_key", other["private_key"], ValueError, "the unencrypted PEM key of certificate"),
+        ("private_key", encrypted, ValueError, "the unencrypted PEM key of certificate"),
+        ("certificate", tmp_path / "none.crt", FileNotFoundError, "an existing PEM file"),
+        ("authority", tmp_path, FileNotFoundError, "an existing PEM file"),
+    ):
+        with pytest.raises(error, match=rf"^{name} must be .*{message}.*, got .*{path.name}.*; "):
+            ShufflerClient("https://127.0.0.1:9", **right | {name: path})
+        shell = {kind.replace("_", "-"): str(file) for kind, file in (right | {name: path}).items()}
+        with in_shell(), pytest.raises(error, match=f"^--{name.replace('_', '-')} must be"):
+            make_tls(*(shell[kind] for kind in ("authority", "certificate", "private-key")))
+    with pytest.raises(ShufflerError, match=r"at https://127.0.0.1:9 "):
+        ShufflerClient("https://127.0.0.1:9", **right).about()
 
 
 @pytest.mark.parametrize(
