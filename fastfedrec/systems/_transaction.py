@@ -43,7 +43,8 @@ engine : Engine or None
     Engine that runs the shards; None runs one shard in this process.
 checkpoint : path-like or None
     Folder that stores the key, the ledger and every round; a fit with the same inputs resumes its run, and ends with
-    the same bits.  It holds sums without noise, so only its owner may read it."""
+    the same bits; a callback is called for recorded rounds, too.  It holds sums without noise, so only its owner may
+    read it."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.data import rated
 from support.interruptions import StopHereError
-from support.models import MODELS, WITH_ROUNDS, held, new
+from support.models import MODELS, SECURE, WITH_ROUNDS, held, new
 
 from fastfedrec import DPFMF, FMFLDP, FedRec, Key, Popularity, PrivateRecommender
 from fastfedrec.accounting import Ledger
@@ -112,7 +112,7 @@ def test_a_fit_that_stops_at_each_moment_ends_with_the_same_bits(model, data, tm
     assert_resumed(model, data, tmp_path, Stop(monkeypatch))
 
 
-OTHERS = {name: model for name, model in WITH_ROUNDS.items() if "," in name}
+OTHERS = {name: model for name, model in WITH_ROUNDS.items() if "," in name} | SECURE
 
 
 @pytest.mark.slow
