@@ -316,7 +316,7 @@ ENGINES = [
     ),
     on("_smallest_graph", "test_all_nodes_are_witnesses_of_a_small_round_also_if_fewer_leave_than_planned")(
         "witnesses-of-the-smallest-round", "only the smallest round has too few dishonest witnesses for two lists",
-        "(n_witnesses, min(_N_WITNESSES, n_left + 1))", "(n_witnesses,)",
+        "(n_witnesses, min(N_WITNESSES, n_left + 1))", "(n_witnesses,)",
     ),
     on("AggregationNode._read_keys", "test_changed_keys_are_refused")(
         "keys-not-verified", "the signatures of the neighbours' keys are not verified",

@@ -42,8 +42,7 @@ EXEMPT = {
     ),
     "called by engines, with numbers of theirs": (
         "engines.aggregation.plan.AggregationPlan", "engines.aggregation.plan.AggregationPlan.threshold_among",
-        "engines.aggregation.plan.choose_degree", "engines.aggregation.plan.neighbors_of",
-        "engines.aggregation.plan.shuffled_nodes", "engines.aggregation.masks.add_masks",
+        "engines.aggregation.plan.choose_degree", "engines.aggregation.masks.add_masks",
         "engines.aggregation.secret_sharing.split_secret", "engines.aggregation.secret_sharing.combine_shares",
         "engines.aggregation.stored_node.StoredNode", "engines.aggregation.sums.SecureSums.objection",
         "rounds.system.FederatedSystem", "rounds.engine.Engine",

@@ -8,13 +8,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from fastfedrec.engines.aggregation._sealing import KEY_BYTES, SIGNATURE_BYTES, Identity, is_signed
-from fastfedrec.engines.aggregation.plan import (
-    AggregationError,
-    AggregationPlan,
-    neighbors_of,
-    shuffled_nodes,
-    witnesses_of,
-)
+from fastfedrec.engines.aggregation.plan import N_WITNESSES, AggregationError, AggregationPlan
 
 #: Number of bytes of a node's entry: its name, its two keys of the round, and a signature.
 ENTRY_BYTES = 3 * KEY_BYTES + SIGNATURE_BYTES
@@ -68,6 +62,30 @@ def open_answer(plan: AggregationPlan, stage: str, message: bytes) -> tuple[byte
 
 def _answer_statement(plan: AggregationPlan, stage: str, answer: bytes) -> bytes:
     return plan.context("signed") + stage.encode() + hashlib.sha256(answer).digest()
+
+
+def shuffled_nodes(plan: AggregationPlan, key_list: bytes, n_nodes: int) -> np.ndarray:
+    """Return the nodes in the order of the graph's ring, which the signed keys of all nodes determine."""
+    # The server cannot choose the order; a hash decides it only after all keys are fixed.
+    seed = hashlib.sha256(plan.context("graph") + key_list).digest()
+    numbers = np.frombuffer(hashlib.shake_256(seed).digest(16 * n_nodes), dtype="<u8").reshape(-1, 2)
+    return np.lexsort((numbers[:, 1], numbers[:, 0]))
+
+
+def neighbors_of(order: np.ndarray, position: int, degree: int) -> list[int]:
+    """Return the neighbours of the node at a position of the ring, sorted: `degree` nearest nodes, or all others."""
+    n_nodes = len(order)
+    if n_nodes <= degree + 1:
+        return [other for other in range(n_nodes) if other != order[position]]
+    steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
+    return sorted(int(order[(position + step) % n_nodes]) for step in steps)
+
+
+def witnesses_of(order: np.ndarray) -> list[int]:
+    """Return the nodes with the signatures that make a list of answers the one list of the round."""
+    # The order is a random permutation, so every n-th node is a random sample that no node chose.
+    n_witnesses = min(N_WITNESSES, len(order))
+    return sorted(int(order[i * len(order) // n_witnesses]) for i in range(n_witnesses))
 
 
 class KeyList:

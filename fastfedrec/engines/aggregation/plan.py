@@ -11,14 +11,12 @@ from scipy import stats
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
 __all__ = [
+    "N_WITNESSES",
     "STAGES",
     "WITNESS_SHARE",
     "AggregationError",
     "AggregationPlan",
     "choose_degree",
-    "neighbors_of",
-    "shuffled_nodes",
-    "witnesses_of",
 ]
 
 #: Stages of a sum in their order.
@@ -28,7 +26,8 @@ _INSECURE, _STUCK = 2.0**-40, 2.0**-10
 _MAX_DEGREE = 512
 #: Share of the witnesses that must sign one list of answers.
 WITNESS_SHARE = 0.75
-_N_WITNESSES = 448
+#: Largest number of witnesses.
+N_WITNESSES = 448
 
 
 class AggregationError(Exception):
@@ -199,8 +198,8 @@ def _smallest_graph(n_nodes: int, n_dishonest: int, n_left: int) -> tuple[int, i
 
     # Two lists of answers with enough signatures need nodes that sign both.  With few nodes all are witnesses, and
     # rounding may demand more of an odd number than of the next even one.
-    n_witnesses = min(_N_WITNESSES, n_left)
-    n_double = min(2 * math.ceil(WITNESS_SHARE * n) - n for n in (n_witnesses, min(_N_WITNESSES, n_left + 1)))
+    n_witnesses = min(N_WITNESSES, n_left)
+    n_double = min(2 * math.ceil(WITNESS_SHARE * n) - n for n in (n_witnesses, min(N_WITNESSES, n_left + 1)))
     if n_left < 3 or n_dishonest >= n_left:
         return None
     if tail(n_double, n_dishonest, n_left, n_witnesses) > n_nodes * _INSECURE:
@@ -219,68 +218,3 @@ def _smallest_graph(n_nodes: int, n_dishonest: int, n_left: int) -> tuple[int, i
         if is_fit.any():
             return degree, int(thresholds[is_fit.argmax()])
     return None
-
-
-def shuffled_nodes(plan: AggregationPlan, key_list: bytes, n_nodes: int) -> np.ndarray:
-    """Return the nodes in the order of the graph's ring, which the signed keys of all nodes determine.
-
-    Parameters
-    ----------
-    plan : AggregationPlan
-        Public parameters of the round.
-    key_list : bytes
-        Signed keys of all nodes.
-    n_nodes : int
-        Number of nodes.
-
-    Returns
-    -------
-    ndarray of shape (n_nodes,), int
-        Numbers of the nodes, permuted by a hash.
-    """
-    # The server cannot choose the order; a hash decides it only after all keys are fixed.
-    seed = hashlib.sha256(plan.context("graph") + key_list).digest()
-    numbers = np.frombuffer(hashlib.shake_256(seed).digest(16 * n_nodes), dtype="<u8").reshape(-1, 2)
-    return np.lexsort((numbers[:, 1], numbers[:, 0]))
-
-
-def neighbors_of(order: np.ndarray, position: int, degree: int) -> list[int]:
-    """Return the neighbours of the node at a position, sorted: the nearest nodes on both sides of a random ring.
-
-    Parameters
-    ----------
-    order : ndarray of shape (n_nodes,), int
-        Nodes in the order of the ring.
-    position : int
-        Position of the node in the ring.
-    degree : int
-        Number of neighbours.
-
-    Returns
-    -------
-    list of int
-        Numbers of `degree` nodes, or of all others if there are fewer.
-    """
-    n_nodes = len(order)
-    if n_nodes <= degree + 1:
-        return [other for other in range(n_nodes) if other != order[position]]
-    steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
-    return sorted(int(order[(position + step) % n_nodes]) for step in steps)
-
-
-def witnesses_of(order: np.ndarray) -> list[int]:
-    """Return the nodes with the signatures that make a list of answers the one list of the round.
-
-    Parameters
-    ----------
-    order : ndarray of shape (n_nodes,), int
-        Nodes in the order of the ring.
-
-    Returns
-    -------
-    list of int
-        Numbers of 448 nodes, or of all if there are fewer.
-    """
-    # The order is a random permutation, so every n-th node is a random sample that no node chose.
-    n_witnesses = min(_N_WITNESSES, len(order))
-    return sorted(int(order[i * len(order) // n_witnesses]) for i in range(n_witnesses))

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfedrec.engines.aggregation.plan import (
-    AggregationPlan,
-    choose_degree,
-    neighbors_of,
-    shuffled_nodes,
-    witnesses_of,
-)
+from fastfedrec.engines.aggregation import AggregationPlan, choose_degree
+from fastfedrec.engines.aggregation._messages import neighbors_of, shuffled_nodes, witnesses_of
 
 FIELDS = {"n_values": 3, "max_sum": 100, "degree": 4, "threshold": 3, "min_answers": 4}
 

@@ -134,15 +134,6 @@ def test_nodes_that_leave_at_a_stage(tmp_path, stage):
     assert dict(result.refusals) == {nodes.names[node]: late for node in gone}
 
 
-def test_one_node_leaves_at_each_stage(tmp_path):
-    nodes = Nodes(tmp_path, n=20, min_answers=15)
-    leavers = {stage: {103 + 3 * i} for i, stage in enumerate(STAGES)}
-    result = run(nodes, nodes.grid(leaving(leavers)))
-    gone = {node for stage in STAGES[:3] for node in leavers[stage]}
-    np.testing.assert_array_equal(result.total, nodes.expected(gone))
-    assert result.n_answers == 17
-
-
 def test_the_servers_records_reach_the_function_of_the_vectors(tmp_path):
     nodes = Nodes(tmp_path)
 
