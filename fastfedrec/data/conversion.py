@@ -13,7 +13,8 @@ from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data._feature_ids import split_ids as split_ids  # for other folders
 from fastfedrec.data._frames import as_frame_maker as as_frame_maker
-from fastfedrec.data._frames import column_names, is_frame, native_frame, read_rows, recognized_columns
+from fastfedrec.data._frames import column_names, native_frame, read_rows, recognized_columns
+from fastfedrec.data._frames import is_frame as is_frame
 from fastfedrec.data.csr import MAX_ITEMS, are_in_order, check_csr, check_integers, check_item_count, is_faultless
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values

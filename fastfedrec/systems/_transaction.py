@@ -6,6 +6,7 @@ a failed fit cannot be undone, so their cost stays with the model and enters eve
 
 import copy
 import functools
+import inspect
 import re
 import secrets
 from collections import Counter
@@ -181,6 +182,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
         exception's `ledger`, and in every later ledger of the model.
     """
     fit = explains_calls(fit)
+    has_checkpoint = "checkpoint" in inspect.signature(fit).parameters
 
     @functools.wraps(fit)
     def whole(self: Any, *arguments: P.args, **options: P.kwargs) -> Any:
@@ -191,7 +193,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
                 working = self._unfitted()
                 state = working.__dict__
                 # A second process would draw the same noise, so the folder of a checkpoint is locked.
-                with _locked(options.get("checkpoint")):
+                with _locked(options.get("checkpoint") if has_checkpoint else None):
                     _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_fits, plain_array
-from fastfedrec.data._frames import is_frame
+from fastfedrec.data.conversion import is_frame
 from fastfedrec.data.ids import IdIndex, id_at
 
 __all__ = ["Factors", "call_factors", "check_model", "is_known", "rows_of_scores", "score_pairs", "select_scores"]
