@@ -12,7 +12,7 @@ __all__ = ["PartialRound", "Rejection", "RoundReceiver", "count_kinds"]
 
 
 # Kinds of reasons by their first words, the longer ones first.
-_KINDS = {
+REJECTION_KINDS = {
     "no acceptable message": "missing",
     "it answers round": "late",
     "the sender has answered": "repeated",
@@ -54,7 +54,7 @@ class Rejection:
             "missing", "late", "repeated", "unexpected", "unreadable", "refused by the node", "failed", "unsent",
             "reports", or "invalid" for all other reasons.
         """
-        return next((kind for words, kind in _KINDS.items() if self.reason.startswith(words)), "invalid")
+        return next((kind for words, kind in REJECTION_KINDS.items() if self.reason.startswith(words)), "invalid")
 
 
 def count_kinds(rejections: Sequence[Rejection]) -> Counter[str]:

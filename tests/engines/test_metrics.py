@@ -16,7 +16,7 @@ from support.shuffler_case import RUN, codes, make, opened
 from fastfedrec.core.interface import in_shell
 from fastfedrec.core.log import JsonFormatter, RoundTotals, log_round, logger
 from fastfedrec.engines.metrics import Metrics
-from fastfedrec.rounds.receiver import _KINDS
+from fastfedrec.rounds.receiver import REJECTION_KINDS
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ CASES = [
 
 def emitted_texts():
     """Return the texts of outcomes and kinds in calls of the code that logs rounds and refuses messages."""
-    texts = set(_KINDS.values())
+    texts = set(REJECTION_KINDS.values())
     for path in [*(ROOT / "fastfedrec/engines").rglob("*.py"), ROOT / "fastfedrec/rounds/receiver.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             values = []
