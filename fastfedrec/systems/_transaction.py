@@ -6,6 +6,7 @@ a failed fit cannot be undone, so their cost stays with the model and enters eve
 
 import copy
 import functools
+import inspect
 import re
 import secrets
 from collections import Counter
@@ -191,7 +192,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
                 working = self._unfitted()
                 state = working.__dict__
                 # A second process would draw the same noise, so the folder of a checkpoint is locked.
-                with _locked(options.get("checkpoint")):
+                with _locked(fit, options):
                     _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
@@ -222,8 +223,9 @@ def _fit_and_finish(fit: Callable[..., Any], model: Any, *arguments: Any, **opti
     model._finish(parameters)
 
 
-def _locked(checkpoint: Any) -> AbstractContextManager[Any]:
-    """Lock the folder of a checkpoint for the time of a fit."""
+def _locked(fit: Callable[..., Any], options: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Lock the folder of a checkpoint for the time of a fit that takes one."""
+    checkpoint = options.get("checkpoint") if "checkpoint" in inspect.signature(fit).parameters else None
     return nullcontext() if checkpoint is None else FolderLock(check_path("checkpoint", checkpoint))
 
 

@@ -121,11 +121,12 @@ def test_other_settings_end_with_the_same_bits(model, data, tmp_path, monkeypatc
     assert_resumed(model, data, tmp_path, Stop(monkeypatch))
 
 
-def test_every_fit_on_an_engine_takes_a_checkpoint():
+def test_every_fit_on_an_engine_takes_a_checkpoint(tmp_path):
     """Check that the parameter exists exactly where there are rounds, and that a model without rounds explains it."""
     assert len(FIRST) > 10
     with pytest.raises(TypeError, match=r"fit\(\) has no parameter 'checkpoint'"):
-        Popularity().fit(rated(40, 50, 1), checkpoint="run")
+        Popularity().fit(rated(40, 50, 1), checkpoint=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     for model in MODELS.values():
         assert ("checkpoint : path-like" in type(model).fit.__doc__) == ("engine :" in type(model).fit.__doc__)
 
