@@ -182,7 +182,6 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
         exception's `ledger`, and in every later ledger of the model.
     """
     fit = explains_calls(fit)
-    has_checkpoint = "checkpoint" in inspect.signature(fit).parameters
 
     @functools.wraps(fit)
     def whole(self: Any, *arguments: P.args, **options: P.kwargs) -> Any:
@@ -193,7 +192,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
                 working = self._unfitted()
                 state = working.__dict__
                 # A second process would draw the same noise, so the folder of a checkpoint is locked.
-                with _locked(options.get("checkpoint") if has_checkpoint else None):
+                with _locked(fit, options):
                     _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
@@ -224,8 +223,9 @@ def _fit_and_finish(fit: Callable[..., Any], model: Any, *arguments: Any, **opti
     model._finish(parameters)
 
 
-def _locked(checkpoint: Any) -> AbstractContextManager[Any]:
-    """Lock the folder of a checkpoint for the time of a fit."""
+def _locked(fit: Callable[..., Any], options: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Lock the folder of a checkpoint for the time of a fit that takes one."""
+    checkpoint = options.get("checkpoint") if "checkpoint" in inspect.signature(fit).parameters else None
     return nullcontext() if checkpoint is None else FolderLock(check_path("checkpoint", checkpoint))
 
 

@@ -61,7 +61,7 @@ STORED_RUNS = [
             try:
                 working = self._unfitted()
                 state = working.__dict__
-                with _locked(options.get('checkpoint')):
+                with _locked(fit, options):
                     _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
                 finished = _without_account(state)
@@ -77,7 +77,7 @@ STORED_RUNS = [
         try:
             working = self._unfitted()
             state = working.__dict__
-            with _locked(options.get('checkpoint')):
+            with _locked(fit, options):
                 _fit_and_finish(fit, working, *arguments, **options)
             _number_run(type(self).__name__, state, options)
             finished = _without_account(state)
