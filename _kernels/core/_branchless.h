@@ -24,9 +24,7 @@ static inline double number_of(uint64_t bits) {
 }
 
 // Returns the mask of a < b: the borrow of a - b.
-static inline uint64_t mask_below(uint64_t a, uint64_t b) {
-    return 0 - (((~a & b) | (~(a ^ b) & (a - b))) >> 63);
-}
+static inline uint64_t mask_below(uint64_t a, uint64_t b) { return 0 - (((~a & b) | (~(a ^ b) & (a - b))) >> 63); }
 
 // Returns `a` where the mask is 1, and `b` where it is 0.
 static inline uint64_t choose(uint64_t mask, uint64_t a, uint64_t b) { return b ^ ((a ^ b) & mask); }

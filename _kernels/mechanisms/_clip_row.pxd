@@ -54,7 +54,7 @@ cdef inline bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound
             frexp(largest, &exponent)
             scale = ldexp(1.0, -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT))
             total = norm_sum(row, n, scale, order)
-    # Masks, all ones or 0.  A number with all its digits replaces a sum with which a root or a quotient takes less time;
+    # Masks, all ones or 0.  A number with all its digits replaces a sum of which a root or a quotient takes less time;
     # the row of that sum is within the bound, or not finite.
     bits = bits_of(total)
     is_finite, is_tiny = mask_below(bits, INFINITE_BITS), mask_below(bits, NORMAL_BITS)

@@ -62,8 +62,8 @@ void shrink_row(const Real* row, ptrdiff_t n, double scale, double factor, bool 
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         // Computes (x scale) factor, with each product rounded once in double.
-        *(typename Loaded<Real>::Vector*)(out + i) =
-            __builtin_convertvector((F64)cut(load(row + i) * scale * factor, smallest, Real()), typename Loaded<Real>::Vector);
+        *(typename Loaded<Real>::Vector*)(out + i) = __builtin_convertvector(
+            (F64)cut(load(row + i) * scale * factor, smallest, Real()), typename Loaded<Real>::Vector);
     for (; i < n; ++i) out[i] = (Real)((F64)cut(row[i] * scale * factor - F64{}, smallest, Real()))[0];
 }
 

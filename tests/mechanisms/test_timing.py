@@ -31,7 +31,7 @@ def measure(case, n_calls=N_CALLS, seed=1):
 
 
 def skewed_times(n, delay, seed):
-    """Return times with a long tail, of which class 1 takes longer by `delay`, and their classes."""
+    """Return times with a long tail, longer by `delay` in class 1, and their classes."""
     generator = np.random.default_rng(seed)
     classes = generator.integers(2, size=n)
     return 1000 + 200 * generator.standard_exponential(n) ** 2 + delay * classes, classes

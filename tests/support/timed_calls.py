@@ -107,7 +107,7 @@ def _reports(pad):
     gram = plain._public_gram(state.item_factors)
 
     class Prepared(type(plain)):
-        """Rounds that compute the public matrix once, since its time varies more than that of the reports."""
+        """Rounds that compute the public matrix once, because its varying time would hide small differences."""
 
         def _public_gram(self, factors):
             return gram
@@ -125,24 +125,24 @@ def _solve():
 
 @dataclass(frozen=True)
 class LeakyResponse:
-    """A planted leak: binary response that draws 32 more answers where the first value is 1."""
+    """A planted leak: binary response that draws 64 more answers where the first value is 1."""
 
     channel: m.BinaryResponse
 
     def privatize(self, values, *, key, round, n_threads):
         """Answer the values, and drop the answers to the others."""
-        others = np.zeros(N_VALUES + 32 * int(values[0] == 1.0))
+        others = np.zeros(N_VALUES + 64 * int(values[0] == 1.0))
         return self.channel.privatize(others, key=key, round=round, n_threads=n_threads)
 
 
-#: Calls whose time must not depend on the input.
+#: Calls with a time that must not depend on the input.
 CONSTANT = {
     **dict(_randomizers()),
     **dict(_noises()),
     **dict(_clips()),
     "FMF-LDP's reports, padded": TimedCall(lambda: _reports(True), _rows()),
 }
-#: Calls whose time depends on the input, as docs/explanation/known-vulnerabilities.md states.
+#: Calls with a time that depends on the input, as docs/explanation/known-vulnerabilities.md states.
 LEAKS = {
     "FMF-LDP's reports, long row": TimedCall(lambda: _reports(False), _rows()),
     "als.HalfStep.solve, long row": TimedCall(_solve, _rows()),

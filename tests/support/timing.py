@@ -29,7 +29,7 @@ def welch_t(times, classes):
 
 
 def median_difference(times, classes):
-    """Return by how many nanoseconds the median time of class 1 exceeds that of class 0."""
+    """Return the median time of class 1 minus the median time of class 0, in nanoseconds."""
     times, classes = np.asarray(times), np.asarray(classes, dtype=bool)
     return float(np.median(times[classes]) - np.median(times[~classes]))
 

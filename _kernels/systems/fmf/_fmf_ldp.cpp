@@ -214,10 +214,11 @@ double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUse
             bits[0] ^= (bits[0] ^ bits[1]) & (uint32_t)mask_below((uint64_t)(user.marks[i] ^ user.mark), 1);
             __builtin_memcpy(&residual[i], bits, sizeof with_item);
         }
-    else for (ptrdiff_t j = 0; j < user.n_user_items; ++j) {
-        float* const r = residual + user.items[j];
-        *r = (float)((user.confidence ? user.confidence[j] : 1.0) * ((double)*r - 1.0));
-    }
+    else
+        for (ptrdiff_t j = 0; j < user.n_user_items; ++j) {
+            float* const r = residual + user.items[j];
+            *r = (float)((user.confidence ? user.confidence[j] : 1.0) * ((double)*r - 1.0));
+        }
     for (ptrdiff_t start = 0; start < normal.length; start += WIDE)
         for (int c = 0; c < WIDE; ++c) squares[c] += (double)residual[start + c] * (double)residual[start + c];
     for (int c = 1; c < WIDE; ++c) squares[0] += squares[c];
