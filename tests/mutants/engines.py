@@ -395,7 +395,7 @@ ENGINES = [
     ),
     on("NoisySum.with_share", "test_a_share_is_a_draw_of_the_planned_noise")(
         "share-of-a-system-missing", "a node sends a system's sums without its share of the noise",
-        "return self.flatten(state, noisy)", "return vector",
+        "return self.flatten(planned, noisy)", "return vector",
     ),
     on("NodeNoise.noise_of", "test_the_server_adds_no_noise_to_sums_that_have_it")(
         "noise-of-nodes-simulated-again", "the server adds simulated noise to sums that have the nodes' noise",
