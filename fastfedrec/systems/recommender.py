@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -213,14 +213,16 @@ class Recommender(Answers):
         """Mark the model as fitted; methods use these parameters (None: the current ones) from here on."""
         self._parameters_ = self._copied_parameters() if parameters is None else parameters
 
-    def __getattr__(self, name: str) -> Any:
-        """Raise the error of an unknown attribute, with a remedy for fitted attributes and for `predict`."""
-        fault = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if name == "predict":
-            fault += "; it ranks items and predicts no ratings, so use score or recommend"
-        elif name.endswith("_") and not name.startswith("_") and "interactions_" not in vars(self):
-            fault += "; it is not fitted yet, so call fit(interactions) first"
-        raise AttributeError(fault, name=name, obj=self)
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error of an unknown attribute, with a remedy for fitted attributes and for `predict`."""
+            fault = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name == "predict":
+                fault += "; it ranks items and predicts no ratings, so use score or recommend"
+            elif name.endswith("_") and not name.startswith("_") and "interactions_" not in vars(self):
+                fault += "; it is not fitted yet, so call fit(interactions) first"
+            raise AttributeError(fault, name=name, obj=self)
 
     def _fitted(self) -> Self:
         """Return the model with the parameters of its fit, even if `set_params` has changed them."""

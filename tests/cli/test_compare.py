@@ -280,7 +280,7 @@ def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
         (
             "1 2 3\n2 4 3\n",
             "1 5 3\n2 4 5\n",
-            "names no columns; pass --no-header --user 0 --item 1 if it is a row, or --adj",
+            "names no columns; pass --no-header --user 0 --item 1 --value 2 if it is a row, or --adj",
         ),
         ("1 2 3\n2 4\n", "ann,tea\nbob,tea\n", "has a usual name, got ['ann', 'tea']"),
         ("1 2 3\n2 4\n", "one two\nthree\n", "test.txt"),
