@@ -20,6 +20,7 @@ _CONDITIONS: dict[View, str] = {
     "public": "This does not protect your data from our server.",
 }
 _ENTITY = "This does not protect your data from the organization that collected them."
+_HONEST = {"aggregator": "nodes are honest", "shuffle": "users follow the protocol"}
 _LIMITS = "Your participation is not hidden. Recommendations that are made for you are not covered."
 
 
@@ -56,7 +57,9 @@ def _conditions(ledger: Any, view: View) -> list[str]:
     trusted = {getattr(event, "trust", "") for event in ledger.events}
     lines = [_CONDITIONS[view]] * (view == "public" or bool(trusted & {"local", "shuffle"}))
     lines += [_ENTITY] * ("entity" in trusted)
-    nodes = [event.honest_fraction for event in ledger.events if getattr(event, "trust", "") == "aggregator"]
-    if nodes and view != "public":
-        lines.append(f"This holds if at least {100 * min(nodes):g}% of the nodes are honest.")
+    for trust, words in _HONEST.items():
+        shares = [e.honest_fraction for e in ledger.events if getattr(e, "trust", "") == trust]
+        # Against the public the noise of all nodes counts.
+        if min(shares, default=1.0) < 1 and (trust, view) != ("aggregator", "public"):
+            lines.append(f"This holds if at least {100 * min(shares):g}% of the {words}.")
     return lines

@@ -16,6 +16,7 @@ from fastfedrec.accounting import (
     CentralRelease,
     DiscreteGaussianRelease,
     Gaussian,
+    GaussianShares,
     Laplace,
     Ledger,
     LocalReports,
@@ -29,6 +30,7 @@ from fastfedrec.accounting.notes import NOTE_KINDS
 from fastfedrec.accounting.views import OBSERVERS, VIEWS, cost_of, stated_cost
 from fastfedrec.core.text import format_epsilon
 
+NODES = GaussianShares(9.0, neighboring="replace", sampling="none", n_nodes=1000, n_answers=900, honest_fraction=0.7)
 LOCAL = LocalReports("binary response", 0.5, 2, 50_000, separable=True)
 CENTRAL = Gaussian(8.0, neighboring="zero_out", sampling="none")
 EVENTS = [
@@ -324,9 +326,17 @@ def notice_of(ledger, folder):
         (CENTRAL, "does not protect your data from our server"),
         (LOCAL, "if your device adds the noise before it sends"),
         (ShuffledReports("binary response", 2.5, 5, 50_000), "an independent party removes the senders"),
+        (
+            ShuffledReports("binary response", 2.5, 5, 50_000, honest_fraction=0.9),
+            "This holds if at least 90% of the users follow the protocol.",
+        ),
+        (
+            NODES,
+            "This holds if at least 70% of the nodes are honest.",
+        ),
         (Laplace(2.0, neighboring="replace", sampling="none", trust="entity"), "the organization that collected them"),
     ],
-    ids=["central", "local", "shuffle", "entity"],
+    ids=["central", "local", "shuffle", "dishonest users", "nodes", "entity"],
 )
 def test_a_notice_states_the_condition_of_its_promise(event, condition, tmp_path):
     notice = notice_of(ledger_of(event), tmp_path)
