@@ -371,20 +371,22 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str, *, check_costs: bool = True) -> Self:
         """Read text that `to_json` wrote.
 
         Parameters
         ----------
         text : str
             JSON text.
+        check_costs : bool
+            As for `from_dict`.
 
         Returns
         -------
         Ledger
             The ledger, as from `from_dict`.
         """
-        return cls.from_dict(parse(text))
+        return cls.from_dict(parse(text), check_costs=check_costs)
 
     def digest(self) -> str:
         """Compute a digest of the ledger's content, which shows whether two ledgers are the same.

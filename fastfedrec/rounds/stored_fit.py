@@ -53,7 +53,7 @@ class StoredFit(RoundRecords):
         if not is_kept(path):
             return None
         with checking(path, self._remedy):
-            self._charged = Ledger.from_json(path.read_text())
+            self._charged = Ledger.from_json(path.read_text(), check_costs=False)
         return self._charged
 
     def charge(self, ledger: Ledger) -> None:
