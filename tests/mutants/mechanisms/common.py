@@ -32,22 +32,23 @@ MUTANTS = [
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-clones-tell-the-sign", "a clone reveals the sign of its entry",
-        "np.where(is_clone, 0.0, values[rows, entries])", "values[rows, entries]",
+        "signs = ((chosen_values > 0).astype(np.int64) - (chosen_values < 0)) * ~is_clone",
+        "signs = (chosen_values > 0).astype(np.int64) - (chosen_values < 0)",
     ),
     on(
         "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-without-sign", "the reported sign is always +1 unless the report is a clone",
-        "np.sign(chosen_values).astype(np.int64)", "1",
+        "((chosen_values > 0).astype(np.int64) - (chosen_values < 0))", "1",
     ),
     on(
         "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-of-all", "the largest of all entries is reported instead of the largest candidate",
-        "candidates[rows, np.where(is_clone, 0, chosen)]",
-        "np.where(is_clone, candidates[:, 0], np.abs(values).argmax(axis=1))",
+        "candidates[chosen, rows]",
+        "np.where(is_clone, candidates[0], np.abs(values).argmax(axis=1))",
     ),
     # ---- local randomizers ------------------------------------------------------------------------------------------
     on("BinaryResponse.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(

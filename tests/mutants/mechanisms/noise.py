@@ -6,8 +6,7 @@ MUTANTS = [
     # ---- integer noise ----------------------------------------------------------------------------------------------
     on("IntegerNoise._add", "test_privatize_adds_the_sample_and_keeps_the_shape")(
         "exact-noise-missing", "the draws of the exact samplers are not added",
-        "np.add(values.astype(np.int64, copy=False), draws, out=out)",
-        "np.add(values.astype(np.int64, copy=False), 0 * draws, out=out)",
+        "_add_saturating(values, draws, out)", "_add_saturating(values, 0 * draws, out)",
     ),
     on(
         "IntegerNoise._add", "mechanisms/noise/test_discrete_laplace::test_draws_equal_naive_twin",
