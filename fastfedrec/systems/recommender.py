@@ -29,6 +29,7 @@ from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._card import make_card
 from fastfedrec.systems._inputs import check_interactions, check_not_negative
 from fastfedrec.systems._memory import check_fit, memory_needed
+from fastfedrec.systems._missing import refuse_attribute
 from fastfedrec.systems._refit import refit
 from fastfedrec.systems._saved import SavedField, SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
@@ -214,15 +215,7 @@ class Recommender(Answers):
         self._parameters_ = self._copied_parameters() if parameters is None else parameters
 
     if not TYPE_CHECKING:  # a type checker would accept every attribute
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise the error of an unknown attribute, with a remedy for fitted attributes and for `predict`."""
-            fault = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name == "predict":
-                fault += "; it ranks items and predicts no ratings, so use score or recommend"
-            elif name.endswith("_") and not name.startswith("_") and "interactions_" not in vars(self):
-                fault += "; it is not fitted yet, so call fit(interactions) first"
-            raise AttributeError(fault, name=name, obj=self)
+        __getattr__ = refuse_attribute
 
     def _fitted(self) -> Self:
         """Return the model with the parameters of its fit, even if `set_params` has changed them."""

@@ -39,7 +39,7 @@ from fastfedrec.evaluation import (
 from fastfedrec.studies.files import checksum, run_or_load
 from fastfedrec.systems.registry import make_system
 
-__all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "run_all"]
+__all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "run_all", "validation_splitter"]
 
 _TESTED = "sweep.tested"
 _VALIDATION = "sweep.validation"
@@ -243,7 +243,18 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int, *, is_validation
 
 
 def validation_splitter(data: Any) -> Splitter:
-    """Return the splitter of train that has the form of the test: by users, by time, or at random within each user."""
+    """Return the splitter of train that has the form of the test: by users, by time, or at random within each user.
+
+    Parameters
+    ----------
+    data : Split or Interactions
+        Data of the sweep; without a split one item of each user is tested.
+
+    Returns
+    -------
+    Splitter
+        Splitter that holds out as large a share of train as the test is of all.
+    """
     if not isinstance(data, Split):
         return LeaveOneOut()
     split = data

@@ -3,6 +3,9 @@
 import math
 from dataclasses import replace
 
+import pytest
+
+from fastfedrec.cli.main import main
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
 
 
@@ -62,3 +65,11 @@ def test_the_rule_chooses_what_it_names_and_its_remark_is_the_reason():
     assert "  A fit in one process needs 1.2 MB of memory beside the data.\n" in told.summary()
     assert told.to_dict()["best"]["memory"] == 1_200_000
     assert "A client receives 10 bytes and sends 20 bytes." in replace(advice, ruled=None).summary()
+
+
+@pytest.mark.parametrize(("delta", "is_stated"), [("0.1", True), ("1e-6", False)])
+def test_a_delta_without_a_meaning_is_stated(delta, is_stated, capsys):
+    argv = ["advise", "--users", "20000", "--items", "500", "--epsilon", "2", "--trust", "central", "--delta", delta]
+    assert main(argv) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert ("Delta 0.1 is not below one over the number of users (20,000)." in text) == is_stated

@@ -448,11 +448,3 @@ def test_honest_nodes_get_the_systems_of_a_trusted_server_at_the_same_cost(n_ite
         assert f"If fewer than {100 * honest:.0f}% of the nodes are honest" in answer.summary()
     # Too few nodes leave no share that counts, so that no system fits.
     assert advise(3, 500, 2.0, "aggregator", honest_fraction=0.5).best.system == "Random"
-
-
-@pytest.mark.parametrize(("delta", "is_stated"), [("0.1", True), ("1e-6", False)])
-def test_a_delta_without_a_meaning_is_stated(delta, is_stated, capsys):
-    argv = ["advise", "--users", "20000", "--items", "500", "--epsilon", "2", "--trust", "central", "--delta", delta]
-    assert main(argv) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert ("Delta 0.1 is not below one over the number of users (20,000)." in text) == is_stated
