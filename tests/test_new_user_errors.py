@@ -142,7 +142,7 @@ def test_intervals_of_shares_stay_between_0_and_1(split):
     intervals = average_fits(fits).intervals(key=Key.from_seed(3))
     low, high = intervals["hr@5"]
     assert 0 <= low < high <= 1
-    # The negative control: the same values as an own metric, whose range is unknown.
+    # The negative control is an own metric with the same values, which has no known range.
     low, high = intervals["own_hits"]
     assert low < 0 or high > 1
 

@@ -122,7 +122,7 @@ ENGINES = [
         "self.keep(self._phase, partial, traffic)", "pass",
     ),
     on("StoredFit._check_last", "test_a_record_that_is_missing_before_others_is_named")(
-        "checkpoint-skips-a-record", "a round whose record is lost is made again before recorded rounds",
+        "checkpoint-skips-a-record", "a round without its record is made again before recorded rounds",
         "last > (self._phase, round_number)", "False",
     ),
     on("StoredFit.charge", "test_the_ledger_of_an_abandoned_run_is_a_file")(

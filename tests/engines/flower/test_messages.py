@@ -242,7 +242,7 @@ def test_a_node_with_an_invalid_registration_does_not_take_part(data, change, re
     assert reason in str(caught.value)
 
 
-def test_a_node_whose_process_ends_before_it_joins_is_asked_again(data):
+def test_a_node_that_ends_before_it_joins_is_asked_again(data):
     system, failures = FMFLDP(n_rounds=1), []
 
     def tamper(reply):

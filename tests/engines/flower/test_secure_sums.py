@@ -348,7 +348,7 @@ def test_garbage_is_refused_by_name_and_the_sum_goes_on(tmp_path, stage, answer,
 
 
 @pytest.mark.parametrize("n_failures", [1, 3, 4])
-def test_a_node_whose_process_ends_without_an_answer_is_asked_again(tmp_path, n_failures):
+def test_a_node_that_ends_without_an_answer_is_asked_again(tmp_path, n_failures):
     nodes, failures = Nodes(tmp_path), defaultdict(int)
 
     class FailingGrid(MemoryGrid):
