@@ -84,7 +84,7 @@ def warn_of_defaults(systems: Sequence[SystemSettings]) -> None:
     # Several --system before one --set look like a list that shares the values.
     for position, system in enumerate(systems):
         later = next((other for other in systems[position:] if other.assignments), None)
-        if system.assignments or later is None:
+        if system.assignments or later is None or later.name == system.name:  # the same name twice is a comparison
             continue
         shared = split_assignments(later.assignments).keys() & set(system_class(system.name)._parameter_names())
         if shared:

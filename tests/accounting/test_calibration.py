@@ -195,7 +195,7 @@ def test_extremes_end():
         (lambda: calibrate_noise_multiplier(SHUFFLED, epsilon=1.0, delta=0.1), "event must be Gaussian or Laplace"),
         (lambda: calibrate_epsilon_per_report(PLAIN, epsilon=1.0, delta=0.1), "event must be LocalReports, Shuffled"),
         (lambda: calibrate_n_rounds(PLAIN, epsilon=math.nan, delta=0.1), "epsilon must be finite"),
-        (lambda: calibrate_n_rounds(PLAIN, epsilon=-1.0, delta=0.1), r"epsilon must be greater than 0\.0, got -1\.0$"),
+        (lambda: calibrate_n_rounds(PLAIN, epsilon=-1.0, delta=0.1), r"epsilon must be greater than 0\.0, got -1\.0;"),
     ],
 )
 def test_bad_parameters_are_refused_by_name(call, message):

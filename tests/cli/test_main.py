@@ -345,7 +345,7 @@ def test_errors_about_saved_models(tmp_path, capsys):
         (["fit", "random", "--data", tmp_path / "plain.npz"], "must be a SciPy sparse matrix"),
         (["fit", "random", "--data", tmp_path / "text.npz"], "must be a SciPy sparse matrix"),
         (["fit", "random", "--data", DATA, "--out", tmp_path], "--out"),
-        (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' is not a file"),
+        (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' does not exist"),
         (["fit", "random", "--data", tmp_path / "names.csv"], "user and item must be given, because no column of"),
         (["demo", "--out", path], "must be a folder, and a file is there"),
     ):

@@ -164,7 +164,7 @@ def test_refused_commands(data, rows, tmp_path, capsys):
         ([path, "--users", "all", "--out", tmp_path / "a.txt"], "--out must end with .csv or .json or .parquet"),
         ([path, "--users", "all", "--out", tmp_path], "--out must end with"),
         ([path, "--users", "all", "--out", "/proc/none/a.csv"], "/proc"),
-        ([path, "--data", tmp_path / "absent.csv"], "absent.csv' is not a file"),
+        ([path, "--data", tmp_path / "absent.csv"], "absent.csv' does not exist"),
     ):
         error = refusal(capsys, "recommend", *argv)
         if argv[1:] != ["--items-of", "i,999"]:

@@ -37,7 +37,7 @@ nan = float("nan")
         (([1, 2], [1, 1], [1, nan]), ValueError, r"values must be finite, got nan at \(1,\)"),
         (([1, 2], [1, 1], [1, np.inf]), ValueError, r"values must be finite, got inf at \(1,\)"),
         (([1, 2], [1, 1], [1]), ValueError, r"values must have shape \(2,\), got \(1,\)"),
-        (([1], [1], ["x"]), TypeError, "values must be an array of float32 or float64"),
+        (([1], [1], ["x"]), TypeError, "values must be numbers, got the text 'x'"),
         (
             ([1, 2], [1, 1], [1, 2**70 + 1]),
             TypeError,
@@ -50,7 +50,7 @@ nan = float("nan")
         ),
         (([1, 2], [1, 1], [Fraction(10**400), 0.5]), TypeError, "values must be an array of float32 or float64"),
         (([1, 2], [1, 1], [1, None]), ValueError, r"values\[1\] must be a number, got None; drop the row"),
-        (([1, 2], [1, 1], [Decimal(1), "2"]), TypeError, "values must be an array of float32 or float64"),
+        (([1, 2], [1, 1], [Decimal(1), "2"]), TypeError, "values must be numbers, got the text '2'"),
         (([1, 2], [1, 1], [Decimal(1), Decimal("nan")]), ValueError, r"values must be finite, got nan at \(1,\)"),
         (([1, 2], [1, 1], np.array([True, 2], dtype=object)), TypeError, "values must be an array of float32"),
         (([1], [1], None, [1.5]), TypeError, "timestamps must be whole numbers or dates, got 1.5"),

@@ -105,7 +105,8 @@ def test_a_lost_scheduler_ends_the_run_with_one_clear_error(place, data, lose, i
             lose(place)
 
     ACTIONS[:] = [act] if is_in_round else []
-    client = Client(place.address, timeout=2)
+    client = Client(place.address, timeout=HANG)
+    client._timeout = 2  # seconds for which it looks for a lost scheduler
     try:
         engine = DaskEngine(client, 2, worker_timeout=HANG)
         with pytest.raises(RuntimeError, match=LOST):

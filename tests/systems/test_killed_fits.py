@@ -14,7 +14,9 @@ TESTS = Path(__file__).parents[1]
 
 def killed(name, folder, n_kills):
     """Return the numbers of kills, of runs that ended, and of kills after a recorded round."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    # An empty entry would be the current folder, and with it the checkout instead of the package.
+    folders = filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, "-P", str(TESTS / "support" / "killed_fits.py"), name, str(folder), str(n_kills)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr

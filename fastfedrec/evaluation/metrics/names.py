@@ -131,7 +131,8 @@ class Metric:
         bool
             True for metrics of rankings, such as "ndcg@10".
         """
-        return self.function is None and KINDS[self.kind].input == "rankings"
+        kind = KINDS.get(self.kind)
+        return self.function is None and kind is not None and kind.input == "rankings"
 
     @property
     def is_list_metric(self) -> bool:

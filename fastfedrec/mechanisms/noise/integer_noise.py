@@ -22,6 +22,7 @@ from fastfedrec.mechanisms.report_checks import check_integers, report_array
 __all__ = ["IntegerNoise"]
 
 _INT64 = np.iinfo(np.int64)
+_BLOCK = 65_536  # numbers whose intermediate results stay in the cache
 
 
 def extra_delta(epsilon: float, total_variation: Fraction) -> float:
@@ -249,8 +250,12 @@ def _copy_integers(values: np.ndarray, out: np.ndarray) -> None:
 def _add_saturating(values: np.ndarray, draws: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Write the sums, limited to int64, in a time that depends on no value."""
     _copy_integers(values, out)
-    total = out + draws  # modulo 2^64
-    # Shifts by 63 give the sign: 0 or -1.  A sum is outside if both summands have another sign than it.
-    is_outside = ((out ^ total) & (draws ^ total)) >> 63
-    end = _INT64.max ^ (out >> 63)  # the end of the range on the side of the summands
-    return np.bitwise_xor(total, (total ^ end) & is_outside, out=out)
+    flat, noise = out.reshape(-1), draws.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        part, draw = flat[start : start + _BLOCK], noise[start : start + _BLOCK]
+        total = part + draw  # modulo 2^64
+        # Shifts by 63 give the sign: 0 or -1.  A sum is outside if both summands have another sign than it.
+        is_outside = ((part ^ total) & (draw ^ total)) >> 63
+        end = _INT64.max ^ (part >> 63)  # the end of the range on the side of the summands
+        np.bitwise_xor(total, (total ^ end) & is_outside, out=part)
+    return out
