@@ -5,16 +5,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
-from fastfedrec.accounting.events import Event, GaussianShares, Reports, SkellamShares
+from fastfedrec.accounting.events import CrowdEvent, Event, GaussianShares, SkellamShares
+from fastfedrec.accounting.rounding import sum_up
 
 Shares = GaussianShares | SkellamShares
 
 
 @overload
-def after_dropouts(event: Reports, n_reporting_users: int) -> Reports: ...
+def after_dropouts(event: CrowdEvent, n_reporting_users: int) -> CrowdEvent: ...
 @overload
 def after_dropouts(event: Shares, n_reporting_users: int) -> Shares: ...
-def after_dropouts(event: Reports | Shares, n_reporting_users: int) -> Reports | Shares:
+def after_dropouts(event: CrowdEvent | Shares, n_reporting_users: int) -> CrowdEvent | Shares:
     """Return the reports in the crowd of the `n_reporting_users` users who answered, or the shares of these nodes."""
     if isinstance(event, Shares):
         return event._answered_by(n_reporting_users)
@@ -24,7 +25,7 @@ def after_dropouts(event: Reports | Shares, n_reporting_users: int) -> Reports |
 
 def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
     """Return the events of one user of several shards with disjoint users that ran the same rounds."""
-    # Reports count with the users of all shards, and sampled releases with the highest rate of any shard.
+    # CrowdEvent count with the users of all shards, and sampled releases with the highest rate of any shard.
     groups = [_by_form(shard) for shard in shards]
     joined = Counter[Event]()
     for form in {form: None for group in groups for form in group}:
@@ -52,7 +53,7 @@ def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
     """Join the events of one form."""
     # It is unknown which rounds of two shards coincide, so shards with varying crowds count with their worst.
     first = next(iter(shards[0]))
-    if not isinstance(first, Reports):
+    if not isinstance(first, CrowdEvent):
         if all(shard == shards[0] for shard in shards):
             return shards[0]
         worst = max((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)
@@ -69,15 +70,18 @@ def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
     return joined
 
 
-def _smallest(reports: Collection[Any]) -> Reports:
+def _smallest(reports: Collection[Any]) -> CrowdEvent:
     """Return reports with the fewest users and the fewest honest users of any round."""
     n_users, n_honest = min(event.n_users for event in reports), min(event._n_honest for event in reports)
     return next(iter(reports))._in_crowd(n_users, n_honest)
 
 
-def _join_crowds(events: Sequence[Any]) -> Reports:
+def _join_crowds(events: Sequence[Any]) -> CrowdEvent:
     """Return the reports in the joined crowd of all shards."""
     n_users = sum(event.n_users for event in events)
     if len({getattr(event, "honest_fraction", 1.0) for event in events}) == 1:
-        return replace(events[0], n_users=n_users)
-    return events[0]._in_crowd(n_users, sum(event._n_honest for event in events))
+        joined = replace(events[0], n_users=n_users)
+    else:
+        joined = events[0]._in_crowd(n_users, sum(event._n_honest for event in events))
+    distance = sum_up((event.distance, 1) for event in events)
+    return replace(joined, distance=min(1.0, distance)) if distance else joined

@@ -16,7 +16,7 @@ from fastfedrec.accounting._transform import fast_length
 from fastfedrec.accounting._work import count_work
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer
 
-__all__ = ["largest_response_loss"]
+__all__ = ["curve_losses", "largest_response_loss"]
 
 # Losses above this number of standard deviations of a normal loss count as infinite.
 _STDDEVS = 9.5
@@ -70,8 +70,8 @@ def largest_response_loss(epsilon: float, n_candidates: int, n_users: int, neigh
     per_loss, reach, forward, backward = _curves(max(epsilon, _MIN_EPSILON), n_candidates, n_users, neighboring)
 
     def build(step):
-        pmf = _losses(forward, backward, per_loss, step)
-        return pmf, pmf if forward is backward else _losses(backward, forward, per_loss, step)
+        pmf = curve_losses(forward, backward, per_loss, step)
+        return pmf, pmf if forward is backward else curve_losses(backward, forward, per_loss, step)
 
     return Loss(per_loss / 8, reach, build)
 
@@ -207,8 +207,23 @@ def _log1p(z):
     return 0.5 * np.log1p(z.real * (2 + z.real) + z.imag**2) + 1j * np.arctan2(z.imag, 1 + z.real)
 
 
-def _losses(forward, backward, per_loss, step):
-    """Return losses of a pair with a delta linear in e^epsilon between values; it dominates all pairs with these."""
+def curve_losses(forward: np.ndarray, backward: np.ndarray, per_loss: float, step: float) -> LossPmf:
+    """Return losses of a pair that dominates all pairs with these values of delta, or with smaller ones.
+
+    Parameters
+    ----------
+    forward, backward : ndarray of shape (n,), float64
+        Values of delta at the losses 0, `per_loss`, 2 `per_loss`, ... for (P, Q) and for (Q, P).
+    per_loss : float
+        Distance of these losses.
+    step : float
+        Step of the grid of the result.
+
+    Returns
+    -------
+    LossPmf
+        Losses of a pair with a delta that is linear in e^epsilon between the values.
+    """
     n = len(forward) - 1
     losses = per_loss * np.arange(-n, n + 1)
     ratios = np.exp(losses)

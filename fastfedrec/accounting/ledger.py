@@ -13,7 +13,7 @@ from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fi
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._ledger_words import epsilon_against, headline
 from fastfedrec.accounting._work import limit_work
-from fastfedrec.accounting.events import Event, LocalReports, Reports, UnsupportedEventError, check_event
+from fastfedrec.accounting.events import CrowdEvent, Event, LocalReports, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
 from fastfedrec.accounting.report import make_report
@@ -138,7 +138,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
 
         Parameters
         ----------
-        event : LocalReports, ShuffledReports, GaussianShares or SkellamShares
+        event : LocalReports, ShuffledReports, ShuffledCounts, GaussianShares or SkellamShares
             Event as recorded.
         n_reporting_users : int
             Number of users with a received report.  All users who dropped out may be honest.  With a share h of honest
@@ -147,8 +147,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
             shares of noise remains.
         """
         n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
-        n_requested = event.n_users if isinstance(event, Reports) else getattr(event, "n_answers", 0)
-        if isinstance(event, Reports | Shares) and n_reporting_users < n_requested:
+        n_requested = event.n_users if isinstance(event, CrowdEvent) else getattr(event, "n_answers", 0)
+        if isinstance(event, CrowdEvent | Shares) and n_reporting_users < n_requested:
             self._restate(event, after_dropouts(event, n_reporting_users))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:

@@ -10,6 +10,7 @@ from fastfedrec.accounting import (
     GaussianShares,
     Laplace,
     LocalReports,
+    ShuffledCounts,
     ShuffledReports,
     SkellamRelease,
     SkellamShares,
@@ -26,6 +27,7 @@ OF_ENTITY = {"count": 3, "trust": "entity", "distance": 2.0**-24}
 EVENTS = [
     LocalReports("m", 1.5, 3, 40, separable=True),
     ShuffledReports("m", 1.5, 3, 40, 0.5, neighboring="zero_out", n_candidates=2),
+    ShuffledCounts("m", 1.5, 3, 40, 0.5, neighboring="zero_out", distance=2.0**-24),
     Gaussian(1.5, "m", **POISSON, **OF_ENTITY),
     Gaussian(1.5, "m", **FIXED),
     Gaussian(1.5, "m", **REPLACED),

@@ -7,12 +7,14 @@ which it has a theorem; accountants, views, ledgers and the schema of documents 
 from fastfedrec.accounting.events._central import Neighboring, PrivacyUnit, Sampling
 from fastfedrec.accounting.events._central_release import CentralRelease
 from fastfedrec.accounting.events._composed import Composed
+from fastfedrec.accounting.events._crowd import CrowdEvent
 from fastfedrec.accounting.events._discrete_gaussian import DiscreteGaussianRelease
 from fastfedrec.accounting.events._event import Event, UnsupportedEventError, View, check_event
 from fastfedrec.accounting.events._gaussian import Gaussian
 from fastfedrec.accounting.events._laplace import Laplace
 from fastfedrec.accounting.events._reports import LocalReports, Reports, ShuffledReports
 from fastfedrec.accounting.events._shares import GaussianShares
+from fastfedrec.accounting.events._shuffled_counts import ShuffledCounts
 from fastfedrec.accounting.events._skellam import SkellamRelease, SkellamShares
 from fastfedrec.accounting.events._unprotected import Unprotected
 from fastfedrec.accounting.events._zcdp import ZCDP
@@ -21,6 +23,7 @@ __all__ = [
     "ZCDP",
     "CentralRelease",
     "Composed",
+    "CrowdEvent",
     "DiscreteGaussianRelease",
     "Event",
     "Gaussian",
@@ -31,6 +34,7 @@ __all__ = [
     "PrivacyUnit",
     "Reports",
     "Sampling",
+    "ShuffledCounts",
     "ShuffledReports",
     "SkellamRelease",
     "SkellamShares",

@@ -1,16 +1,16 @@
 """Reports of every user, local or shuffled: the same messages, protected by the device alone or by a crowd as well."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fastfedrec.accounting.blanket import largest_response_loss
+from fastfedrec.accounting.events._crowd import CrowdEvent, count_honest, share_of_honest
 from fastfedrec.accounting.events._event import Event, EventLoss, View, check_name, store
 from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
 
 
-class Reports(Event):
+class Reports(CrowdEvent):
     """Base class of local and shuffled reports, which users randomize on their own devices."""
 
     epsilon: float
@@ -28,11 +28,6 @@ class Reports(Event):
             n_users=check_integer("n_users", self.n_users, low=0),
         )
 
-    @property
-    def _n_honest(self) -> int:
-        """Number of users who may be honest."""
-        return self.n_users
-
     def _pure_cost(self) -> tuple[float, int] | None:
         # Shuffled reports count with their local guarantee, which needs no shuffler.
         return self.epsilon, self.n_reports
@@ -44,9 +39,6 @@ class Reports(Event):
     def _in_crowd(self, n_users: int, n_honest: int) -> "Reports":
         """Return the same reports in another crowd."""
         return replace(self, n_users=n_users)
-
-    def _without_crowd(self) -> Event:
-        return self._in_crowd(1, 1)
 
     def _details(self) -> str:
         return f", {self.n_reports:,} reports a user and round, {self.n_users:,} users{super()._details()}"
@@ -163,8 +155,7 @@ class ShuffledReports(Reports):
         int
             At least 1.
         """
-        # Beyond 2^53 users the product may round up, so the number of users bounds it.
-        return min(self.n_users, int(self.honest_fraction * self.n_users))
+        return count_honest(self.n_users, self.honest_fraction)
 
     @property
     def _n_honest(self) -> int:
@@ -190,11 +181,7 @@ class ShuffledReports(Reports):
     def _in_crowd(self, n_users: int, n_honest: int) -> Reports:
         if n_honest < 1:
             return self._unshuffled()
-        share = n_honest / n_users
-        # A quotient that was rounded down would lose one honest user.
-        if int(share * n_users) < n_honest:
-            share = math.nextafter(share, 1.0)
-        return replace(self, n_users=n_users, honest_fraction=share)
+        return replace(self, n_users=n_users, honest_fraction=share_of_honest(n_honest, n_users))
 
     def _protection(self, view: View) -> str:
         return "shuffling" if view == "shuffled_server" else "adding up over users"
