@@ -1,0 +1,167 @@
+"""Messages about cells that hide a user's data in a crowd: its own cells, and a Poisson number of fake ones.
+
+docs/explanation/systems/gram/shuffled-pairs.md describes both.
+"""
+
+import functools
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec.core.numbers import float_up
+
+__all__ = ["FakeMessages", "PoissonTable", "choose_ranks", "poisson_table", "scale_words", "shares_of_rows"]
+
+_BITS = 192  # fraction bits of a weight
+_LEAST = 2**96  # smallest weight of a table; smaller ones have a total below 2^-80
+
+
+class PoissonTable(NamedTuple):
+    """Inverse table of a Poisson distribution: a word's number of thresholds up to it, plus `low`, is the draw."""
+
+    low: int
+    thresholds: NDArray[np.uint64]  # cumulative probabilities of all draws but the last, times 2^64
+    total_variation: Fraction  # upper bound of the distance of one draw from the distribution
+
+    @property
+    def high(self) -> int:
+        """Largest draw."""
+        return self.low + len(self.thresholds)
+
+    def draw(self, words: np.ndarray) -> NDArray[np.int64]:
+        """Return one draw for each uniform 64-bit word."""
+        return self.low + np.searchsorted(self.thresholds, words, side="right").astype(np.int64)
+
+
+@functools.lru_cache(maxsize=8)
+def poisson_table(mean: Fraction) -> PoissonTable:
+    """Return the table of a Poisson distribution by integer arithmetic.
+
+    Parameters
+    ----------
+    mean : Fraction
+        Mean, above 0.
+
+    Returns
+    -------
+    PoissonTable
+        Table with a bound on its error.
+    """
+    mode = math.floor(mean)
+    above = [1 << _BITS]
+    while above[-1] >= _LEAST:
+        above.append(above[-1] * mean.numerator // (mean.denominator * (mode + len(above))))
+    down = above[:1]
+    while len(down) <= mode and down[-1] >= _LEAST:
+        down.append(down[-1] * (mode + 1 - len(down)) * mean.denominator // mean.numerator)
+    below = down[1:]
+    weights, low = below[::-1] + above, mode - len(below)
+    total, n = sum(weights), len(weights)
+    sums = [0]
+    for weight in weights[:-1]:
+        sums.append(sums[-1] + weight)
+    thresholds = np.array([(one << 64) // total for one in sums[1:]], dtype=np.uint64)
+    # Ratios of neighbours fall away from the mode, so weights outside are at most a geometric series.  A weight is too
+    # small by at most 1 for each step.
+    ratio = mean / (mode + len(above))
+    outside = (weights[-1] + n) * ratio / (1 - ratio)
+    if low:
+        outside += (weights[0] + n) * Fraction(low) / (mean - low)
+    return PoissonTable(low, thresholds, (n * n + outside) / total + Fraction(n, 2**64))
+
+
+class FakeMessages(NamedTuple):
+    """The fake messages of one user: a Poisson number of them, each about a uniform cell."""
+
+    total: Fraction  # mean number of messages of one user
+    n_cells: int
+
+    @classmethod
+    def of(cls, rate: float, n_cells: int) -> "FakeMessages":
+        """Return fake messages with at least this mean number about each cell."""
+        # A cell has a probability of at least (1 - n_cells / 2^64) / n_cells by `scale_words`.
+        return cls(Fraction(float_up(Fraction(rate) * n_cells / (1 - Fraction(n_cells, 2**64)))), n_cells)
+
+    @property
+    def rate(self) -> float:
+        """Mean number of messages about each cell, rounded down."""
+        return -float_up(-self.total / self.n_cells * (1 - Fraction(self.n_cells, 2**64)))
+
+    @property
+    def table(self) -> PoissonTable:
+        """Table of the number of messages."""
+        return poisson_table(self.total)
+
+
+def scale_words(words: np.ndarray, n: np.ndarray | int) -> NDArray[np.int64]:
+    """Return floor(word * n / 2^64) of 64-bit words, for n below 2^32.
+
+    Parameters
+    ----------
+    words : ndarray of uint64
+        Uniform words.
+    n : int or ndarray of int64
+        Numbers of values, of each word or of all.
+
+    Returns
+    -------
+    ndarray of int64
+        Nearly uniform numbers from 0 to n - 1: each has floor(2^64 / n) words or one more.
+    """
+    n = np.asarray(n).astype(np.uint64)
+    half = np.uint64(32)
+    low = (words & np.uint64(2**32 - 1)) * n
+    return (((words >> half) * n + (low >> half)) >> half).astype(np.int64)
+
+
+def shares_of_rows(n_cells: np.ndarray, n_messages: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the number of messages in each cell, and the number of cells, of users with `n_cells` cells each.
+
+    With c messages a user has at most ``n_messages // c**2`` cells.  The number c with the largest mean number of
+    messages in each of the user's cells is best.
+
+    Parameters
+    ----------
+    n_cells : ndarray of shape (n_users,), int64
+        Number of cells in each user's data.
+    n_messages : int
+        Bound of the sum of squares of a user's numbers of messages.
+
+    Returns
+    -------
+    times, sizes : ndarray of shape (n_users,), int64
+        Messages in a cell, and number of cells.
+    """
+    levels = np.arange(1, math.isqrt(n_messages) + 1)
+    limits = n_messages // levels**2
+    means = levels * np.minimum(1.0, limits / np.maximum(n_cells, 1)[:, None])
+    best = means.argmax(axis=1)
+    return levels[best], np.minimum(limits[best], n_cells)
+
+
+def choose_ranks(words: np.ndarray, n_cells: np.ndarray) -> NDArray[np.int64]:
+    """Choose distinct numbers below `n_cells` for each user, as many as it has words, by Floyd's algorithm.
+
+    Parameters
+    ----------
+    words : ndarray of shape (n_users, size), uint64
+        Uniform words of each user.
+    n_cells : ndarray of shape (n_users,), int64
+        Numbers of cells, at least `size`.
+
+    Returns
+    -------
+    ndarray of shape (n_users, size), int64
+        Every set is equally likely, up to the rounding of `scale_words`.
+    """
+    chosen = np.empty(words.shape, dtype=np.int64)
+    size = words.shape[1]
+    for t in range(size):
+        last = n_cells - size + t
+        drawn = scale_words(words[:, t], last + 1)
+        is_taken = (chosen[:, :t] == drawn[:, None]).any(axis=1)
+        chosen[:, t] = np.where(is_taken, last, drawn)
+    return chosen

@@ -1,0 +1,205 @@
+"""The rounds of shuffled pairs; `shuffled_pairs.ShuffledPairs` runs them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec.accounting import RoundTraffic, ShuffledCounts
+from fastfedrec.core.check import check_instance
+from fastfedrec.core.memory import Array, Arrays, check_memory, total_bytes
+from fastfedrec.core.numbers import float_up
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, FederatedSystem, Update
+from fastfedrec.systems.claims import FEWER_ITEMS
+from fastfedrec.systems.gram.fake_messages import FakeMessages, choose_ranks, scale_words, shares_of_rows
+
+__all__ = ["TERMS", "CellRound", "CellState", "counts_memory", "split_pairs"]
+
+#: Conditions of a run with data on nodes.
+TERMS = DeploymentTerms(
+    only_simulated="its messages need a shuffler, and there is none between these nodes and the server",
+    note="There was no shuffler between nodes and server. The figure behind a shuffler is for the deployment that this "
+    "run simulates, and it holds for no message of this run.",
+)
+_CHUNK = 2**22  # approximate number of messages in memory at the same time
+_BYTES = 4  # bytes of a message
+
+
+def counts_memory(n_items: int) -> Arrays:
+    """Return the arrays of a round about pairs.
+
+    Parameters
+    ----------
+    n_items : int
+        Number of items.
+
+    Returns
+    -------
+    mapping of str to Array
+        Arrays by name.
+    """
+    return {"counts": Array.of("int64", 2, n_items * (n_items - 1) // 2), "messages": Array.of("int64", 4, _CHUNK)}
+
+
+@dataclass(frozen=True)
+class CellState:
+    """The round's result; the server broadcasts nothing."""
+
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # messages about each cell
+    n_users: int = 0  # number of users who sent them
+
+
+class CellRound(FederatedSystem):
+    """One round in which each user sends messages about single items, or about pairs of items, through a shuffler.
+
+    A message is the number of a cell.  `n_messages` bounds the sum of squares of a user's numbers of messages about its
+    data, and `fake_rate` is the mean number of its fake messages about each cell.
+    """
+
+    def __init__(self, n_items: int, n_messages: int, fake_rate: float, has_pairs: bool, honest_fraction: float = 1.0):
+        self.n_items, self.n_messages, self.has_pairs = n_items, n_messages, has_pairs
+        self.honest_fraction = honest_fraction
+        self.n_cells = n_items * (n_items - 1) // 2 if has_pairs else n_items
+        self.fakes = FakeMessages.of(fake_rate, self.n_cells)
+
+    def _purpose(self, draws: str) -> str:
+        return f"shuffled_pairs.{'pairs' if self.has_pairs else 'items'}.{draws}"
+
+    # ---- the three functions ------------------------------------------------------------------------------------
+
+    def initial_state(self, key: Key) -> CellState:
+        """Return the state before the round, which has no draws."""
+        check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
+        return CellState()
+
+    def local_round(
+        self,
+        state: CellState,
+        shard: Interactions,
+        key: Key,
+        round: int,
+        *,
+        sender: str = "shard-0",
+        n_threads: int = 0,
+    ) -> Update:
+        """Draw and count one shard's messages."""
+        if self.has_pairs:
+            check_memory(
+                "a shard of ShuffledPairs", self.n_items, lambda n: total_bytes(counts_memory(n)), FEWER_ITEMS,
+                speaks=False,
+            )  # fmt: skip
+        key.claim_message(self._purpose("messages"), round, sender)
+        counts = np.zeros(self.n_cells, dtype=np.int64)
+        for cells in self._chunks(shard, key, round, n_threads):
+            counts += np.bincount(cells, minlength=self.n_cells)
+        return Update(round, sender, shard.n_users, {"counts": counts})
+
+    def messages(
+        self, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
+    ) -> NDArray[np.uint32]:
+        """Return the messages that `local_round` counts, for a shuffler; their order has information about users."""
+        key.claim_message(self._purpose("messages"), round, sender)
+        parts = [cells.astype(np.uint32) for cells in self._chunks(shard, key, round, n_threads)]
+        return np.concatenate([np.empty(0, np.uint32), *parts])
+
+    def apply(self, state: CellState, update: Update) -> CellState:
+        """Return the counts."""
+        return CellState(update.arrays["counts"], update.n_clients)
+
+    # ---- what a server accepts ----------------------------------------------------------------------------------
+
+    def zero_update(self, state: CellState, round: int) -> Update:
+        """Return the identity of `merge`."""
+        return Update(round, "nobody", 0, {"counts": np.zeros(self.n_cells, dtype=np.int64)})
+
+    def rules(self, state: CellState, n_clients: int) -> Mapping[str, ArrayRule]:
+        """Return the rules of an update: no count exceeds the largest number of messages."""
+        most = n_clients * (self.n_messages + self.fakes.table.high)
+        return {"counts": ArrayRule(np.int64, (self.n_cells,), 0, most)}
+
+    def round_event(self, n_clients: int) -> ShuffledCounts:
+        """Return the event of the round's privacy cost."""
+        return ShuffledCounts(
+            f"counts of messages about {'pairs of items' if self.has_pairs else 'items'}",
+            self.fakes.rate,
+            self.n_messages,
+            n_clients,
+            self.honest_fraction,
+            neighboring="zero_out",
+            distance=min(1.0, float_up(n_clients * self.fakes.table.total_variation)),
+        )
+
+    def traffic(self, state: CellState, n_clients: int) -> RoundTraffic:
+        """Return the traffic of the round: nothing down, and the mean number of messages of 4 bytes up."""
+        return RoundTraffic(0, _BYTES * (self.n_messages + -int(-self.fakes.total // 1)), n_clients)
+
+    # ---- messages -----------------------------------------------------------------------------------------------
+
+    def _chunks(self, shard: Interactions, key: Key, round_number: int, n_threads: int) -> Iterator[np.ndarray]:
+        """Yield the cells of all messages of a shard's users, by blocks of users."""
+        users = np.asarray(shard.global_user_ids, dtype=np.uint64)
+        words = key.words_by_user(self._purpose("numbers"), users, round=round_number, size=1, n_threads=n_threads)
+        numbers = self.fakes.table.draw(words[:, 0])
+        step = max(1, int(_CHUNK // (self.n_messages + self.fakes.total)))
+        for start in range(0, shard.n_users, step):
+            stop = min(start + step, shard.n_users)
+            part, ids = shard._user_range(start, stop), users[start:stop]
+            draws, _ = key.ragged_words(
+                self._purpose("fakes"), ids, numbers[start:stop], round=round_number, n_threads=n_threads
+            )
+            yield scale_words(draws, self.n_cells)
+            yield self._own_cells(part, ids, key, round_number)
+
+    def _own_cells(self, shard: Interactions, users: np.ndarray, key: Key, round_number: int) -> NDArray[np.int64]:
+        """Return the cells of the messages about users' data."""
+        lengths = shard.interactions_per_user()
+        n_cells = lengths * (lengths - 1) // 2 if self.has_pairs else lengths
+        times, sizes = shares_of_rows(n_cells, self.n_messages)
+        owners, ranks, repeats = [], [], []
+        is_whole = sizes == n_cells
+        whole = np.flatnonzero(is_whole)
+        starts = np.cumsum(sizes[whole]) - sizes[whole]
+        owners.append(np.repeat(whole, sizes[whole]))
+        ranks.append(np.arange(len(owners[0])) - np.repeat(starts, sizes[whole]))
+        repeats.append(times[owners[0]])
+        for size in np.unique(sizes[~is_whole]).tolist():
+            some = np.flatnonzero(~is_whole & (sizes == size))
+            words = key.words_by_user(self._purpose("choice"), users[some], round=round_number, size=size)
+            ranks.append(choose_ranks(words, n_cells[some]).ravel())
+            owners.append(np.repeat(some, size))
+            repeats.append(np.repeat(times[some], size))
+        owner, rank = np.concatenate(owners), np.concatenate(ranks)
+        return np.repeat(self._cells_of(shard, owner, rank), np.concatenate(repeats))
+
+    def _cells_of(self, shard: Interactions, owner: np.ndarray, rank: np.ndarray) -> NDArray[np.int64]:
+        """Return the cells with these numbers among the cells of their owners."""
+        first = shard.indptr[owner]
+        if not self.has_pairs:
+            return shard.indices[first + rank].astype(np.int64)
+        # The pair (a, b), a < b, has the number b (b - 1) / 2 + a.
+        later, earlier = split_pairs(rank)
+        i, j = shard.indices[first + earlier].astype(np.int64), shard.indices[first + later].astype(np.int64)
+        low, high = np.minimum(i, j), np.maximum(i, j)
+        return high * (high - 1) // 2 + low
+
+
+def split_pairs(numbers: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the larger and the smaller member of the pairs with these numbers.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64
+        Numbers b (b - 1) / 2 + a of pairs a < b, below 2^50.
+
+    Returns
+    -------
+    larger, smaller : ndarray of int64
+        Members b and a.
+    """
+    later = ((1 + np.sqrt(1 + 8.0 * numbers)) / 2).astype(np.int64)
+    later -= later * (later - 1) // 2 > numbers  # a root that was rounded up
+    later += later * (later + 1) // 2 <= numbers
+    return later, numbers - later * (later - 1) // 2
