@@ -120,6 +120,20 @@ FLOWS = {
             *_WEIGHTS,
         ),
     ),
+    "shuffled-pairs": Flow(
+        {"device": "adds fakes", "shuffler": "trusted with the data", "server": "not trusted", "everyone": ""},
+        (
+            Repeat(
+                "2 rounds: about items, then pairs",
+                (
+                    Send("device", "shuffler", "its cells, and fake messages", EXACT),
+                    Send("shuffler", "server", "all users' messages, in random order", PROTECTED),
+                ),
+            ),
+            Do("server", "counts, subtracts the mean of fakes; selects popularity or a personal model"),
+            *_WEIGHTS,
+        ),
+    ),
     "dp-fmf": Flow(
         _TRUSTED,
         (

@@ -20,6 +20,7 @@ SYSTEMS = {
     "privrec": "systems.privrec.model.PrivRec",
     "dp-gram": "systems.gram.dp_gram.DPGram",
     "shuffled-sketch-gram": "systems.gram.shuffled_sketch.ShuffledSketchGram",
+    "shuffled-pairs": "systems.gram.shuffled_pairs.ShuffledPairs",
     "dp-subspace": "systems.subspace.model.DPSubspace",
     "dp-als": "systems.dp_als.model.DPALS",
     "dp-fmf": "systems.fmf.dp_fmf.DPFMF",

@@ -142,7 +142,7 @@ def test_shards_behind_one_shuffler_join_their_crowds_and_distances():
     ledgers = [Ledger(1e-6) for _ in range(2)]
     for ledger, n_users in zip(ledgers, (300, 700), strict=True):
         ledger.record(ShuffledCounts("counts", 0.5, 4, n_users, distance=n_users * 2.0**-60))
-    (joined,) = Ledger.joined(ledgers).events
+    (joined,) = Ledger.of_shards(ledgers).events
     assert (joined.n_users, joined.distance) == (1_000, 1_000 * 2.0**-60)
 
 

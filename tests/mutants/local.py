@@ -44,6 +44,29 @@ LOCAL = [
     on("NormalGradient.signs", "test_each_round_rotates_anew_and_runs_differ")(
         "fmf-ldp-same-rotation", "the rotation of gradients is the same in every round", "round=self.round", "round=0",
     ),
+    # ---- ShuffledPairs ----------------------------------------------------------------------------------------------
+    on("CellRound._chunks", "test_counts_do_not_depend_on_shards_and_threads")(
+        "pairs-first-user-without-fakes", "the first user of each shard sends no fake messages",
+        "self.fakes.table.draw(words[:, 0])", "self.fakes.table.draw(words[:, 0]) * (np.arange(len(words)) > 0)",
+    ),
+    on("CellRound._own_cells", "test_a_user_sends_some_of_its_cells")(
+        "pairs-more-messages", "users send more messages than their ledger counts",
+        "shares_of_rows(n_cells, self.n_messages)", "shares_of_rows(n_cells, 2 * self.n_messages)",
+    ),
+    on("ShuffledPairs._plan", "test_a_fit_costs_at_most_epsilon")(
+        "pairs-dishonest-counted", "the fake messages of dishonest users count in the plan", "mean / n_honest",
+        "mean / data.n_users",
+    ),
+    on("CellRound.round_event", "test_a_fit_costs_at_most_epsilon")(
+        "pairs-all-honest", "the ledger of ShuffledPairs counts all users as honest", "self.honest_fraction", "1.0",
+    ),
+    on("ShuffledCounts._seen_by", "test_views_need_the_shuffler")(
+        "counts-without-shuffler", "shuffled counts claim their figure against a server that sees the senders",
+        "view == 'server' or ", "",
+    ),
+    on("ShuffledCounts._loss", "test_only_honest_users_count")(
+        "counts-of-all-users", "the fake messages of dishonest users count", "self.n_honest_users", "self.n_users",
+    ),
     # ---- ShuffledSketchGram -----------------------------------------------------------------------------------------
     on("SketchRound._randomize", f"{SENT}[ShuffledSketchGram]")(
         "sketch-surer", "the probability of a clone in ShuffledSketchGram is a tenth too small", "self.channel.clones",

@@ -43,7 +43,7 @@ from fastfedrec.systems.gram.shrinkage import denoising_memory
 from fastfedrec.systems.gram.shuffled_pairs_rounds import TERMS, CellRound, counts_memory
 from fastfedrec.systems.recommender import Recommender
 
-__all__ = ["ShuffledPairs"]
+__all__ = ["ShuffledPairs", "fakes_per_cell"]
 
 _MAX_EPSILON = 50.0  # a larger epsilon protects no user
 _MAX_MEAN = 2.0**16  # largest mean number of fake messages about a cell that the accountant uses
@@ -99,8 +99,7 @@ class ShuffledPairs(Recommender):
 
     Examples
     --------
-    >>> from fastfedrec import Key, datasets
-    >>> from fastfedrec.systems.gram.shuffled_pairs import ShuffledPairs
+    >>> from fastfedrec import Key, ShuffledPairs, datasets
     >>> data = datasets.generate_implicit(3000, 60, key=Key.from_seed(1))
     >>> model = ShuffledPairs(epsilon=4.0).fit(data, key=Key.from_seed(2))
     >>> model.is_personal_
@@ -323,9 +322,24 @@ def _trace(n_pairs: float, n_messages: int, n_users: int) -> float:
 
 @lru_cache(maxsize=64)
 def fakes_per_cell(numbers: Sequence[int], epsilon: float, delta: float) -> float:
-    """Return the mean number of fake messages about each cell at which rounds with these numbers cost epsilon.
+    """Return the smallest mean number of fake messages about a cell at which rounds cost at most an epsilon.
 
-    The cost is for a user's data against none, and at most epsilon.
+    Parameters
+    ----------
+    numbers : tuple of int
+        Sum of squares of a user's numbers of messages in each round, at most.
+    epsilon, delta : float
+        Budget of all rounds for a user's data against none.
+
+    Returns
+    -------
+    float
+        Mean number of all honest users' fake messages, within some percent of the smallest one.
+
+    Raises
+    ------
+    ValueError
+        No number of fakes that the accountant counts is enough.
     """
 
     def cost(mean: float) -> float:

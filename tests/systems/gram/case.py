@@ -1,11 +1,11 @@
-"""Cases of DPGram and ShuffledSketchGram."""
+"""Cases of DPGram, ShuffledSketchGram and ShuffledPairs."""
 
 import numpy as np
 from support.data import ITEM_FEATURES
 from support.numbers_calls import HALF, ONE, SMALL
 from support.system_case import SystemCase
 
-from fastfedrec import DPGram, ShuffledSketchGram
+from fastfedrec import DPGram, ShuffledPairs, ShuffledSketchGram
 
 CASES = (
     SystemCase(
@@ -67,5 +67,16 @@ CASES = (
         numbers={"delta": SMALL, "mean_share": HALF, "ridge": HALF},
         numpy_numbers={"epsilon": np.float32(8), "n_rotations": np.int64(2)},
         impossible=[("epsilon", 1e17), ("epsilon_0", 1e-300)],
+    ),
+    SystemCase(
+        small={"": ShuffledPairs(8.0), "ridge": ShuffledPairs(8.0, score="ridge")},
+        memory={"pairs": (ShuffledPairs(20.0), (2000, 1000, 20_000))},
+        private_for_users={"": ShuffledPairs(4.0), "ridge": ShuffledPairs(4.0, score="ridge")},
+        trust=["shuffle"],
+        local={"": ShuffledPairs(20.0), "features": ShuffledPairs(20.0, item_features=ITEM_FEATURES)},
+        scores_are_sums=True,
+        numbers={"delta": SMALL, "mean_share": HALF, "ridge": HALF},
+        numpy_numbers={"epsilon": np.float32(8), "n_messages": np.int64(20)},
+        impossible=[("epsilon", 1e17)],
     ),
 )

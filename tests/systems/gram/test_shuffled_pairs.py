@@ -1,0 +1,218 @@
+"""ShuffledPairs: messages, the server's estimates, the budget, and the guarantee."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from support.data import of_sets
+
+from fastfedrec import Key, Popularity, datasets
+from fastfedrec.accounting import PLDAccountant, ShuffledCounts
+from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems.gram.shuffled_pairs import ShuffledPairs, fakes_per_cell
+from fastfedrec.systems.gram.shuffled_pairs_rounds import CellRound, CellState, split_pairs
+
+ALPHA = 1e-6
+KEY = Key.from_seed(3)
+ROWS = [{0, 1, 2, 3, 4, 5}, {1, 4}, set(), {2}, {0, 2, 5}]
+
+
+def cell_of(i, j):
+    return max(i, j) * (max(i, j) - 1) // 2 + min(i, j)
+
+
+def cells_of(row, has_pairs):
+    """Return the cells of a row by a loop."""
+    return [cell_of(i, j) for i in row for j in row if i < j] if has_pairs else sorted(row)
+
+
+def own_cells(system, rows):
+    data = of_sets(rows, system.n_items)
+    return system._own_cells(data, data.global_user_ids, KEY, 0)
+
+
+def generated(n_users=3000, n_items=60, seed=1):
+    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(row=st.sets(st.integers(0, 8)), n_messages=st.integers(1, 30), has_pairs=st.booleans())
+def test_a_user_sends_some_of_its_cells(row, n_messages, has_pairs):
+    system = CellRound(9, n_messages, 1e-9, has_pairs)
+    cells, numbers = np.unique(own_cells(system, [row]), return_counts=True)
+    expected = cells_of(row, has_pairs)
+    assert set(cells.tolist()) <= set(expected)
+    assert len(set(numbers.tolist())) <= 1  # the event takes one number of messages for all cells of a user
+    assert (numbers**2).sum() <= n_messages
+    if len(expected) <= n_messages // 4 and expected:
+        assert len(cells) == len(expected)
+        assert numbers[0] >= 2
+
+
+def test_numbers_of_pairs_are_the_ones_of_a_loop():
+    pairs = [(b, a) for b in range(60) for a in range(b)]
+    larger, smaller = split_pairs(np.arange(len(pairs)))
+    assert list(zip(larger.tolist(), smaller.tolist(), strict=True)) == pairs
+    far = np.array([2**49, 2**49 + 1])
+    larger, smaller = split_pairs(far)
+    assert (larger * (larger - 1) // 2 + smaller == far).all()
+    assert (smaller < larger).all()
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_counts_do_not_depend_on_shards_and_threads(has_pairs):
+    data, system = of_sets(ROWS * 9, 6), CellRound(6, 6, 2.5, has_pairs)
+    whole = system.local_round(CellState(), data, KEY, 0, n_threads=1)
+    parts = [data._user_range(0, 17), data._user_range(17, 45)]
+    updates = [system.local_round(CellState(), part, KEY, 0, n_threads=4) for part in parts]
+    merged = system.merge(*updates)
+    np.testing.assert_array_equal(merged.arrays["counts"], whole.arrays["counts"])
+    messages = system.messages(data, KEY, 0)
+    np.testing.assert_array_equal(np.bincount(messages, minlength=system.n_cells), whole.arrays["counts"])
+
+
+def test_blocks_of_users_do_not_change_counts(monkeypatch):
+    data, system = of_sets(ROWS * 9, 6), CellRound(6, 6, 2.5, has_pairs=True)
+    whole = system.local_round(CellState(), data, KEY, 0).arrays["counts"]
+    monkeypatch.setattr("fastfedrec.systems.gram.shuffled_pairs_rounds._CHUNK", 100)
+    np.testing.assert_array_equal(system.local_round(CellState(), data, KEY, 0).arrays["counts"], whole)
+
+
+def test_every_user_sends_fakes_that_do_not_depend_on_its_data():
+    system = CellRound(6, 6, 2.5, has_pairs=True)
+    counts = [
+        system.local_round(CellState(), of_sets(rows, 6), KEY, 0).arrays["counts"]
+        - np.bincount(own_cells(system, rows), minlength=15)
+        for rows in (ROWS, [set()] * 5, ROWS[::-1])
+    ]
+    np.testing.assert_array_equal(counts[0], counts[1])
+    np.testing.assert_array_equal(counts[0], counts[2])
+    assert counts[0].min() > 0
+
+
+@pytest.mark.parametrize(("epsilon", "numbers"), [(0.5, (2, 45)), (1.0, (2, 45)), (4.0, (1, 10))])
+def test_fakes_spend_the_budget(epsilon, numbers):
+    mean = fakes_per_cell(numbers, epsilon, 1e-6)
+    account = PLDAccountant()
+    for number in numbers:
+        account.compose(ShuffledCounts("counts", mean, number, 1, neighboring="zero_out"))
+    assert 0.98 * epsilon < account.get_epsilon(1e-6) <= epsilon
+
+
+def test_a_large_budget_keeps_the_fakes_that_delta_needs():
+    # A user's message is the only one about its cell with a probability of about e^-mean.
+    mean = fakes_per_cell((2, 45), 20.0, 1e-6)
+    assert 47 * math.exp(-mean) < 1e-6 < 47 * math.exp(-mean / 2)
+
+
+@pytest.mark.parametrize("honest_fraction", [1.0, 0.5])
+def test_a_fit_costs_at_most_epsilon(honest_fraction):
+    data = generated(500, 40)
+    model = ShuffledPairs(4.0, honest_fraction=honest_fraction)
+    phases = model._plan(data, KEY)
+    account = PLDAccountant()
+    for system, _, _ in phases:
+        event = system.round_event(data.n_users)
+        assert event.honest_fraction == honest_fraction
+        account.compose(event)
+    assert 3.9 < account.get_epsilon(1e-6) <= 4.0
+    # All users send as many fakes as the honest ones need.
+    assert phases[0].system.fakes.rate * 500 * honest_fraction == pytest.approx(model.fakes_per_cell_)
+
+
+def test_the_ledger_has_a_figure_only_behind_the_shuffler():
+    model = ShuffledPairs(4.0).fit(generated(500, 40), key=KEY)
+    assert math.isinf(model.ledger_.epsilon("server"))
+    assert 4.0 < model.ledger_.epsilon("shuffled_server") < 7.0
+    assert [event.mechanism for event in model.ledger_.events] == [
+        "counts of messages about items",
+        "counts of messages about pairs of items",
+    ]
+
+
+def test_one_item_has_a_round_about_items_alone():
+    model = ShuffledPairs(4.0).fit(of_sets([{0}, set(), {0}], 1), key=KEY)
+    assert not model.is_personal_
+    assert len(model.ledger_.events) == 1
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"epsilon": 0.001}, "epsilon must be larger"),
+        ({"n_messages": 0}, "n_messages must be at least 1"),
+        ({"n_messages": 5000}, "n_messages must be at most 1024"),
+        ({"honest_fraction": 1e-9}, "honest_fraction times the number of users"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        ShuffledPairs(**parameters).fit(of_sets(ROWS, 6), key=KEY)
+
+
+def test_few_users_and_many_items_would_send_too_many_fakes():
+    rows = of_sets([{0}, {8_999}], 9_000)
+    with pytest.raises(ValueError, match="fake messages; raise epsilon"):
+        ShuffledPairs(0.5).fit(rows, key=KEY)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factor", "is_right"), [(1.0, True), (0.9, False), (1.1, False)])
+def test_counts_are_data_plus_poisson_numbers(factor, is_right):
+    # 200 users with all six items: 15 pairs within 15 messages.
+    system, rows = CellRound(6, 15, 0.04, has_pairs=True), [set(range(6))] * 200
+    counts = np.concatenate(
+        [
+            system.local_round(CellState(), of_sets(rows, 6), Key.from_seed(seed), 0).arrays["counts"]
+            for seed in range(300)
+        ]
+    )
+    fakes, mean = counts - 200, 8.0 * factor
+    assert fakes.min() >= 0
+    observed = np.bincount(np.minimum(fakes, 20), minlength=21)
+    chances = stats.poisson.pmf(np.arange(20), mean)
+    expected = len(fakes) * np.append(chances, 1 - chances.sum())
+    assert (stats.chisquare(observed, expected * len(fakes) / expected.sum()).pvalue > ALPHA) == is_right
+
+
+@pytest.mark.slow
+def test_estimates_of_pairs_are_unbiased():
+    system, rows = CellRound(6, 15, 0.04, has_pairs=True), ROWS * 20
+    data, sums = of_sets(rows, 6), np.zeros(15)
+    for seed in range(200):
+        state = system.apply(CellState(), system.local_round(CellState(), data, Key.from_seed(seed), 0))
+        sums += ShuffledPairs._counts(Phase(system, state))
+    times = {6: 1, 3: 2, 2: 3}
+    expected = np.zeros(15)
+    for row in rows:
+        for cell in cells_of(row, has_pairs=True):
+            expected[cell] += times[len(row)]
+    errors = (sums / 200 - expected) / math.sqrt(4.0 / 200)
+    assert np.abs(errors).max() < stats.norm.isf(ALPHA / 15)
+    biased = (sums / 200 - 0.9 * expected) / math.sqrt(4.0 / 200)
+    assert np.abs(biased).max() > stats.norm.isf(ALPHA / 15)
+
+
+@pytest.mark.slow
+def test_a_personal_model_is_better_than_popularity():
+    train, test = next(LeaveOneOut().split(generated(6000, 100, 2), key=KEY))
+    model = ShuffledPairs(4.0).fit(train, key=KEY)
+    assert model.is_personal_
+    rates = [evaluate(one, train, test, metrics=["hr@10"])["hr@10"] for one in (model, Popularity().fit(train))]
+    assert rates[0] > rates[1] + 0.02
