@@ -136,6 +136,13 @@ def plot_fedgnn():
     return Plot(curves, "FedGNN as published", "Hits@k over k", "MovieLens 1M, one split", "linear")
 
 
+def plot_pairs():
+    """Return the plot of hits on two kinds of data with short rows."""
+    table = Table("explanation/systems/gram/shuffled-pairs.md", "Accuracy")
+    curves = {name: table.curve(name) for name in ("check-ins", "purchases")}
+    return Plot(curves, "check-ins", OVER_EPSILON, "Generated data, 1,000 items, 99 other items, three seeds")
+
+
 def plot_laplace():
     """Return the plot of errors of each randomizer of ratings."""
     (_, *names), *rows = Table("reproductions/laplace-rr-svd.md", "Equal exact epsilon").rows()
@@ -174,6 +181,7 @@ PLOTS = {
     "dmf": plot_dmf,
     "fedgnn": plot_fedgnn,
     "laplace-rr-svd": plot_laplace,
+    "shuffled-pairs": plot_pairs,
     "ncf": plot_ncf,
 }
 PLOTS |= {page: partial(plot_map, *series) for page, series in SYSTEMS.items()}

@@ -211,7 +211,8 @@ def test_estimates_of_pairs_are_unbiased():
 
 @pytest.mark.slow
 def test_a_personal_model_is_better_than_popularity():
-    train, test = next(LeaveOneOut().split(generated(6000, 100, 2), key=KEY))
+    data = datasets.generate_implicit(6000, 200, key=Key.from_seed(1), preset="check-ins")
+    train, test = next(LeaveOneOut().split(data, key=KEY))
     model = ShuffledPairs(4.0).fit(train, key=KEY)
     assert model.is_personal_
     rates = [evaluate(one, train, test, metrics=["hr@10"])["hr@10"] for one in (model, Popularity().fit(train))]
