@@ -132,6 +132,21 @@ def test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened():
         ongoing.answer(name, join_numbered((received | {0: sealed}).items()))
 
 
+def test_a_node_that_copies_keys_gets_other_masks_and_seals():
+    # With the same mask the copy would remove the owner's mask from a third node's vector, and bare it to the server.
+    ongoing = Round(plan=replace(PLAN, degree=8, threshold=5))
+    owner, thief, reader = sorted(ongoing.roster)[:3]
+    for kind in ("_mask", "_channel"):
+        getattr(ongoing.nodes[thief], kind).public = getattr(ongoing.nodes[owner], kind).public
+    ongoing.run_to("share")
+    ongoing.answer(reader, ongoing.messages[reader])
+    node = ongoing.nodes[reader]
+    keys = node._list
+    assert keys.mask_key(0) == keys.mask_key(1)
+    masks = {node._mask.common(keys.name(other), keys.mask_key(other), b"") for other in node._neighbors}
+    assert len(masks) == len(set(node._channels.values())) == 8
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -219,6 +234,8 @@ def test_bad_vectors():
     for values, kind, message in (
         ([1, 2, 3], ValueError, "values must have shape \\(4,\\), got \\(3,\\)"),
         ([0.5] * 4, TypeError, "put them on an integer grid first"),
+        ([-1001, 0, 0, 0], ValueError, "values must be from -1000 to 1000, got 1001"),
+        (np.array([2**64 - 1, 0, 0, 0], dtype=np.uint64), ValueError, "got 18446744073709551615"),
     ):
         ongoing = Round().run_to("mask")
         name, sealed = next(iter(ongoing.messages.items()))

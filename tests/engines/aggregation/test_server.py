@@ -5,6 +5,7 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
@@ -61,7 +62,7 @@ def test_memory_does_not_depend_on_the_number_of_vectors(kind, is_small):
 def test_each_threat_on_the_page_has_a_test():
     page = ROOT / "docs/explanation/aggregation.md"
     rows = re.findall(r"^\|.*\| (\S+) \|$", page.read_text().partition("## Threats")[2], re.MULTILINE)[1:]
-    defined = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    defined = "".join(path.read_text() for path in ROOT.glob("tests/**/test_*.py"))
     assert len(rows) > 9
     assert [row for row in rows if f"def {row.strip('`')}(" not in defined] == []
 
@@ -124,14 +125,24 @@ def test_wrong_shares_of_a_mask_key_are_found():
         reveal_wrong_shares(ongoing)
 
 
-def test_wrong_shares_of_a_self_mask_spoil_the_sum():
-    assert reveal_wrong_shares(Round()) != [9 * value for value in VALUES]
+def test_wrong_shares_of_a_self_mask_spoil_the_sum_or_have_no_result():
+    wide = replace(PLAN, max_sum=2**31 - 1)
+    assert reveal_wrong_shares(Round(plan=wide)) != [9 * value for value in VALUES]
+    with pytest.raises(AggregationError, match="the sum is beyond max_sum"):
+        reveal_wrong_shares(Round())
 
 
-def test_a_node_beyond_its_bound_spoils_the_sum():
+@pytest.mark.parametrize("change", [700, PLAN.max_sum])
+def test_a_node_beyond_its_bound_spoils_the_sum_up_to_max_sum(change):
     ongoing = Round().run_to("mask")
     name, message = ongoing.messages.popitem()
-    ongoing.server.receive(name, ongoing.nodes[name].answer("mask", message, lambda: [10**6] * 4))
+    vector = np.frombuffer(ongoing.answer(name, message), dtype="<u4") + np.uint32(change)
+    ongoing.server.receive(name, vector.tobytes())
     ongoing.run_to("confirm")
     ongoing.messages[name] = next(iter(ongoing.messages.values()))
-    assert ongoing.run_to("end").server.total.tolist() == [8 * value + 10**6 for value in VALUES]
+    if change < PLAN.max_sum:
+        assert ongoing.run_to("end").server.total.tolist() == [9 * value + change for value in VALUES]
+    else:
+        with pytest.raises(AggregationError, match="the sum is beyond max_sum"):
+            ongoing.run_to("end")
+        assert ongoing.server.total is None

@@ -115,7 +115,9 @@ def test_the_server_and_dishonest_nodes_learn_the_sum_of_the_others_alone():
         keys = [derive_key(node._self_seed, node.plan.context("self"))] * knows_own
         signs = [-1] * knows_own
         for other in set(node._neighbors) & dishonest:
-            keys.append(node._mask.common(node._list.mask_key(other), node.plan.context("mask")))
+            keys.append(
+                node._mask.common(node._list.name(other), node._list.mask_key(other), node.plan.context("mask"))
+            )
             signs.append(-1 if node._number < other else 1)
         return keys, signs
 

@@ -110,6 +110,7 @@ def test_a_refusal_is_final_in_later_processes(tmp_path):
         ([1, 2], r"shape \(3,\)"),
         ([4, 0, 0], "from -3 to 3, got 4"),
         ([-5, 0, 0], "got 5"),
+        (np.array([2**64 - 1, 0, 0], dtype=np.uint64), "got 18446744073709551615"),
         ([0.5, 0, 0], "values must"),
     ],
 )
