@@ -92,24 +92,12 @@ class AggregationPlan:
 
     @property
     def n_bits(self) -> int:
-        """Number of bits of a masked number: 32 if each sum fits, else 64.
-
-        Returns
-        -------
-        int
-            32 or 64.
-        """
+        """Number of bits of a masked number: 32 if each sum fits, else 64."""
         return 32 if self.max_sum < 2**31 else 64
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of a masked vector.
-
-        Returns
-        -------
-        dtype
-            Unsigned integers of `n_bits`, little-endian.
-        """
+        """Type of a masked vector: unsigned integers of `n_bits`, little-endian."""
         return np.dtype(f"<u{self.n_bits // 8}")
 
     def threshold_among(self, n_neighbors: int) -> int:

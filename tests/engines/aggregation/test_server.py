@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from engines.aggregation.test_node import PLAN, VALUES, Round
+from engines.aggregation.test_node import PLAN, VALUES, Round, round_at
 
 from fastfedrec.engines.aggregation import AggregationError, AggregationServer, Identity
 from fastfedrec.engines.aggregation._messages import ENTRY_BYTES
@@ -21,8 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_node_that_answers_twice_counts_once():
-    ongoing = Round().run_to("mask")
-    name, message = next(iter(ongoing.messages.items()))
+    ongoing, name, message = round_at("mask")
     vector = ongoing.answer(name, message)
     ongoing.server.receive(name, vector)
     ongoing.server.receive(name, vector)  # the transport may repeat a message
@@ -91,8 +90,7 @@ def test_a_server_that_declares_nodes_absent_cannot_split_the_sum(gone, is_split
 
 @pytest.mark.parametrize("stage", ["keys", "share", "mask", "confirm", "reveal"])
 def test_bad_answers_are_refused_by_name_and_the_round_goes_on(stage):
-    ongoing = Round().run_to(stage)
-    name, message = next(iter(ongoing.messages.items()))
+    ongoing, name, message = round_at(stage)
     with pytest.raises(AggregationError):
         ongoing.server.receive(name, b"garbage")
     stranger = Identity(b"stranger" * 4).name
