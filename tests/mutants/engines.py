@@ -310,6 +310,18 @@ ENGINES = [
         "sum-split-by-dropouts", "a server that chooses the nodes that drop out splits the sum",
         "math.sqrt(_INSECURE)", "math.inf",
     ),
+    on("_smallest_graph", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
+        "sum-split-by-held-back-shares", "a server that holds shares back splits the sum",
+        "2 * (thresholds - half) > n_dishonest", "n_dropped + n_dishonest < degree",
+    ),
+    on("Exchange.common", "test_a_node_that_copies_keys_gets_other_masks_and_seals")(
+        "masks-of-copied-keys", "two nodes with one key have the same masks and seals",
+        "(self._name + self.public, other + other_public)", "(self.public, other_public)",
+    ),
+    on("AggregationServer._end_reveal", "test_a_node_beyond_its_bound_spoils_the_sum_up_to_max_sum")(
+        "sums-beyond-their-bound", "a sum that no valid vectors have is a result",
+        "max(int(total.max()), -int(total.min())) > self.plan.max_sum", "False",
+    ),
     on("_smallest_graph", "test_two_lists_of_answers_need_many_dishonest_witnesses")(
         "dishonest-witnesses", "too few witnesses are honest",
         "tail(n_double, n_dishonest, n_left, n_witnesses) > n_nodes * _INSECURE", "False",

@@ -108,8 +108,9 @@ def advise(
     the same data at the same epsilon, and their difference with its error.  Cells have at most the requested number of
     users and epsilon, at delta 1e-6, and the nearest numbers of items (and lengths of rows) below and above.  For each
     of these numbers the cell with the largest difference less its error counts; the smallest of them is the reference.
-    For a smaller `delta`, the accountants compute the epsilon of the same noise at 1e-6.  The sweeps that come with the
-    package have no figures of self-deciding systems.
+    For a smaller `delta`, the accountants compute the epsilon of the same noise at 1e-6.  Secure aggregation has the
+    figures of a trusted server with the same noise on its sums, and with the users that answer at least.  The sweeps
+    that come with the package have no figures of self-deciding systems.
 
     A larger epsilon never gets a worse answer: it has all cells of a smaller one, and the rule takes popularity only
     where no self-deciding system fits.
@@ -167,7 +168,8 @@ def _compared(
     row_length: float | None,
 ) -> Advice:
     """Return all offers of a trust model, with their figures if there are any."""
-    rows = [row for row in stored["rows"] if row["trust"] == trust]
+    # Sums of nodes have the noise of a trusted server at a smaller epsilon, so its rows have their figures.
+    rows = [row for row in stored["rows"] if row["trust"] == ("central" if trust == "aggregator" else trust)]
     remarks = _not_measured(rows, row_length, n_users=n_users, n_items=n_items, epsilon=epsilon)
     has_figures, near_length = not remarks, row_length
     if has_figures:
@@ -284,6 +286,9 @@ def _with_figures(
     converted = planned.epsilon(recipe.trust, stored["delta"])
     is_larger = planned.ledger.delta >= stored["delta"]
     equal = epsilon if is_larger else epsilon * min(1.0, converted / offer.epsilon)
+    if recipe.trust == "aggregator":
+        equal *= planned.central().epsilon(recipe.trust, stored["delta"]) / converted
+        n_users -= math.ceil(offer.parameters["dropout_fraction"] * n_users)
     cells: list[tuple[Row, Row | None]] = []  # the best cell of each nearest setting, with popularity there
     for items, length in itertools.product(around(rows, "n_items", n_items), around(rows, "row_length", row_length)):
         here = [row for row in rows if row["n_items"] == items and row["row_length"] == length]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
+from fastfedrec.accounting import CommunicationLedger, GaussianShares, Ledger, ShuffledReports
 from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
@@ -163,6 +163,24 @@ class Planned:
         """Compute the largest cost of all plans for replacing all data of one user, as `Ledger.epsilon`."""
         # A release chooses the plan, so the budget must cover each of them.
         return max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.alternatives))
+
+    def central(self) -> "Planned":
+        """Return the costs of the same noise on the sums of all users, added by a trusted server."""
+
+        def without_nodes(ledger: Ledger) -> Ledger:
+            other = Ledger(ledger.delta)
+            for event, times in ledger.events.items():
+                assert isinstance(event, GaussianShares)
+                # Sums of the nodes that answer are scaled to all nodes, and their noise with them.
+                n_shares = math.ceil(event.n_nodes**2 / event.n_answers)
+                same = replace(event, n_nodes=n_shares, n_answers=n_shares, honest_fraction=1.0)
+                for _ in range(times):
+                    other.record(same)
+            return other
+
+        return replace(
+            self, ledger=without_nodes(self.ledger), alternatives=tuple(map(without_nodes, self.alternatives))
+        )
 
     @property
     def is_popularity(self) -> bool:
