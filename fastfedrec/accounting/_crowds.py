@@ -22,14 +22,6 @@ def after_dropouts(event: Reports | Shares, n_reporting_users: int) -> Reports |
     return event._in_crowd(n_reporting_users, n_reporting_users - (event.n_users - event._n_honest))
 
 
-def amended_event(event: Event, n_reporting_users: int) -> Event:
-    """Return the event of a round in which that number of users, or of nodes with shares of noise, answered."""
-    n_requested = event.n_users if isinstance(event, Reports) else getattr(event, "n_answers", 0)
-    if isinstance(event, Reports | Shares) and n_reporting_users < n_requested:
-        return after_dropouts(event, n_reporting_users)
-    return event
-
-
 def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
     """Return the events of one user of several shards with disjoint users that ran the same rounds."""
     # Reports count with the users of all shards, and sampled releases with the highest rate of any shard.

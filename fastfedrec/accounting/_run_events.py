@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fastfedrec.accounting.events import Event
+from fastfedrec.accounting._crowds import Shares, after_dropouts
+from fastfedrec.accounting.events import Event, Reports
 
 __all__ = ["RunEvents", "runs_from_json"]
 
@@ -37,6 +38,14 @@ class RunEvents:
         if not self.events[event]:
             del self.events[event]
         self.events[as_event] += 1
+
+    @staticmethod
+    def _amended(event: Event, n_reporting_users: int) -> Event:
+        """Return the event of a round in which that number of users, or of nodes with shares of noise, answered."""
+        n_requested = event.n_users if isinstance(event, Reports) else getattr(event, "n_answers", 0)
+        if isinstance(event, Reports | Shares) and n_reporting_users < n_requested:
+            return after_dropouts(event, n_reporting_users)
+        return event
 
     def _runs_to_json(self) -> list[dict[str, Any]]:
         """Return the times of each event of the ledger, in the same order, in each run."""

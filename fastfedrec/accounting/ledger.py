@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from fastfedrec.accounting._budgeted import BudgetedEvents
-from fastfedrec.accounting._crowds import after_dropouts, amended_event, join_shards
+from fastfedrec.accounting._crowds import after_dropouts, join_shards
 from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
@@ -151,7 +151,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents, RunEvents):
             shares of noise remains.
         """
         n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
-        if (amended := amended_event(event, n_reporting_users)) != event:
+        if (amended := self._amended(event, n_reporting_users)) != event:
             self._restate(event, amended)
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:

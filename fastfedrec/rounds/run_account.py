@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.accounting._crowds import amended_event
 from fastfedrec.accounting.events import Event
 
 __all__ = ["RunAccount"]
@@ -45,7 +44,7 @@ class RunAccount:
     def amend(self, event: Event, n_reporting_users: int) -> None:
         """Correct the last record of an event: fewer users answered than requested."""
         self._recorded[event] -= 1
-        self._recorded[amended_event(event, n_reporting_users)] += 1
+        self._recorded[self.ledger._amended(event, n_reporting_users)] += 1
         self.ledger._set_run(self.run, self._floor | self._recorded)
 
     def check_budget(self, plan: Mapping[Event, int]) -> None:

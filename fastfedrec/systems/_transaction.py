@@ -114,14 +114,15 @@ class Account:
         # A resumed run repeats its rounds with the same bits, so an earlier fit of it costs nothing else.
         parts = [fit for fit in unfinished if self.run in fit.ledger.runs]
         self.unfinished = tuple(rest for fit in unfinished if (rest := fit.without(self.run)) is not None)
-        self._closed, self._is_shared = None, stored is None or stored.has_shared_ledger
+        self._closed: Unfinished | None = None
+        self._is_shared = stored is None or stored.has_shared_ledger
         for fit in self.unfinished:
             fit.add_to(ledger)
         self._charged = ledger._of_run(self.run)
         if stored is not None:
             stored.keep_costs_before([(fit.ledger, fit.note) for fit in self.unfinished])
             for fit in parts:
-                ledger._set_run(stored.run, ledger._of_run(stored.run) | fit.ledger.runs[stored.run])
+                ledger._set_run(str(self.run), ledger._of_run(self.run) | fit.ledger._of_run(self.run))
             stored.open_account(ledger)
         self.ledger = ledger
         # The events of the run that the ledger has are a part of this fit.
@@ -151,7 +152,7 @@ class Account:
     def forget_run(self) -> None:
         """Remove the name of a finished run from a ledger that no other fit has."""
         if not self._is_shared:
-            self.ledger.runs.pop(self.run, None)
+            self.ledger.runs.pop(str(self.run), None)
 
     def _price(self, events: Counter[Event]) -> str:
         """Return the cost of one run of the ledger in words."""
