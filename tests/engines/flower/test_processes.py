@@ -301,7 +301,7 @@ def test_a_node_and_the_superlink_are_killed_and_connect_again_under_tls(tmp_pat
     here = task.SYSTEM.fit(everybody(task), key=Key.from_seed(3))
     model = load(there.folder / "server/model")
     np.testing.assert_array_equal(model.item_factors_, here.item_factors_)
-    assert model.ledger_.events == here.ledger_.events  # each round counts once
+    assert model.ledger_.epsilon("server", 0) == 5 * 250.0  # each round counts once
 
 
 @pytest.mark.skipif(not HAS_COMMANDS, reason="makes certificates and keys")
