@@ -189,7 +189,7 @@ class PrivateRecommender(Recommender):
             raise ValueError(f"{min(unknown)} must be None: {_without_rounds(model)}")
         stored = open_checkpoint(self, checkpoint, data, engine)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
-        planned = self._check_cost(model, data, fit.ledger)
+        planned = self._check_cost(model, data, fit)
         model._check_memory(data, fit.n_threads)  # before the key is claimed
         # An entropy key serves one fit: this one, which hands it over to the fit of the system.
         inner = fit.key._hand_over(f"{type(self).__name__}.fit")
@@ -240,14 +240,14 @@ class PrivateRecommender(Recommender):
         known = model.get_params()
         return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
 
-    def _check_cost(self, model: Any, data: Interactions, account: Ledger) -> Ledger:
+    def _check_cost(self, model: Any, data: Interactions, fit: Fit) -> Ledger:
         """Return the ledger that the fit is going to record, after a check that every plan fits epsilon and budget."""
         if type(model).__name__ not in _PLANNED:
             return Ledger(self.delta)  # a model that records no event
         planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids)
         for ledger in (planned.ledger, *planned.alternatives):
             self._check_epsilon(ledger, model)
-            account.check_budget(ledger.events)
+            fit.check_plan(ledger.events)
         return planned.ledger
 
     def _check_epsilon(self, ledger: Ledger, model: Any) -> None:
