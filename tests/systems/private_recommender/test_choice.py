@@ -446,5 +446,28 @@ def test_honest_nodes_get_the_systems_of_a_trusted_server_at_the_same_cost(n_ite
         assert best.epsilon_alone == math.inf
         assert {offer.system for offer in (*answer.offers, *answer.popularities)} <= {"DPGram", "DPSubspace", "Random"}
         assert f"If fewer than {100 * honest:.0f}% of the nodes are honest" in answer.summary()
-    # Too few nodes leave no share that counts, so that no system fits.
-    assert advise(3, 500, 2.0, "aggregator", honest_fraction=0.5).best.system == "Random"
+
+
+@pytest.mark.parametrize(
+    ("n_users", "honest", "dropout", "remedy"),
+    [
+        (5_000, 0.7, 0.9, "lower dropout_fraction to 0.6998, or raise honest_fraction"),
+        (3, 0.5, 0.05, "lower dropout_fraction to 0, or raise honest_fraction"),
+        (3, 0.3, 0.05, "nodes; raise honest_fraction"),
+    ],
+)
+def test_dropouts_that_may_leave_no_honest_node_are_refused_with_a_fraction_that_works(
+    n_users, honest, dropout, remedy
+):
+    with pytest.raises(ValueError, match=f"with dropout_fraction {dropout:g} of {n_users} nodes") as error:
+        advise(n_users, 500, 2.0, "aggregator", honest_fraction=honest, dropout_fraction=dropout)
+    assert str(error.value).endswith(remedy)
+    if works := re.search("dropout_fraction to ([0-9.]+)", remedy):
+        advise(n_users, 500, 2.0, "aggregator", honest_fraction=honest, dropout_fraction=float(works[1]))
+
+
+def test_an_offer_without_honest_nodes_has_a_summary():
+    advice = advise(900, 80, 2.0, "aggregator", honest_fraction=0.7, delta=1e-30)
+    assert advice.best.system == "Random"
+    assert "Use Random; this fits it" in advice.summary(details=True)
+    assert [remark for remark in advice.remarks if re.match("DPGram: `delta` must be above .*; pass a larger", remark)]
