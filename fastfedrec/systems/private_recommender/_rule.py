@@ -6,7 +6,16 @@ from fastfedrec.systems.private_recommender._measured import RANDOM
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, Planned, Recipe
 
-__all__ = ["SELF_DECIDING", "at_random", "by_rule", "in_order", "lack_of_lists", "reason_of", "undominated", "without_figures"]
+__all__ = [
+    "SELF_DECIDING",
+    "at_random",
+    "by_rule",
+    "in_order",
+    "lack_of_lists",
+    "reason_of",
+    "undominated",
+    "without_figures",
+]
 
 #: Systems that choose popularity or a personal model themselves, so that they need no figures, in order of preference.
 SELF_DECIDING = ("DPGram", "DPSubspace", "ShuffledSketchGram")

@@ -18,7 +18,17 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
 
-__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "max_users_of", "objection", "plan_run", "recipes_of"]
+__all__ = [
+    "POPULARITY",
+    "RECIPES",
+    "Planned",
+    "Recipe",
+    "calibrated",
+    "max_users_of",
+    "objection",
+    "plan_run",
+    "recipes_of",
+]
 
 POPULARITY = "DPPopularity"
 # Mechanisms that release sums over single items.
