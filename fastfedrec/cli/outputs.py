@@ -161,7 +161,7 @@ def same_list(name: str, model: Any) -> list[str]:
     if getattr(model, "is_personal_", True):
         return []
     if getattr(model, "decision_", None) is None and hasattr(model, "reason_"):
-        return [model.reason_]
+        return [f"{name}: {model.reason_}"]
     return [f"{name} gave all users the same list, by its own private measurement."]
 
 

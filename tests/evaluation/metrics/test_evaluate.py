@@ -243,6 +243,35 @@ def test_matrices_and_frames_are_taken(split_data):
     assert dict(evaluate(model, train, frame, metrics=["ndcg@10"])) == pytest.approx(dict(actual), rel=1e-12)
 
 
+def test_a_model_with_test_interactions_in_its_data_is_warned_of(split_data):
+    data, train, test = split_data
+    result = evaluate(Popularity().fit(train), train, test)  # no warning, which would be an error
+    with pytest.warns(UserWarning, match=f"model's data hold {result.n_interactions:,} of the") as record:
+        evaluate(Popularity().fit(data), train, test)
+    assert len(record) == 1
+    half = train.select_users(np.arange(150))
+    assert evaluate(Popularity().fit(half), train, test).n_users == result.n_users
+    with pytest.warns(UserWarning, match=f"model's data hold 1 of the {result.n_interactions:,} tested interactions"):
+        one = Interactions.from_arrays(test.user_ids[:1], test.item_ids[test.indices[:1]], item_ids=train.item_ids)
+        evaluate(Popularity().fit(one), train, test)
+
+
+def test_ratings_that_are_tested_on_train_are_warned_of(split_data):
+    _, train, test = split_data
+    model = ItemMean(grid=(1.0,)).fit(train)
+    assert evaluate(model, train, test, metrics=["rmse"]).n_users
+    with pytest.warns(UserWarning, match=f"data hold {train.n_interactions:,} of the {train.n_interactions:,} tested"):
+        evaluate(model, train, train, metrics=["rmse"])
+
+    class Other:
+        """Model without its data."""
+
+        predict = model.predict
+
+    with pytest.warns(UserWarning, match="train holds .* fit the model on a train without test interactions"):
+        evaluate(Other(), train, train, metrics=["rmse"])
+
+
 # ---- bad inputs --------------------------------------------------------------------------------------------------
 
 
