@@ -250,17 +250,18 @@ def test_a_model_with_test_interactions_in_its_data_is_warned_of(split_data):
         evaluate(Popularity().fit(data), train, test)
     assert len(record) == 1
     half = train.select_users(np.arange(150))
-    assert evaluate(Popularity().fit(half), train, test).n_users == result.n_users
+    assert evaluate(Popularity().fit(half), train, test).n_users == 150
+    one = Interactions.from_arrays(test.user_ids[:1], test.item_ids[test.indices[:1]])
     with pytest.warns(UserWarning, match=f"model's data hold 1 of the {result.n_interactions:,} tested interactions"):
-        one = Interactions.from_arrays(test.user_ids[:1], test.item_ids[test.indices[:1]], item_ids=train.item_ids)
         evaluate(Popularity().fit(one), train, test)
 
 
-def test_ratings_that_are_tested_on_train_are_warned_of(split_data):
-    _, train, test = split_data
-    model = ItemMean(grid=(1.0,)).fit(train)
-    assert evaluate(model, train, test, metrics=["rmse"]).n_users
-    with pytest.warns(UserWarning, match=f"data hold {train.n_interactions:,} of the {train.n_interactions:,} tested"):
+def test_ratings_that_are_tested_on_train_are_warned_of():
+    train = Interactions.from_arrays([1, 1, 2, 2, 3], [10, 11, 10, 12, 11], values=[1.0, 2.0, 2.0, 1.0, 2.0])
+    test = Interactions.from_arrays([1, 3], [12, 12], values=[1.0, 2.0])
+    model = ItemMean(grid=(1.0, 2.0)).fit(train)
+    assert evaluate(model, train, test, metrics=["rmse"]).n_users == 2
+    with pytest.warns(UserWarning, match="the model's data hold 5 of the 5 tested interactions"):
         evaluate(model, train, train, metrics=["rmse"])
 
     class Other:
@@ -268,7 +269,7 @@ def test_ratings_that_are_tested_on_train_are_warned_of(split_data):
 
         predict = model.predict
 
-    with pytest.warns(UserWarning, match="train holds .* fit the model on a train without test interactions"):
+    with pytest.warns(UserWarning, match="train holds 5 of .* fit the model on a train without test interactions"):
         evaluate(Other(), train, train, metrics=["rmse"])
 
 
