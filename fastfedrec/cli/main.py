@@ -23,7 +23,7 @@ from fastfedrec.cli.fit import add_fit
 from fastfedrec.cli.inputs import UsageError
 from fastfedrec.cli.ledger import add_ledger
 from fastfedrec.cli.outputs import ClosedOutputError, any_terminal, close_output, show
-from fastfedrec.cli.parsing import Parser, name_options
+from fastfedrec.cli.parsing import Parser, name_options, options_of
 from fastfedrec.cli.recommend import add_recommend
 from fastfedrec.cli.reproduce import add_reproduce
 from fastfedrec.cli.shuffler import add_shuffler
@@ -82,7 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
             # A KeyError's text is the repr of its message.
             message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-            if arguments is not None and not isinstance(error, UsageError):
+            if isinstance(error, OSError) and error.filename is not None and error.strerror:
+                named = options_of(parser, arguments) if arguments is not None else ()
+                of_path = (text for name, text in named if str(getattr(arguments, name, None)) == str(error.filename))
+                message = f"{next(of_path, 'file')} {error.filename}: {error.strerror}; check the path"
+            elif arguments is not None and not isinstance(error, UsageError):
                 message = name_options(parser, arguments, message)
             _print_error(f"error: {' '.join(message.split()) or type(error).__name__}")
             _print_spent_budget(error)

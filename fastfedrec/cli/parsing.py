@@ -10,7 +10,7 @@ from fastfedrec.core.names import SYSTEMS
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.systems.registry import system_class
 
-__all__ = ["ExtendIds", "Parser", "name_options"]
+__all__ = ["ExtendIds", "Parser", "name_options", "options_of"]
 
 #: Remedies for options of other commands.
 _ELSEWHERE = {
@@ -121,7 +121,7 @@ def name_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
     for system in getattr(arguments, "system", None) or []:
         settings += getattr(system, "assignments", [])
     in_set = {str(setting).partition("=")[0] for setting in settings}
-    for name, option in _options_of(parser, arguments):
+    for name, option in options_of(parser, arguments):
         for python in {name, f"n_{name}"} - in_set:
             # Short names are also words of sentences, which are arguments only before a value or a rule.
             is_word = "_" not in python
@@ -141,12 +141,12 @@ class _ValueOf:
         return f"no {self.option}" if match[1] == "None" else f"{self.option} {match[1].strip(chr(39))}"
 
 
-def _options_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+def options_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Yield the name and the long option of each argument of the command, and of its subcommand."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             if (command := getattr(arguments, action.dest, None)) in action.choices:
-                yield from _options_of(action.choices[command], arguments)
+                yield from options_of(action.choices[command], arguments)
         elif (option := next((text for text in action.option_strings if text.startswith("--")), None)) is not None:
             yield action.dest, option
 

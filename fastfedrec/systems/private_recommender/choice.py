@@ -137,7 +137,7 @@ def advise(
         row_length = check_real("row_length", row_length, low=0.0, exclusive=True)
     check_choice("trust", trust, TRUSTED_PARTIES)
     is_featured = check_flag("item_features", item_features)
-    stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
+    stored = stored_sweeps() if measured is None else _read_sweeps(measured)
     check_real("dropout_fraction", dropout_fraction, low=0.0, high=1.0)
     if honest_fraction is not None:
         check_real("honest_fraction", honest_fraction, low=0.0, high=1.0)
@@ -158,6 +158,19 @@ def advise(
     return replace(
         advice, ruled=choice, offers=tuple(offers), remarks=(reason_of(choice, trust) + no_gain, *advice.remarks)
     )
+
+
+def _read_sweeps(path: str | Path) -> dict[str, Any]:
+    """Return the sweeps of a file."""
+    try:
+        stored = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or not stored.keys() >= {"rows", "source", "code", "machine", "delta"}:
+        raise ValueError(
+            f"measured must be a file of sweeps, got {str(path)!r}; fastfedrec sweep --advice writes such a file"
+        )
+    return stored
 
 
 def _remark_on_features(choice: Offer) -> str:
