@@ -397,7 +397,7 @@ def test_a_delta_that_allows_to_publish_a_user_is_no_useful_guarantee(tmp_path):
 
 def test_a_page_without_a_guarantee_presents_no_note_as_one(tmp_path):
     note = ("The figures of the values are for the user with the most ratings.", "guarantee")
-    noisy, exact = Gaussian(2.0), Unprotected("which items each user has rated")
+    noisy, exact = CENTRAL, Unprotected("which items each user has rated")
     page = sections_of(pages(ledger_of(noisy, exact, notes=[note]), tmp_path)[1])
     assert "Guarantees" not in page
     assert "one run or one event alone" in page["Notes on single runs and events"]

@@ -179,6 +179,7 @@ def test_ratings_of_items_that_a_model_does_not_know_are_dropped(split_data):
     assert evaluate_ratings(GlobalMean().fit(train.to_scipy()), test.to_scipy())["mae"] > 0
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_errors_of_ratings(split_data):
     data, *_ = split_data
     values = np.random.default_rng(2).integers(1, 6, data.n_interactions).astype(np.float32)
@@ -370,6 +371,7 @@ def test_ids_of_another_type_are_named():
         evaluate(ByScore(), train, test)
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_no_test_interaction_left():
     train = Interactions.from_arrays([1, 2], [3, 4])
     for test, reason in (

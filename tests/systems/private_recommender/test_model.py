@@ -77,6 +77,8 @@ def test_it_takes_the_advised_system_and_costs_at_most_epsilon(trust):
     """The accountants compute the cost again from the events that the fit of that system will record."""
     view, n_checked = VIEWS[trust], 0
     for n_users, n_items, epsilon in SHUFFLED if trust == "shuffle" else GRID:
+        if trust == "aggregator" and n_users == 1:  # refused, since one node of 70% honest ones may be dishonest
+            continue
         model = chosen(PrivateRecommender(epsilon, trust=trust, **HONEST.get(trust, {})), n_users, n_items)
         best = advise(n_users, n_items, epsilon, trust, **HONEST.get(trust, {})).best
         assert type(model).__name__ == best.system
