@@ -8,14 +8,14 @@ from typing import Any
 from fastfedrec.cli.completion import complete_system
 from fastfedrec.core.version import __version__
 
-__all__ = ["add_cite"]
+__all__ = ["BIBTEX", "add_cite", "bibtex_of"]
 
 _YEAR = 2026  # of `date-released` in CITATION.cff
 _WORK = re.compile(r'(?P<authors>.*?), "(?P<title>.*?),?",? (?P<place>.*?)\.?')
 _ARTICLES = {"a", "an", "the", "on"}
 _ESCAPED = re.compile("[&%#$_]")  # characters that LaTeX would not print
 _PACKAGE = f'The fastfedrec developers, "fastfedrec: private federated recommenders, compiled", version {__version__}.'
-_BIBTEX = f"""@software{{fastfedrec,
+BIBTEX = f"""@software{{fastfedrec,
   title = {{fastfedrec: private federated recommenders, compiled}},
   author = {{{{The fastfedrec developers}}}},
   year = {{{_YEAR}}},
@@ -44,8 +44,8 @@ def run_cite(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if arguments.json:
         works = {system["name"]: system["references"] for system in systems}
         entries = {name: [entry for work in of if (entry := bibtex_of(work))] for name, of in works.items()}
-        return {"package": _PACKAGE, "bibtex": _BIBTEX, "systems": works, "entries": entries}
-    return "\n\n".join([_PACKAGE, _BIBTEX, *map(_works, systems)])
+        return {"package": _PACKAGE, "bibtex": BIBTEX, "systems": works, "entries": entries}
+    return "\n\n".join([_PACKAGE, BIBTEX, *map(_works, systems)])
 
 
 def _works(system: dict[str, Any]) -> str:
