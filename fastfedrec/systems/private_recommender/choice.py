@@ -14,6 +14,7 @@ from typing import Any
 
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.systems._aggregation import check_honest_fraction
+from fastfedrec.systems._noise_source import NodeNoise
 from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems.private_recommender._measured import (
     RANDOM,
@@ -43,6 +44,7 @@ from fastfedrec.systems.private_recommender.recipes import (
     Recipe,
     calibrated,
     max_users_of,
+    objection,
     recipes_of,
 )
 from fastfedrec.systems.registry import make_system, system_class
@@ -98,6 +100,11 @@ def advise(
     Advice
         The choice, and all offers that were compared.
 
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, or dropouts may leave no honest node.
+
     Notes
     -----
     The rule takes a system that chooses popularity or a personal model by its private releases.  With a trusted server
@@ -131,11 +138,13 @@ def advise(
         row_length = check_real("row_length", row_length, low=0.0, exclusive=True)
     check_choice("trust", trust, TRUSTED_PARTIES)
     is_featured = check_flag("item_features", item_features)
-    stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
+    stored = stored_sweeps() if measured is None else _read_sweeps(measured)
     check_real("dropout_fraction", dropout_fraction, low=0.0, high=1.0)
     if honest_fraction is not None:
         check_real("honest_fraction", honest_fraction, low=0.0, high=1.0)
     check_honest_fraction(honest_fraction, is_needed=trust == "aggregator", of=f"trust={trust!r}")
+    if honest_fraction is not None:
+        NodeNoise.planned(n_users, honest_fraction, dropout_fraction)  # refuses shares that leave no noise
     recipes = recipes_of(trust, honest_fraction, dropout_fraction)
     advice = _compared(stored, recipes, n_users, n_items, epsilon, trust, delta, row_length)
     choice = by_rule(advice.offers, advice.popularities)
@@ -150,6 +159,19 @@ def advise(
     return replace(
         advice, ruled=choice, offers=tuple(offers), remarks=(reason_of(choice, trust) + no_gain, *advice.remarks)
     )
+
+
+def _read_sweeps(path: str | Path) -> dict[str, Any]:
+    """Return the sweeps of a file."""
+    try:
+        stored = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or not stored.keys() >= {"rows", "source", "code", "machine", "delta"}:
+        raise ValueError(
+            f"measured must be a file of sweeps, got {str(path)!r}; fastfedrec sweep --advice writes such a file"
+        )
+    return stored
 
 
 def _remark_on_features(choice: Offer) -> str:
@@ -214,7 +236,7 @@ def _setting_of(
         return f"it is offered for {recipe.max_items:,} items at most"
     chosen = calibrated(recipe, epsilon, delta, n_users, n_items)
     if chosen is None:
-        return f"no setting costs as little as epsilon {epsilon:g}"
+        return objection(recipe, epsilon, delta, n_users, n_items)
     # Self-deciding systems and popularity have no such bound here, since theirs are for simulations, not deployments.
     if recipe.system not in (*SELF_DECIDING, POPULARITY) and not recipe.is_small(n_users, n_items, chosen[1]):
         return "a fit takes too long with so many users and items"

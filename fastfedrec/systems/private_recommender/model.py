@@ -39,7 +39,7 @@ from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.claims import note_user_count
 from fastfedrec.systems.private_recommender._delta import large_delta_warning
-from fastfedrec.systems.private_recommender._rule import SELF_DECIDING
+from fastfedrec.systems.private_recommender._rule import SELF_DECIDING, lack_of_lists
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MAX_EPSILON, advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
@@ -119,7 +119,8 @@ class PrivateRecommender(Recommender):
         Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.""")
     delta: float = run_delta()
     trust: str = choice("central", TRUSTED_PARTIES).doc("""
-        Party that users trust: the server, a shuffler, only their own device, or an honest share of the nodes.""")
+        Party that users trust: the server, a shuffler, only their own device, or an honest share of the nodes.
+        With "local" all users get the same list.""")
     n_users: int | None = public_users(
         _MAX_USERS, "The choice depends on it.  Without a trusted server, it must be the number of rows."
     )
@@ -164,13 +165,15 @@ class PrivateRecommender(Recommender):
         Raises
         ------
         ValueError
-            `n_users` differs from the number of rows and the server is not trusted, or there is an engine and the
-            chosen system has no rounds.
+            `n_users` differs from the number of rows and the server is not trusted, dropouts may leave no honest node,
+            or there is an engine and the chosen system has no rounds.
 
         Warns
         -----
         FutureWarning
             `row_length` is not None.
+        UserWarning
+            No system with personal lists fits the arguments, and `trust` is not "local".
         """
         if self.row_length is not None:
             warn(
@@ -182,6 +185,8 @@ class PrivateRecommender(Recommender):
         self.n_users_ = self._public_users(data)
         # The choice depends on public numbers only, so it has no privacy cost.
         advice = self._advice(self.n_users_, data.n_items)
+        if lack := lack_of_lists(advice):
+            warn(lack)
         model: Any = self._make(advice)
         options = {"engine": engine, "checkpoint": checkpoint}
         options = {name: value for name, value in options.items() if value is not None}

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from naive.accounting import shares as naive
@@ -46,3 +47,28 @@ def test_honest_nodes_have_the_figures_of_a_server_with_their_noise(tmp_path):
     # With all nodes honest and none absent the noise is the one of a trusted server.
     answer = advise(20_000, 300, 2.0, "aggregator", honest_fraction=1.0, dropout_fraction=0.0, measured=measured)
     assert answer.best.expected == advise(20_000, 300, 2.0, "central", measured=measured).best.expected == 0.90
+
+
+@pytest.mark.parametrize(
+    ("n_users", "honest", "dropout", "remedy"),
+    [
+        (5_000, 0.7, 0.9, "lower dropout_fraction to 0.6998, or raise honest_fraction"),
+        (3, 0.5, 0.05, "lower dropout_fraction to 0, or raise honest_fraction"),
+        (3, 0.3, 0.05, "nodes; raise honest_fraction"),
+    ],
+)
+def test_dropouts_that_may_leave_no_honest_node_are_refused_with_a_fraction_that_works(
+    n_users, honest, dropout, remedy
+):
+    with pytest.raises(ValueError, match=f"with dropout_fraction {dropout:g} of {n_users} nodes") as error:
+        advise(n_users, 500, 2.0, "aggregator", honest_fraction=honest, dropout_fraction=dropout)
+    assert str(error.value).endswith(remedy)
+    if works := re.search("dropout_fraction to ([0-9.]+)", remedy):
+        advise(n_users, 500, 2.0, "aggregator", honest_fraction=honest, dropout_fraction=float(works[1]))
+
+
+def test_an_offer_without_honest_nodes_has_a_summary():
+    advice = advise(900, 80, 2.0, "aggregator", honest_fraction=0.7, delta=1e-30)
+    assert advice.best.system == "Random"
+    assert "Use Random; this fits it" in advice.summary(details=True)
+    assert [remark for remark in advice.remarks if re.match("DPGram: `delta` must be above .*; pass a larger", remark)]
