@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fastfedrec.cli.cite import BIBTEX
 from fastfedrec.core.names import SYSTEMS
 from fastfedrec.core.version import __version__
 from fastfedrec.systems.described import describe_system
@@ -55,6 +56,18 @@ def test_the_version_and_the_date_are_those_of_the_release():
         assert str(citation["date-released"]) >= released[2]
     else:
         assert (citation["version"], str(citation["date-released"])) == released.groups()
+
+
+def test_the_bibtex_entry_of_the_package_is_that_of_the_file():
+    citation = read()
+    fields = dict(re.findall(r"(\w+) = \{+(.*?)\}+,", BIBTEX))
+    assert fields == {
+        "title": citation["title"],
+        "author": citation["authors"][0]["name"],
+        "year": str(citation["date-released"].year),
+        "version": citation["version"],
+        "license": citation["license"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def after_dropouts(event: CrowdEvent | Shares, n_reporting_users: int) -> CrowdE
 
 def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
     """Return the events of one user of several shards with disjoint users that ran the same rounds."""
-    # CrowdEvent count with the users of all shards, and sampled releases with the highest rate of any shard.
+    # Crowds count with the users of all shards, and sampled releases with the highest rate of any shard.
     groups = [_by_form(shard) for shard in shards]
     joined = Counter[Event]()
     for form in {form: None for group in groups for form in group}:

@@ -102,6 +102,13 @@ _BUDGET = _object(
     }
 )
 
+_RUN = _object(
+    {
+        "run": {"type": "string"},
+        "times": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": LARGEST_INTEGER}},
+    }
+)
+
 #: Schema of the documents of `Ledger.to_dict` and `Ledger.from_dict`, as a JSON Schema (2020-12).
 SCHEMA: _Schema = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -110,6 +117,7 @@ SCHEMA: _Schema = {
     '"infinite" is no guarantee. "epsilon" holds at "delta" for events that were not chosen by releases; '
     '"pure_epsilon" is the sum of pure epsilons, which holds at delta 0 for any events. '
     '"budget" bounds the epsilon at "delta" of all events that the ledger accepts, also if releases choose them. '
+    '"runs" has the times of each event in each run with a checkpoint, so that a resumed run is charged once. '
     'The "fields" of an event are for the relation in fields.neighboring. A note that is a string has no stated kind. '
     f"Names reserved for later versions, in addition to the views of every cost: {', '.join(RESERVED_VIEWS)}.",
     **_object(
@@ -125,7 +133,12 @@ SCHEMA: _Schema = {
             "notes": {"type": "array", "items": NOTE_SCHEMA, "uniqueItems": True},
         },
         # Documents of earlier versions have none of these, and a ledger without a budget has no "budget".
-        {"pure_epsilon": _COSTS, "digest": {"type": "string"}, "budget": _BUDGET},
+        {
+            "pure_epsilon": _COSTS,
+            "digest": {"type": "string"},
+            "budget": _BUDGET,
+            "runs": {"type": "array", "items": _RUN},
+        },
     ),
 }
 
@@ -288,7 +301,7 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
 
 def digest(document: Mapping[str, Any]) -> str:
     """Return the SHA-256, in hexadecimal, of a document's content without the figures that are computed from it."""
-    names = ("format", "delta", "is_simulation", "notes", *(["budget"] if "budget" in document else []))
+    names = ("format", "delta", "is_simulation", "notes", *({"budget", "runs"} & document.keys()))
     content = {name: document[name] for name in names}
     content["events"] = [[entry["kind"], entry["fields"], entry["times"]] for entry in document["events"]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

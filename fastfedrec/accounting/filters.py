@@ -398,9 +398,10 @@ class Budget:
                 "other ledgers added costs afterwards. The ledger refuses further events."
             )
         return (
-            f"The budget is epsilon {self.epsilon:g} at delta {self.delta:g} against {self._adversary}, of which "
-            f"{self.spent(events):.4g} is spent. It holds also if releases choose the events, so it may count more "
-            f"than the other figures. The filters are for the sum of pure epsilons and for {self._filter.theorem}."
+            f"The budget is epsilon {self.epsilon:g} at delta {self.delta:g} against {self._adversary}. The events "
+            f"spent {self.spent(events):.4g} of it. The budget holds also if releases choose the events, so it may "
+            "count more than the other figures. The filters are for the sum of pure epsilons and for "
+            f"{self._filter.theorem}."
         )
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from fastfedrec.accounting._budgeted import BudgetedEvents
-from fastfedrec.accounting._crowds import Shares, after_dropouts, join_shards
+from fastfedrec.accounting._crowds import after_dropouts, join_shards
 from fastfedrec.accounting._dp_accounting import DPAccountingEvents
 from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_tables import make_card, summarize
 from fastfedrec.accounting._ledger_words import epsilon_against, headline
+from fastfedrec.accounting._run_events import RunEvents, runs_from_json
 from fastfedrec.accounting._work import limit_work
-from fastfedrec.accounting.events import CrowdEvent, Event, LocalReports, UnsupportedEventError, check_event
+from fastfedrec.accounting.events import Event, LocalReports, UnsupportedEventError, check_event
 from fastfedrec.accounting.filters import Budget
 from fastfedrec.accounting.notes import Note, note_from_json, note_kind, note_to_json
 from fastfedrec.accounting.report import make_report
@@ -26,7 +27,7 @@ from fastfedrec.core.text import epsilon_to_json
 __all__ = ["Ledger"]
 
 
-class Ledger(DPAccountingEvents, BudgetedEvents):
+class Ledger(DPAccountingEvents, BudgetedEvents, RunEvents):
     """Record of the uses of the users' data, and of their privacy cost against each adversary.
 
     Pass one ledger to several ``fit`` calls to add up the costs of all runs on the same users.
@@ -54,6 +55,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         Whether any run took its noise from a seed.  Then there is no claim against a holder of the seed.
     notes : list of Note
         Further sentences that a reader must know, each with a kind (`Note.kind`).
+    runs : dict
+        The events of each run with a checkpoint, by the run's name; `events` has them, too.
 
     Notes
     -----
@@ -102,6 +105,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         self.events: Counter[Event] = Counter()
         self.is_simulation = False
         self.notes: list[Note] = []
+        self.runs: dict[str, Counter[Event]] = {}
 
     # ---- writing ------------------------------------------------------------------------------------------------
 
@@ -147,9 +151,8 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
             shares of noise remains.
         """
         n_reporting_users = check_integer("n_reporting_users", n_reporting_users, low=0)
-        n_requested = event.n_users if isinstance(event, CrowdEvent) else getattr(event, "n_answers", 0)
-        if isinstance(event, CrowdEvent | Shares) and n_reporting_users < n_requested:
-            self._restate(event, after_dropouts(event, n_reporting_users))
+        if (amended := self._amended(event, n_reporting_users)) != event:
+            self._restate(event, amended)
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:
         """Correct the last record of some reports: they passed a shuffler, in a batch that was large enough.
@@ -175,15 +178,6 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         n_users = check_integer("n_users", n_users, low=1)
         requested = event._shuffled(honest_fraction)
         self._restate(event, after_dropouts(requested, n_users) if n_users < requested.n_users else requested)
-
-    def _restate(self, event: Event, as_event: Event) -> None:
-        """Move one occurrence of an event to another event."""
-        if not self.events[event]:
-            raise ValueError(f"the ledger holds no {event!r}")
-        self.events[event] -= 1
-        if not self.events[event]:
-            del self.events[event]
-        self.events[as_event] += 1
 
     def note(self, text: str, kind: str | None = None) -> None:
         """Add a note, unless the ledger has its text already.
@@ -303,6 +297,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
     def _content(self) -> dict[str, Any]:
         """Return the part of the document that is not computed from the events."""
         events = [(type(event).__name__, event_fields(event), times) for event, times in self.events.items()]
+        optional = {"budget": self.budget and self.budget.to_dict(), "runs": self._runs_to_json()}
         return {
             "format": FORMAT,
             "epsilon_unit": "nats",
@@ -312,7 +307,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
             "is_simulation": self.is_simulation,
             "events": [{"kind": kind, "fields": fields, "times": times} for kind, fields, times in events],
             "notes": [note_to_json(note) for note in self.notes],
-        } | ({} if self.budget is None else {"budget": self.budget.to_dict()})
+        } | {name: value for name, value in optional.items() if value}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, check_costs: bool = True) -> Self:
@@ -345,6 +340,7 @@ class Ledger(DPAccountingEvents, BudgetedEvents):
         ledger.events.update(dict(events))
         ledger.is_simulation = current["is_simulation"]
         ledger.notes = [note_from_json(note) for note in current["notes"]]
+        ledger.runs = runs_from_json(current, ledger.events)
         if check_flag("check_costs", check_costs):
             ledger._refuse_understatement(current)
         return ledger

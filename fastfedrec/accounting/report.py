@@ -114,6 +114,12 @@ _HOW_TO_READ = (
     "random guess is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability "
     "that this bound fails."
 )
+_PARTS = "Notes on single runs and events"
+_ONE_PART = "No guarantee holds for the whole ledger. Each note below is about one run or one event alone."
+_UNPROTECTED_PARTS = (
+    "Some events have noise and figures of their own. Other events reveal the same users' data without protection, so "
+    "these figures are no guarantee for a user."
+)
 _ONE_RUN = "A guarantee of a system is for one run of it. The figures for each observer are for all runs of the ledger."
 _OTHER_RELATIONS = (
     'The figures for each observer are for the relation "replace". A guarantee for another relation (zero_out, '
@@ -164,10 +170,12 @@ def make_report(ledger: Any, about: str | None) -> Page:
     guarantees = Points(tuple(map(_sentence, [*budget, *notes.get("guarantee", ())])))
     has_other = any(getattr(event, "neighboring", "replace") != "replace" for event in ledger.events)
     claims: list[Section] = []
-    if guarantees.texts:
+    if guarantees.texts and _guess_shares(costs):
         claims.append((_SECTIONS["guarantee"], (guarantees, _ONE_RUN, *[_OTHER_RELATIONS] * has_other)))
+    elif guarantees.texts:  # such notes are true for a part, and must not read as a guarantee of the whole
+        claims.append((_PARTS, (_ONE_PART, guarantees, *[_OTHER_RELATIONS] * has_other)))
     sections: list[Section] = [
-        ("Protected data", _protected(costs) if ledger.events else ("The ledger states no protection.",)),
+        ("Protected data", _protected(ledger, costs) if ledger.events else ("The ledger states no protection.",)),
         ("Figures for each observer", (_meters(costs), _HOW_TO_READ, *_delta_warning(ledger, costs))),
         *claims,
         *((heading, (Points(tuple(map(_sentence, texts))),)) for heading, texts in points.items()),
@@ -228,10 +236,11 @@ def _with_figure(view: View, cost: Cost) -> str:
     return f"{VIEWS[view]} ({supposed}epsilon {format_epsilon(cost.epsilon)} at delta {cost.delta:g})"
 
 
-def _protected(costs: dict[View, Cost]) -> tuple[Block, ...]:
+def _protected(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
     """Return the section on the privacy unit and the neighbouring relation."""
     if not _guess_shares(costs):
-        return ("No data are protected.",)
+        has_noise = any(not isinstance(event, Unprotected) for event in ledger.events)
+        return ("No data are protected.", *[_UNPROTECTED_PARTS] * has_noise)
     return (
         "The unit of protection is a user with all of the user's items, ratings and times. The guarantee compares the "
         'run with a run in which this whole history was replaced by any other (the neighbouring relation "replace"). '

@@ -13,16 +13,17 @@ from fastfedrec.cli.comparison_table import ENDINGS, ComparedRun, ComparisonTabl
 from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics, check_threshold
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, positive, split_assignments
-from fastfedrec.cli.outputs import add_details, can_show_progress, describe, show
+from fastfedrec.cli.outputs import add_details, can_show_progress, describe, same_list, show
 from fastfedrec.cli.parts import load_parts, recorded_split, sources
 from fastfedrec.cli.settings import SystemSettings, add_choice, add_systems, warn_of_defaults
 from fastfedrec.cli.splitters import add_by, by_splitter, refuse_by
+from fastfedrec.cli.user_groups import add_user_groups, document_by_group, read_user_groups, table_by_group
 from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, plain
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import Split, compare, evaluate
+from fastfedrec.evaluation import Evaluation, Split, compare, evaluate
 from fastfedrec.evaluation.metrics.averages import average_fits
 from fastfedrec.evaluation.metrics.comparison import Comparison
 from fastfedrec.mechanisms.item_choice import choose_items
@@ -59,6 +60,7 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_negatives(command)
     add_threshold(command)
     add_by(command)
+    add_user_groups(command)
     command.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of fits, splits and samples")
     command.add_argument(
         "--seeds", type=positive, default=1, metavar="N",
@@ -92,6 +94,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     kinds = [type(run.model) for run in runs]
     key = Key.from_seed(arguments.seed)
     refuse_by(arguments)
+    groups = read_user_groups(arguments)
     split, stated = load_parts(arguments, kinds, of_ratings=of_ratings), recorded_split(arguments)
     if split is None:
         data, splitter = load_data(arguments, kinds), by_splitter(arguments, of_ratings=of_ratings)
@@ -117,10 +120,17 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     failures += excluded
     comparison = compare({run.label: run.result for run in done if run.result is not None}, key=key)
     document = _document(arguments, split, done, comparison, failures)
+    by_group = "" if groups is None else table_by_group(_results(done), groups) + "\n"
+    if groups is not None:
+        document["groups"] = document_by_group(_results(done), groups)
     head = _head(arguments, split, comparison)
-    table = ComparisonTable(head, done, comparison, split.train, failures, document)
+    table = ComparisonTable(head, done, comparison, split.train, failures, document, by_group)
     table.write(arguments.out)
     return document if arguments.json else table.text(arguments)
+
+
+def _results(runs: Sequence[ComparedRun]) -> dict[str, list[Evaluation]]:
+    return {run.label: [run.result] for run in runs if run.result is not None}
 
 
 def _runs_on_same_users(done: list[ComparedRun]) -> tuple[list[ComparedRun], list[tuple[str, str]]]:
@@ -199,7 +209,7 @@ def _measure(
             threshold=arguments.threshold, split=stated, key=Key.from_seed(arguments.seed), n_threads=arguments.threads,
         ))  # fmt: skip
     run.notes, run.n_items = tuple(model.ledger_.notes), model.interactions_.n_items
-    run.is_popularity = not getattr(model, "is_personal_", True)
+    run.same_list = " ".join(same_list(run.label, model))
     run.seconds = (time.perf_counter() - started) / arguments.seeds
     run.result, run.model = average_fits(results), None
     run.epsilon, run.parties = run.result.epsilon, run.result.parties
@@ -258,7 +268,7 @@ def _document(
                 "parameters": plain(run.parameters),
                 "choice": None if run.settings.choice is None else vars(run.settings.choice),
                 "n_items": run.n_items,
-                "is_popularity": run.is_popularity,
+                "is_popularity": bool(run.same_list),
                 "metrics": compared["results"][run.label]["metrics"],
                 "epsilon": {view: epsilon_to_json(epsilon) for view, epsilon in run.epsilon.items()},
                 "notes": list(run.notes),

@@ -43,7 +43,7 @@ class ComparedRun:
     parties: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     n_items: int = 0
-    is_popularity: bool = False  # a system that decides itself gave all users the same list
+    same_list: str = ""  # sentence on a system that gave all users the same list
     seconds: float = 0.0
 
     @property
@@ -62,12 +62,22 @@ class ComparisonTable:
     train: Interactions
     failures: Sequence[tuple[str, str]]
     document: dict[str, Any]
+    by_group: str = ""  # table of the metrics in groups of users
 
     def text(self, arguments: argparse.Namespace) -> str:
         """Return the table with at most three lines below it, or all of them with --details."""
         columns = self._columns()
         table = format_table(list(columns), zip(*columns.values(), strict=True))
-        return "\n".join([*self.head, "", table, "", *footer(arguments, *self._main(), details=self._details())])
+        return "\n".join(
+            [
+                *self.head,
+                "",
+                table,
+                "",
+                *filter(None, [self.by_group]),
+                *footer(arguments, *self._main(), details=self._details()),
+            ]
+        )
 
     def write(self, files: Sequence[Path]) -> None:
         """Write the table to each file in the format that its ending names."""
@@ -100,8 +110,8 @@ class ComparisonTable:
         """Return three lines at most: the result, lost users, the meaning of epsilon, and the limits of the figures."""
         verdict, *_ = self.comparison.verdicts() or ["No metric has a paired test."]
         for run in self.runs:
-            if run.is_popularity:
-                verdict += f" {run.label} gave all users the same list, by its own private measurement."
+            if run.same_list:
+                verdict += f" {run.same_list}"
         # A private choice of items from such a list is in the cost of its row.
         is_source_open = any(run.settings.choice is None for run in self.runs if run.cost != "none")
         source = [_FROM_DATA] if self.train.catalogue == "data" else list_source(self.train)

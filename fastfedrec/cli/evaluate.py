@@ -20,6 +20,7 @@ from fastfedrec.cli.outputs import (
 )
 from fastfedrec.cli.parts import describe_dropped, load_parts, recorded_split, sources
 from fastfedrec.cli.splitters import add_by, by_splitter, refuse_by
+from fastfedrec.cli.user_groups import add_user_groups, document_by_group, read_user_groups, table_by_group
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, format_table, plain
 from fastfedrec.core.version import __version__
@@ -58,6 +59,7 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_by(command)
     add_negatives(command)
     add_threshold(command)
+    add_user_groups(command)
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
     add_details(command)
 
@@ -127,6 +129,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     metrics, of_ratings = check_metrics(arguments.metrics, [model])
     check_threshold(arguments, of_ratings)
     refuse_by(arguments)
+    groups = read_user_groups(arguments)
     # Baselines predict on the same scale of ratings as the system.
     scale = {"grid": model.grid} if hasattr(model, "grid") else {}
     baselines: tuple[Any, ...] = (GlobalMean(**scale), ItemMean(**scale)) if of_ratings else (Random(), Popularity())
@@ -178,6 +181,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             **({} if arguments.threshold is None else {"threshold": arguments.threshold}),
             "seeds": list(range(arguments.seeds)),
             "results": results,
+            **({} if groups is None else {"groups": document_by_group(evaluations, groups)}),
             "epsilon": epsilons,
             "not_covered": NOT_COVERED,
             "catalogue": catalogue_note(data) or "the list of items is public",
@@ -217,6 +221,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             f"{model!r}\n{data!r}, {tested}{against}, {seeds}\n",
             format_table(header, rows),
             "",
+            *([] if groups is None else [table_by_group(evaluations, groups), ""]),
             *footer(
                 arguments,
                 *[" ".join(facts)] * bool(facts),

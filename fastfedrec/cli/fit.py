@@ -130,8 +130,6 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 def _check_folder(arguments: argparse.Namespace, model: Any) -> Path:
     """Return the folder of the checkpoint, or raise for a fit that stores none."""
-    if arguments.ledger is not None:
-        raise UsageError("--checkpoint keeps the ledger of its own run; omit --ledger")
     if "checkpoint" not in inspect.signature(model.fit).parameters:
         raise UsageError(f"--checkpoint needs a system with rounds, and {type(model).__name__} has none; omit it")
     folder: Path = arguments.checkpoint

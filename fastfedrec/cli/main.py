@@ -20,9 +20,10 @@ from fastfedrec.cli.docs import add_docs
 from fastfedrec.cli.doctor import add_doctor
 from fastfedrec.cli.evaluate import add_evaluate
 from fastfedrec.cli.fit import add_fit
+from fastfedrec.cli.inputs import UsageError
 from fastfedrec.cli.ledger import add_ledger
 from fastfedrec.cli.outputs import ClosedOutputError, any_terminal, close_output, show
-from fastfedrec.cli.parsing import Parser
+from fastfedrec.cli.parsing import Parser, name_options, options_of
 from fastfedrec.cli.recommend import add_recommend
 from fastfedrec.cli.reproduce import add_reproduce
 from fastfedrec.cli.shuffler import add_shuffler
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         reader of the output closed it before the command finished, without a message.
     """
     # An error of the parser itself has no --debug.
-    debug = False
+    debug, arguments = False, None
     with any_terminal():
         try:
             parser = build_parser()
@@ -81,6 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
             # A KeyError's text is the repr of its message.
             message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+            if isinstance(error, OSError) and error.filename is not None and error.strerror:
+                named = options_of(parser, arguments) if arguments is not None else ()
+                of_path = (text for name, text in named if str(getattr(arguments, name, None)) == str(error.filename))
+                message = f"{next(of_path, 'file')} {error.filename}: {error.strerror}; check the path"
+            elif arguments is not None and not isinstance(error, UsageError):
+                message = name_options(parser, arguments, message)
             _print_error(f"error: {' '.join(message.split()) or type(error).__name__}")
             _print_spent_budget(error)
             return 2

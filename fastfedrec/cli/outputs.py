@@ -157,9 +157,12 @@ def list_source(data: Any) -> list[str]:
 
 
 def same_list(name: str, model: Any) -> list[str]:
-    """Return a sentence if a system that decides by its releases gave all users the same list."""
-    is_personal = getattr(model, "is_personal_", True)
-    return [] if is_personal else [f"{name} gave all users the same list, by its own private measurement."]
+    """Return a sentence if a system gave all users the same list, by its releases or by the rule that chose it."""
+    if getattr(model, "is_personal_", True):
+        return []
+    if getattr(model, "decision_", None) is None and hasattr(model, "reason_"):
+        return [f"{name}: {model.reason_}"]
+    return [f"{name} gave all users the same list, by its own private measurement."]
 
 
 def report_text(arguments: argparse.Namespace, report: Any, *sentences: str) -> str:

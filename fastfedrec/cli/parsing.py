@@ -1,7 +1,8 @@
 """Argument parser with defaults and examples in its help, and errors that suggest the intended option."""
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from fastfedrec.cli.inputs import UsageError
@@ -9,7 +10,7 @@ from fastfedrec.core.names import SYSTEMS
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.systems.registry import system_class
 
-__all__ = ["ExtendIds", "Parser"]
+__all__ = ["ExtendIds", "Parser", "name_options", "options_of"]
 
 #: Remedies for options of other commands.
 _ELSEWHERE = {
@@ -111,6 +112,43 @@ class Parser(argparse.ArgumentParser):
         if name in _ELSEWHERE:
             return f" ({_ELSEWHERE[name]})"
         return did_you_mean(name, self._long_options())
+
+
+def name_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace, message: str) -> str:
+    """Replace names of Python arguments in an error message by the options of the command that have their values."""
+    # A name in --set is a parameter of the system, whose value does not come from an option of that name.
+    settings = [*(getattr(arguments, "set", None) or [])]
+    for system in getattr(arguments, "system", None) or []:
+        settings += getattr(system, "assignments", [])
+    in_set = {str(setting).partition("=")[0] for setting in settings}
+    for name, option in options_of(parser, arguments):
+        for python in {name, f"n_{name}"} - in_set:
+            # Short names are also words of sentences, which are arguments only before a value or a rule.
+            is_word = "_" not in python
+            rule, start = (" (?=must |needs )", "^") if is_word else ("", r"(?<![\w.=-])")
+            message = re.sub(rf"(?<![\w.-]){python}=(None|'[^']*'|[\w.-]+)", _ValueOf(option), message)
+            message = re.sub(rf"{start}(`?){python}\1(?!\w|=|\(){rule}", option + " " * is_word, message)
+    return message
+
+
+class _ValueOf:
+    """Replacement of ``name=value`` by the option and its value."""
+
+    def __init__(self, option: str):
+        self.option = option
+
+    def __call__(self, match: re.Match[str]) -> str:
+        return f"no {self.option}" if match[1] == "None" else f"{self.option} {match[1].strip(chr(39))}"
+
+
+def options_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield the name and the long option of each argument of the command, and of its subcommand."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            if (command := getattr(arguments, action.dest, None)) in action.choices:
+                yield from options_of(action.choices[command], arguments)
+        elif (option := next((text for text in action.option_strings if text.startswith("--")), None)) is not None:
+            yield action.dest, option
 
 
 def _hint_for_word(word: str) -> str:

@@ -12,6 +12,7 @@ __all__ = [
     "check_counts",
     "check_factors",
     "check_held_out_rows",
+    "check_other_items",
     "check_range",
     "check_row_numbers",
     "check_scores",
@@ -63,6 +64,21 @@ def check_held_out_rows(name: str, held_out: np.ndarray, rows: Any, n_rows: int)
             "in one row"
         )
     return rows
+
+
+def check_other_items(other_items: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the items to compare with, and their copy as int32."""
+    other_items = plain_array("other_items", other_items)
+    if other_items.ndim != 2 or len(other_items) != n_rows or other_items.dtype.kind not in "iu":
+        raise ValueError(
+            f"other_items must be integers with one row for each user ({n_rows}), got {other_items.dtype} "
+            f"{other_items.shape}"
+        )
+    items = other_items
+    if items.dtype != np.int32:  # numbers that int32 cannot hold become -1, which the kernel rejects
+        items = np.full(items.shape, -1, dtype=np.int32)
+        np.copyto(items, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
+    return other_items, items
 
 
 def check_scores(name: str, scores: Any, ndim: int) -> np.ndarray:

@@ -11,13 +11,14 @@ from fastfedrec.compute._ranking_inputs import (
     check_counts,
     check_factors,
     check_held_out_rows,
+    check_other_items,
     check_range,
     check_row_numbers,
     check_scores,
     seen_rows,
 )
 from fastfedrec.core.arrays import FloatArray, check_out, check_outs
-from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
+from fastfedrec.core.check import check_array, check_instance, check_integer
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -230,17 +231,8 @@ def held_out_rank_counts_factors(
     user_factors, item_factors = check_factors(user_factors, item_factors, finite=False)
     n_rows, n_items = len(user_factors), len(item_factors)
     held_out_items = check_row_numbers("held_out_items", held_out_items, n_items, "items").astype(np.int32)
-    other_items = plain_array("other_items", other_items)
-    if other_items.ndim != 2 or len(other_items) != n_rows or other_items.dtype.kind not in "iu":
-        raise ValueError(
-            f"other_items must be integers with one row for each user ({n_rows}), got {other_items.dtype} "
-            f"{other_items.shape}"
-        )
-    counts = check_counts(counts, n_rows, other_items.shape[1], "items")
-    items = other_items
-    if items.dtype != np.int32:  # numbers that int32 cannot hold become -1, which the kernel rejects
-        items = np.full(items.shape, -1, dtype=np.int32)
-        np.copyto(items, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
+    other_items, items = check_other_items(other_items, n_rows, n_items)
+    counts = check_counts(counts, n_rows, items.shape[1], "items")
     held_out_rows = check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
     # The kernel expects held-out items sorted by row; the last lines of this function restore the caller's order.
     order: slice | np.ndarray = slice(None)
@@ -365,9 +357,8 @@ def top_k(
     items, best = check_outs(out, *wanted, apart_from=(scores, indptr, indices))
     failed = np.full(n_threads, len(scores), dtype=np.int64)
     _kernel.top_k(scores, indptr, indices, items, best, failed, n_threads)
-    first_bad = _first_bad(failed)
     # The kernel reports the first row with a NaN or infinite score, and the check raises the error.
-    if first_bad < len(scores):
+    if _first_bad(failed) < len(scores):
         check_array("scores", scores, ndim=2)
     return (items, best) if out is None else out
 

@@ -8,7 +8,7 @@ key, so all results of a key from a seed are marked as a simulation.
 import hashlib
 import os
 import threading
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -386,12 +386,8 @@ class Key:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         if self._seed is None:
-            self._refuse_pickle()
+            raise TypeError("an entropy key is never pickled or sent; let each process draw its own Key.from_entropy()")
         return Key.from_seed, (self._seed,)
-
-    @staticmethod
-    def _refuse_pickle() -> NoReturn:
-        raise TypeError("an entropy key is never pickled or sent; let each process draw its own Key.from_entropy()")
 
     def __repr__(self) -> str:
         return f"Key.from_seed({self._seed})" if self.is_simulation else "Key.from_entropy()"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.check import plain_array
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 
 __all__ = [
@@ -83,7 +84,9 @@ class IdIndex:
         rows = self.find(column)
         if (unknown := np.flatnonzero(rows < 0)).size:
             known = f"the model and data hold {len(self._ids):,} {self._axis}s"
-            remedy = "see recommend_for, or unknown= of recommend, for new users" if self._axis == "user" else ""
+            # The command line adds its own remedy.
+            remedy = choose_words("see recommend_for, or unknown= of recommend, for new users", "")
+            remedy = remedy if self._axis == "user" else ""
             if len(self._ids):
                 known += f", such as {id_at(self._ids, 0)!r}"
                 if (column.dtype.kind in "US") != (self._ids.dtype.kind in "US") and "O" not in (

@@ -61,10 +61,8 @@ def store_table(
         Path of the file, see `load_table`.
     folder : path-like
         Path of a folder that does not exist yet.
-    user, item : str or int or None
-        Columns of the ids, see `load_table`.
-    value, timestamp : str or int or None
-        Columns of the values and of the times, see `load_table`.
+    user, item, value, timestamp : str or int or None
+        Columns of the ids, of the values and of the times, see `load_table`.
     separator : str or None
         Separator of two fields, see `load_table`.
     header, quotes : bool

@@ -15,11 +15,11 @@ from fastfedrec.core.docstrings import shares_docstring
 __all__ = [
     "CODES",
     "NUMBERING",
+    "as_codes",
     "check_codes",
     "check_grid",
     "check_integers",
     "check_reals",
-    "clip_codes",
     "code_types",
     "draws_reports",
     "fill_missing",
@@ -119,16 +119,14 @@ def check_codes(name: str, values: ArrayLike, n_codes: int) -> np.ndarray:
     values = check_integers(name, values, NUMBERING)
     if values.size and (values.min() < 0 or values.max() >= n_codes):
         raise ValueError(f"{name} must be in [0, {n_codes}), got {values.min()} to {values.max()}")
-    return _as_codes(values)
+    return as_codes(values)
 
 
-def clip_codes(values: np.ndarray, n_codes: int) -> np.ndarray:
-    """Return private values, clipped to [0, n_codes), as a contiguous array of a type of `CODES`."""
-    # Whether and when a client answers must not depend on its data: no value is refused, and all are clipped.
-    return _as_codes(values.clip(0, min(n_codes - 1, np.iinfo(values.dtype).max)))
-
-
-def _as_codes(values: np.ndarray) -> np.ndarray:
+def as_codes(values: np.ndarray) -> np.ndarray:
+    """Return integers as a contiguous array of a type of `CODES`; those above int64 become the largest one."""
+    # Whether and when a client answers must not depend on its data: no private value is refused, and samplers clip.
+    if values.dtype == np.uint64:
+        values = np.minimum(values, np.uint64(2**63 - 1))
     return np.asarray(values, dtype=values.dtype if values.dtype.type in CODES else np.int64, order="C")
 
 

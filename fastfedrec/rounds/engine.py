@@ -130,15 +130,17 @@ class Engine(ABC):
         n_clients = sum(expected.values())
         # The ledger of a resumed run has a note for each earlier round without an accepted message.
         was_answered = any(set(_unanswered(name, number)).isdisjoint(ledger.notes) for number in range(first_round))
+        # A resumed run has some of its rounds in the ledger already.
+        account = ledger if stored is None else stored.account
         # A ledger with a budget refuses all rounds before the first one.
-        ledger.check_budget({self._as_carried(system.round_event(n_clients)): n_rounds - first_round})
+        account.check_budget({self._as_carried(system.round_event(n_clients)): n_rounds - first_round})
         # The bar counts the remaining rounds of a resumed run, and round numbers continue from `first_round`.
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=name)
         with self._distribute(shards, key) as handles, default_threads(n_threads):
             for round_number in (first_round + number for number in rounds):
                 # The ledger charges a round before its messages exist, so that a crash cannot hide a release.
                 event = self._as_carried(system.round_event(n_clients))
-                ledger.record(event, simulation=key.is_simulation)
+                account.record(event, simulation=key.is_simulation)
                 communication.record(system.traffic(state, n_clients))
                 receiver = self._receiver(system, state, round_number, expected)
                 is_recorded = stored is not None and stored.recall_round(receiver, shards)
@@ -149,7 +151,7 @@ class Engine(ABC):
                 answered = receiver.partial_round()
                 update = receiver.close()
                 self.rejections += receiver.rejections
-                self._amend(ledger, event, update.n_clients)
+                self._amend(account, event, update.n_clients)
                 if expected and not answered.answered:
                     ledger.note(_unanswered(name, round_number)[0], "choice")
                 else:
@@ -190,7 +192,7 @@ class Engine(ABC):
         """Make the server's side of a round in which every shard sends its own message."""
         return RoundReceiver(system, state, round_number, expected)
 
-    def _amend(self, ledger: Ledger, event: Event, n_clients: int) -> None:
+    def _amend(self, ledger: Any, event: Event, n_clients: int) -> None:
         """Correct a round's ledger entry by the number of clients with accepted messages."""
         ledger.amend(event, n_clients)
 

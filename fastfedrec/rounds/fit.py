@@ -13,6 +13,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.rounds.run_account import RunAccount
 from fastfedrec.rounds.stored_fit import StoredFit
 from fastfedrec.rounds.system import FederatedSystem
 
@@ -74,8 +75,7 @@ class Fit:
         )
         is_part = stored is not None and stored.is_open
         if stored is not None and not is_part:
-            if ledger is not None:
-                raise ValueError("ledger must be None with a checkpoint, which keeps the ledger of its own run")
+            stored.has_shared_ledger = ledger is not None
             key = stored.open(None if key is None else resolve_key(key))
         return cls(resolve_key(key), *checked, stored=stored, is_part=is_part)
 
@@ -103,7 +103,17 @@ class Fit:
             events = Counter(other)
             for system, _, n_rounds in plan:
                 events[self.engine._as_carried(system.round_event(system.count_clients(data)))] += n_rounds
-            self.ledger.check_budget(events)
+            self.check_plan(events)
+
+    def check_plan(self, events: Mapping[Event, int]) -> None:
+        """Refuse events of the whole fit that do not fit in the ledger's budget."""
+        # The ledger may have events of the run that an interrupted process recorded.
+        self.ledger.check_budget(events if self.stored is None else self.stored.uncharged(self.ledger, events))
+
+    @property
+    def account(self) -> Ledger | RunAccount:
+        """Return the record of events that are no rounds of an engine: the ledger, or the account of a checkpoint."""
+        return self.ledger if self.stored is None else self.stored.account
 
     def rounds(
         self,

@@ -1,27 +1,31 @@
 """The checkpoint of a `fit` with rounds, which runs again from its start with the recorded messages of each round.
 
 A fit between two rounds depends on its data, its key and the messages alone, so the repeated fit has the same bits.  It
-asks no client for a recorded round, and its ledger has each round once.
+asks no client for a recorded round, and its ledger has each round once, also one that has some of the rounds already.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastfedrec.accounting import Ledger, Note, RoundTraffic
+from fastfedrec.accounting.events import Event
 from fastfedrec.accounting.notes import note_from_json, note_to_json
 from fastfedrec.core.files import write_text
 from fastfedrec.core.kept_files import DamagedFileError, checking, is_kept, read_document, write_document
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.receiver import PartialRound, RoundReceiver
 from fastfedrec.rounds.round_records import RoundRecords
+from fastfedrec.rounds.run_account import RunAccount
 from fastfedrec.rounds.system import FederatedSystem
 
 __all__ = ["StoredFit"]
 
 _LEDGER = "ledger.json"
 _BEFORE = "before.json"
+_MISSING_NOTE = "The ledger includes costs that were in the ledger of a run when it was interrupted."
 _RECORD = re.compile(r"round-(\d+)-(\d+)")
 
 
@@ -30,10 +34,12 @@ class StoredFit(RoundRecords):
 
     #: Whether a fit has opened the folder; the fit of an inner model then uses it as it is.
     is_open = False
+    #: Whether the caller passed the ledger, and may pass it to a fit that resumes the run.
+    has_shared_ledger = False
     #: Number of the current phase of rounds, counted from 0.
     _phase = -1
-    #: Costs that an interrupted process has recorded, until this fit has recorded them again.
-    _charged: Ledger | None = None
+    #: The charges of the run to the ledger of the fit.
+    account: RunAccount
     _written: str | None = None  # digest of the ledger in the folder
 
     def open(self, key: Key | None) -> Key:
@@ -48,45 +54,55 @@ class StoredFit(RoundRecords):
 
     # ---- the ledger -------------------------------------------------------------------------------------------------
 
-    def charged(self) -> Ledger | None:
-        """Return the costs that the run recorded before it was interrupted, or None for a new run."""
-        path = self.folder / _LEDGER
-        if not is_kept(path):
-            return None
-        with checking(path, self._remedy):
-            text = path.read_text()
-            # The figures of a long run may take longer to compute than `from_json` allows.
-            self._charged = Ledger.from_json(text, check_costs=False)
-            if json.loads(text)["digest"] != self._charged.digest():
-                raise ValueError("its digest differs from that of its content")
-        return self._charged
+    def open_account(self, ledger: Ledger) -> None:
+        """Add all costs in the folder to a ledger: those of the run, and those that its ledger had before."""
+        charged, path = Counter[Event](), self.folder / _LEDGER
+        if is_kept(path):
+            with checking(path, self._remedy):
+                text = path.read_text()
+                # The figures of a long run may take longer to compute than `from_json` allows.
+                stored = Ledger.from_json(text, check_costs=False)
+                if json.loads(text)["digest"] != stored.digest():
+                    raise ValueError("its digest differs from that of its content")
+            charged = stored.runs.pop(str(self.run), charged)
+            stored.events -= charged
+            self._add_missing(ledger, stored)
+        self.account = RunAccount(ledger, str(self.run), charged)
+
+    def _add_missing(self, ledger: Ledger, stored: Ledger) -> None:
+        """Add costs that the ledger of the interrupted run had before, since the caller may pass another ledger."""
+        total = ledger.events.total()
+        for run, events in stored.runs.items():
+            ledger._set_run(run, ledger._of_run(run) | events)
+        ledger.events.update(stored.events - (ledger.events - ledger._of_run(self.run)))
+        if ledger.events.total() > total:
+            ledger.note(_MISSING_NOTE, "choice")
 
     def charge(self, ledger: Ledger) -> None:
         """Write the ledger with the open round, before any message of the round exists."""
+        self.account.end_replay()
         if self._written == (digest := ledger.digest()):
             return
         write_text(self.folder / _LEDGER, ledger.to_json(), private=True)
         self._written = digest
-        # The repeated fit has recorded all rounds of the interrupted one, so its ledger replaces the old one.
-        if self._charged is not None:
-            self._charged.events.clear()
 
-    def costs_before(self) -> list[tuple[Ledger, Note, str | None]]:
-        """Return ledger, note and run of each unfinished fit of the model before this run, which the run includes."""
+    def uncharged(self, ledger: Ledger, plan: Mapping[Event, int]) -> Counter[Event]:
+        """Return the events of a plan of the whole run that the ledger does not have."""
+        return Counter(plan) - ledger._of_run(self.run)
+
+    def costs_before(self) -> list[tuple[Ledger, Note]]:
+        """Return ledger and note of each unfinished fit of the model before this run, which the run includes."""
         path = self.folder / _BEFORE
         if not is_kept(path):
             return []
         with checking(path, self._remedy):
             fits = read_document(path, ("fits",))["fits"]
-            return [
-                (Ledger.from_dict(ledger, check_costs=False), note_from_json(note), None if run is None else str(run))
-                for ledger, note, run in fits
-            ]
+            return [(Ledger.from_dict(ledger, check_costs=False), note_from_json(note)) for ledger, note in fits]
 
-    def keep_costs_before(self, fits: Sequence[tuple[Ledger, Note, str | None]]) -> None:
+    def keep_costs_before(self, fits: Sequence[tuple[Ledger, Note]]) -> None:
         """Write the unfinished fits of the model before this run."""
         if fits:
-            entries = [(ledger.to_dict(), note_to_json(note), run) for ledger, note, run in fits]
+            entries = [(ledger.to_dict(), note_to_json(note)) for ledger, note in fits]
             write_document(self.folder / _BEFORE, {"fits": entries})
 
     # ---- rounds -----------------------------------------------------------------------------------------------------

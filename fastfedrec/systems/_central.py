@@ -1,5 +1,6 @@
 """Base class of models with Gaussian noise on sums over all users, within one budget per fit."""
 
+import copy
 import math
 import os
 from abc import abstractmethod
@@ -23,6 +24,14 @@ from fastfedrec.systems._substitute import all_phases
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import note_user_count
 from fastfedrec.systems.recommender import Recommender
+
+# Smallest epsilon that an error message advises, and the relative precision of its search.
+_MIN_ADVISED_EPSILON = 0.01
+_ADVISED_PRECISION = 0.02
+
+
+class DrawsError(ValueError):
+    """The draws of the noise are further from normal ones than half of delta allows."""
 
 
 class CentralModel(Recommender):
@@ -79,7 +88,10 @@ class CentralModel(Recommender):
         stored = open_checkpoint(self, checkpoint, data, engine)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         check_simulation(self, data.n_users, fit.engine)
-        phases = self._plan(data, fit.key)  # depends on the public sizes of the data only
+        try:
+            phases = self._plan(data, fit.key)  # depends on the public sizes of the data only
+        except DrawsError as error:
+            raise ValueError(f"{error}{self._or_smaller_epsilon(data, fit.key)}") from None
         data = check_counts(self, data, is_private=True).binarize()
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         fit.check_budget(data, lambda: self._plans(phases))
@@ -159,20 +171,42 @@ class CentralModel(Recommender):
         """Return the cost mu that remains for the noise if all draws are at this distance from normal ones."""
         charge = stretched_delta(distance, self.epsilon)
         # More than half of delta for the draws would leave too little for the noise.
+        if 2 * charge >= 1:
+            raise DrawsError(
+                f"`epsilon` must be smaller for {n_items} items, got {self.epsilon:g}: at delta {self.delta:g} the "
+                "noise would be too far from Gaussian noise"
+            )
         if charge >= self.delta / 2:
-            # At `max_epsilon`, e^epsilon times the distance is delta / 2; a smaller epsilon has no larger distance.
-            max_epsilon = 0.99 * math.log(self.delta / 2 / distance)
-            if 2 * charge >= 1:
-                raise ValueError(
-                    f"`epsilon` must be smaller for {n_items} items, got {self.epsilon:g}: the noise would be too far "
-                    f"from Gaussian noise. Pass at most {max_epsilon:.3g} at delta {self.delta:g}"
-                )
-            other = f", or an epsilon of at most {max_epsilon:.3g}" if max_epsilon > 0 else ""
-            raise ValueError(
+            raise DrawsError(
                 f"`delta` must be above {2 * charge:g} at epsilon {self.epsilon:g} for {n_items} items, got "
-                f"{self.delta:g}; pass a larger delta{other}"
+                f"{self.delta:g}; pass a larger delta"
             )
         return gaussian_mu(self.epsilon, self.delta - charge)
+
+    def _or_smaller_epsilon(self, data: Interactions, key: Key) -> str:
+        """Return an epsilon near the largest one that has a plan, as the end of an error message."""
+        model = copy.copy(self)
+
+        def is_too_large(epsilon: float) -> bool:
+            model.epsilon = epsilon
+            try:
+                model._plan(data, key)
+            except DrawsError:
+                return True
+            return False
+
+        # Less noise is further from Gaussian noise, and a larger epsilon multiplies this distance.
+        low, high = min(_MIN_ADVISED_EPSILON, self.epsilon / 2), self.epsilon
+        try:
+            if is_too_large(low):
+                return ""
+            while high > low * (1 + _ADVISED_PRECISION):
+                middle = math.sqrt(low * high)
+                low, high = (low, middle) if is_too_large(middle) else (middle, high)
+        except ValueError:  # another limit refuses so small an epsilon
+            return ""
+        unit = 10.0 ** (math.floor(math.log10(low)) - 2)
+        return f"; an epsilon of {math.floor(low / unit) * unit:.3g} fits"
 
 
 def sum_distances(phases: list[Phase]) -> float:

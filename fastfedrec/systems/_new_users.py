@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.conversion import as_interactions, frame_columns, is_table, native_frame, value_column
 from fastfedrec.data.csr import owned
@@ -97,7 +98,8 @@ def _check_known(columns: np.ndarray, items: Iterable[Any], unknown: str) -> np.
     if unknown == "error":
         unknown_id = id_at(np.asarray(items), int(known.argmin()))
         raise ValueError(
-            f"item_ids must be items that the model knows, got {unknown_id!r}; leave it out, or pass unknown='skip'"
+            f"{choose_words('item_ids', '--items-of')} must be items that the model knows, got {unknown_id!r}; leave "
+            "it out, or pass unknown='skip'"
         )
     return known
 

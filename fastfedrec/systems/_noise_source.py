@@ -100,9 +100,12 @@ class NodeNoise:
         """Return the noise of nodes of which a share may drop out, or raise if no share of the noise would count."""
         source = cls(n_nodes, n_nodes - math.ceil(dropout_fraction * n_nodes), honest_fraction, is_in_sums)
         if not source.n_counted:
+            # The number of honest nodes is rounded down, and one of them must remain.
+            max_dropout = math.floor((int(honest_fraction * n_nodes) - 1) / n_nodes * 10_000) / 10_000
+            remedy = f"lower dropout_fraction to {max_dropout:g}, or raise" if max_dropout >= 0 else "raise"
             raise ValueError(
                 f"honest_fraction must leave honest nodes after all dropouts, got {honest_fraction:g} with "
-                f"dropout_fraction {dropout_fraction:g} of {n_nodes} nodes; lower dropout_fraction, or ask more nodes"
+                f"dropout_fraction {dropout_fraction:g} of {n_nodes} nodes; {remedy} honest_fraction"
             )
         return source
 

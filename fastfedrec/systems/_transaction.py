@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastfedrec.accounting import Ledger, Note
@@ -58,20 +58,26 @@ class Unfinished:
         Ledger of that fit alone.
     note : Note
         A unique note: a ledger with this note includes the cost.
-    run : str or None
-        Name of the checkpointed run that the fit was a part of, if any: a resumed run includes these rounds.
     """
 
     ledger: Ledger
     note: Note
-    run: str | None
+
+    def without(self, run: str | None) -> "Unfinished | None":
+        """Return the cost without the events of a run, or None if it has no other events."""
+        if run not in self.ledger.runs:
+            return self
+        rest = copy.deepcopy(self.ledger)
+        rest._set_run(run, {})
+        return replace(self, ledger=rest) if rest.events else None
 
     def add_to(self, ledger: Ledger) -> None:
         """Add this fit to a ledger, unless it has it."""
         if self.note in ledger.notes:
             return
-        for event, times in self.ledger.events.items():
-            ledger.events[event] += times
+        ledger.events += self.ledger.events - sum(self.ledger.runs.values(), Counter())
+        for run, events in self.ledger.runs.items():  # the ledger may have some of these
+            ledger._set_run(run, ledger._of_run(run) | events)
         ledger.is_simulation |= self.ledger.is_simulation
         for note in self.ledger.notes:
             ledger.note(note)
@@ -101,27 +107,26 @@ class Account:
         stored: StoredFit | None = None,
     ):
         self.simulation, self.run = simulation, None if stored is None else stored.run
-        self.unfinished = tuple(fit for fit in unfinished if self.run is None or fit.run != self.run)
-        # A resumed run repeats its rounds with the same bits, so earlier fits of it have no further cost.
-        self._parts = tuple(fit for fit in unfinished if fit not in self.unfinished)
-        self._closed: Unfinished | None = None
         if stored is not None:
-            self._open_run(stored)
+            known = {fit.note for fit in unfinished}
+            earlier = (Unfinished(*costs) for costs in stored.costs_before())
+            unfinished += tuple(fit for fit in earlier if fit.note not in known)
+        # A resumed run repeats its rounds with the same bits, so an earlier fit of it costs nothing else.
+        parts = [fit for fit in unfinished if self.run in fit.ledger.runs]
+        self.unfinished = tuple(rest for fit in unfinished if (rest := fit.without(self.run)) is not None)
+        self._closed: Unfinished | None = None
+        self._is_shared = stored is None or stored.has_shared_ledger
         for fit in self.unfinished:
             fit.add_to(ledger)
-        self.ledger, self._before, self._notes = ledger, Counter(ledger.events), set(ledger.notes)
-
-    def _open_run(self, stored: StoredFit) -> None:
-        """Add the costs that an interrupted process has recorded for the run, and for fits before the run."""
-        known = {fit.note for fit in self.unfinished}
-        earlier = (Unfinished(*costs) for costs in stored.costs_before())
-        self.unfinished += tuple(fit for fit in earlier if fit.note not in known)
-        stored.keep_costs_before([(fit.ledger, fit.note, fit.run) for fit in self.unfinished])
-        if (charged := stored.charged()) is not None:
-            # The stored ledger includes the fits before the run.
-            for fit in self.unfinished:
-                charged.events -= fit.ledger.events
-            self._parts += (Unfinished(charged, Note("The cost of an interrupted run.", "choice"), self.run),)
+        self._charged = ledger._of_run(self.run)
+        if stored is not None:
+            stored.keep_costs_before([(fit.ledger, fit.note) for fit in self.unfinished])
+            for fit in parts:
+                ledger._set_run(str(self.run), ledger._of_run(self.run) | fit.ledger._of_run(self.run))
+            stored.open_account(ledger)
+        self.ledger = ledger
+        # The events of the run that the ledger has are a part of this fit.
+        self._before, self._notes = Counter(ledger.events) - ledger._of_run(self.run), set(ledger.notes)
 
     def spent(self) -> Ledger:
         """Return the cost since the account was opened."""
@@ -132,34 +137,43 @@ class Account:
 
     def number_run(self, name: str) -> None:
         """Note the cost of a finished fit of a `name` alone, if the ledger holds earlier runs on the same users."""
-        if not self._before or not self.spent().events:
+        spent = self.spent().events
+        if not self._before or not spent:
+            return
+        text = f"of this ledger, of {name}, {self._price(spent)}"
+        # A ledger that has all events of a resumed run may have its note, too.
+        if spent == self._charged and any(_RUN.match(note) and note.endswith(text) for note in self.ledger.notes):
             return
         numbers = [int(run[1]) for note in self.ledger.notes if (run := _RUN.match(note))]
         if not numbers:
-            self._note_run("Run 1 of this ledger", self._before)
-        number = max(numbers, default=1) + 1
-        self._note_run(f"Run {number} of this ledger, of {name},", self.spent().events)
+            self.ledger.note(f"Run 1 of this ledger {self._price(self._before)}", "guarantee")
+        self.ledger.note(f"Run {max(numbers, default=1) + 1} {text}", "guarantee")
 
-    def _note_run(self, subject: str, events: Counter[Event]) -> None:
-        """Note the cost of one run of the ledger."""
+    def forget_run(self) -> None:
+        """Remove the name of a finished run from a ledger that no other fit has."""
+        if not self._is_shared:
+            self.ledger.runs.pop(str(self.run), None)
+
+    def _price(self, events: Counter[Event]) -> str:
+        """Return the cost of one run of the ledger in words."""
         delta = self.ledger.delta
         costs = {view: stated_cost(events, view, delta).epsilon for view in OBSERVERS}
         cost = show_costs(costs, parties_of(events))
         price = "has no guarantee" if cost == "none" else f"costs epsilon {cost} at delta {delta:g}"
-        self.ledger.note(f"{subject} {price}, without the other runs.", "guarantee")
+        return f"{price}, without the other runs."
 
     def close(self, name: str) -> Unfinished:
         """Note in the ledger that a fit of a `name` did not finish, and return its cost, once."""
         if self._closed is not None:
             return self._closed
         spent = self.spent()
-        for part in self._parts:  # they may have got further, if an older copy of the folder was restored
-            spent.events |= part.ledger.events
+        if self.run is not None:
+            spent.runs[self.run] = self.ledger._of_run(self.run) & spent.events
         spent.is_simulation = self.simulation
         # The random number makes the note unique, so that no ledger counts the fit twice.
         note = Note(f"The ledger includes the cost of a fit of {name} that failed ({secrets.token_hex(4)}).", "choice")
         spent.notes = [text for text in self.ledger.notes if text not in self._notes] + [note] * bool(spent.events)
-        closed = Unfinished(spent, note, self.run)
+        closed = Unfinished(spent, note)
         if spent.events:
             self.ledger.note(note)
         self._closed = closed
@@ -195,6 +209,8 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
                 with _locked(fit, options):
                     _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
+                if "_account_" in state:
+                    state["_account_"].forget_run()
                 finished = _without_account(state)
                 self.__dict__ = finished  # the one step
             except BaseException as error:

@@ -183,7 +183,7 @@ def test_each_note_is_in_the_section_of_its_kind(tmp_path):
     data = datasets.generate_implicit(200, 50, key=Key.from_seed(1))
     ledger = Popularity().fit(data).ledger_
     headings = {
-        "guarantee": "Guarantees",
+        "guarantee": "Notes on single runs and events",  # the ledger has no guarantee as a whole
         "choice": "Choices of the run",
         "assumption": "Assumptions",
         "not covered": "Not covered",
@@ -393,3 +393,17 @@ def test_a_delta_that_allows_to_publish_a_user_is_no_useful_guarantee(tmp_path):
         assert ("must not claim" in sections["Paragraph for a privacy notice"]) != is_useful
         assert ("Do not approve a promise of privacy" in sections["Checklist"]) != is_useful
         assert ("Delta 1e-05 needs far fewer than 100,000 users." in markdown) == is_useful
+
+
+def test_a_page_without_a_guarantee_presents_no_note_as_one(tmp_path):
+    note = ("The figures of the values are for the user with the most ratings.", "guarantee")
+    noisy, exact = CENTRAL, Unprotected("which items each user has rated")
+    page = sections_of(pages(ledger_of(noisy, exact, notes=[note]), tmp_path)[1])
+    assert "Guarantees" not in page
+    assert "one run or one event alone" in page["Notes on single runs and events"]
+    assert "these figures are no guarantee for a user" in page["Protected data"]
+    assert "figures of their own" not in sections_of(pages(ledger_of(exact), tmp_path)[1])["Protected data"]
+    # With a guarantee, the note is one.
+    page = sections_of(pages(ledger_of(noisy, notes=[note]), tmp_path)[1])
+    assert note[0] in page["Guarantees"]
+    assert "Notes on single runs and events" not in page

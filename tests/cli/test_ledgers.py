@@ -107,11 +107,18 @@ def test_a_file_that_is_no_ledger_is_refused_and_kept(path, capsys):
     assert json.loads(path.read_text()) == {"a": 1}
 
 
+def test_the_ledger_of_a_file_has_a_run_with_a_checkpoint_once(capsys, tmp_path):
+    argv = ("fit", "dp-fmf", "--data", "generated:60x40", "--set", "n_factors=2", "--ledger", tmp_path / "users.json")
+    run_json(capsys, *argv, "--seed", 1)
+    first, again = (run_json(capsys, *argv, "--checkpoint", tmp_path / "run") for _ in range(2))
+    assert again["privacy"] == first["privacy"]
+    assert first["privacy"]["events"][0]["times"] == 2 * first["privacy"]["runs"][0]["times"][0]
+
+
 def test_a_run_with_a_checkpoint_is_resumed_by_the_same_command(capsys, tmp_path):
     argv = ("fit", "dp-fmf", "--data", "generated:60x40", "--checkpoint", tmp_path / "run", "--set", "n_factors=2")
     first, again = run_json(capsys, *argv, "--seed", 1), run_json(capsys, *argv)
     assert again["privacy"] == first["privacy"]
     assert "other data or with other parameters" in refusal(capsys, *argv[:-1], "n_factors=3")
-    assert "omit --ledger" in refusal(capsys, *argv, "--ledger", tmp_path / "users.json")
     refused = refusal(capsys, "fit", "popularity", *argv[2:6])
     assert "--checkpoint needs a system with rounds, and Popularity has none; omit it" in refused

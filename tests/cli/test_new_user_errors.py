@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from fastfedrec import Key, Popularity, datasets
 from fastfedrec.cli.main import main
 
 DATA = "generated:300x40"
@@ -43,8 +44,9 @@ def test_remedies(capsys, argv, remedy):
 
 
 def test_no_suggestion_of_an_option_without_resemblance(capsys):
-    assert "did you mean" not in error_of(capsys, "evaluate", "ease", "--data", DATA, "--by-group", "x")
+    assert "did you mean" not in error_of(capsys, "evaluate", "ease", "--data", DATA, "--colour", "x")
     # The negative control: a misspelt option still has one.
+    assert "did you mean '--user-groups'?" in error_of(capsys, "evaluate", "ease", "--data", DATA, "--by-group", "x")
     assert "(did you mean '--metrics'?)" in error_of(capsys, "evaluate", "ease", "--data", DATA, "--metric", "hr@10")
 
 
@@ -107,3 +109,21 @@ def test_validation_of_a_split_by_time_is_by_time(capsys, file, tmp_path):
     text = capsys.readouterr().out
     document = json.loads(text[text.index("{") :])
     assert document["settings"]["validation"] == "LeaveOneOut(latest=True)"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("evaluate popularity --data generated:90x40 --user-groups none.csv", "--user-groups none.csv: No such file"),
+        ("recommend {model} --users 1 --items-file none.txt", "--items-file none.txt: No such file"),
+        ("ledger none.json", "file none.json: No such file"),
+        ("advise --users 90 --items 9 --epsilon 1 --trust central --measured {model}", "--measured must be a file of"),
+        ("recommend {model} --users 9999", "such as 0; pass --unknown popular, or the items of this user as"),
+        ("recommend {model} --items-of 9999", "--items-of must be items that the model knows, got 9999"),
+    ],
+)
+def test_errors_of_files_and_ids_name_the_option(words, error, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Popularity().fit(datasets.generate_implicit(90, 40, key=Key.from_seed(1))).save("model.npz")
+    assert main(words.format(model="model.npz").split()) == 2
+    assert error in capsys.readouterr().err

@@ -7,6 +7,8 @@ import shlex
 import pytest
 
 from fastfedrec.cli.main import build_parser, main
+from fastfedrec.cli.parsing import name_options
+from fastfedrec.cli.settings import SystemSettings
 
 
 def parsers(parser, *path):
@@ -87,3 +89,62 @@ def test_an_error_suggests_a_correction(capsys, tmp_path, monkeypatch, argv, mea
 def test_no_suggestion_is_made_if_no_name_is_similar(capsys, argv):
     assert main(argv.split()) == 2
     assert "did you mean" not in capsys.readouterr().err
+
+
+# ---- errors of Python arguments -------------------------------------------------------------------------------------
+
+
+def commands():
+    """Yield the words of each command and its parser, with subcommands."""
+
+    def walk(parser, words):
+        groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        if not groups:
+            yield words, parser
+        for group in groups:
+            for name, command in group.choices.items():
+                yield from walk(command, {**words, group.dest: name})
+
+    yield from walk(build_parser(), {})
+
+
+def test_errors_name_the_option_of_every_argument_of_every_command():
+    n_checked, whole = 0, build_parser()
+    for words, command in commands():
+        for action in command._actions:
+            option = next((text for text in action.option_strings if text.startswith("--")), None)
+            if option is None:
+                continue
+            arguments = argparse.Namespace(**words)
+            for python in (action.dest, f"n_{action.dest}"):
+                for quote in ("", "`"):
+                    message = f"{quote}{python}{quote} must be at least 1, got 0"
+                    assert name_options(whole, arguments, message) == f"{option} must be at least 1, got 0"
+                message = f"seconds must be 1 with {python}='a-b' and {python}=None"
+                assert name_options(whole, arguments, message) == f"seconds must be 1 with {option} a-b and no {option}"
+            n_checked += 1
+    assert n_checked > 200
+
+
+def test_names_in_set_and_words_of_sentences_stay_as_they_are():
+    whole = build_parser()
+    sweep = argparse.Namespace(command="sweep", system=[SystemSettings("dp-gram", ["delta=2"])])
+    assert name_options(whole, sweep, "delta must be below 1, got 2") == "delta must be below 1, got 2"
+    fit = argparse.Namespace(command="fit", set=["honest_fraction=2"])
+    for message in ("honest_fraction must be at most 1", "the data of users must be rows", "see min_seed and n_outs()"):
+        assert name_options(whole, fit, message) == message
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("--trust aggregator", "--honest-fraction must be a number with --trust aggregator, got None"),
+        ("--trust central --honest-fraction 0.5", "--honest-fraction must be None with --trust central"),
+        ("--trust aggregator --honest-fraction 0.5 --dropout-fraction 0.9", "lower --dropout-fraction to 0.49"),
+        ("--trust central --row-length -1", "--row-length must be greater than 0.0"),
+        ("--trust central --delta 2", "--delta must be less than 1.0"),
+    ],
+)
+def test_errors_of_arguments_reach_the_shell_as_options(words, error, capsys):
+    assert main(["advise", "--users", "500", "--items", "90", "--epsilon", "2", *words.split()]) == 2
+    assert error in capsys.readouterr().err

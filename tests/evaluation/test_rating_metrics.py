@@ -18,6 +18,7 @@ class Predicts:
         return self.matrix[user_ids, item_ids]
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_rating_errors_are_the_definitions():
     test = of_dense(np.array([[5.0, 0, 2], [0, 1, 0]]))
     model = Predicts([[4, 9, 2.5], [9, 3, 9]])

@@ -248,7 +248,7 @@ ACCOUNTS = [
         "ledger-forgets-the-seed", "the mark of a simulation is lost at the ledger's next entry",
         "self.is_simulation |= simulation", "self.is_simulation = simulation",
     ),
-    on("Ledger.amend", "test_amend_makes_the_crowd_smaller_never_larger")(
+    on("RunEvents._amended", "test_amend_makes_the_crowd_smaller_never_larger")(
         "ledger-amends-upward", "users without a report are counted in the crowd", "n_reporting_users < n_requested",
         "n_reporting_users > n_requested",
     ),
@@ -260,7 +260,7 @@ ACCOUNTS = [
         "dropouts-are-dishonest", "users who dropped out are counted as dishonest",
         "event.n_users - event._n_honest", "0",
     ),
-    on("Ledger._restate", "test_amend_makes_the_crowd_smaller_never_larger")(
+    on("RunEvents._restate", "test_amend_makes_the_crowd_smaller_never_larger")(
         "ledger-restate-drops", "a corrected entry disappears from the ledger", "self.events[as_event] += 1", "pass",
     ),
     on("Ledger.from_dict", "test_json_round_trip")(

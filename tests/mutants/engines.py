@@ -9,12 +9,12 @@ ENGINES = [
         "test_ledger_is_written_before_messages_are_made",
     )(
         "ledger-not-written", "the engine's rounds are missing from the ledger",
-        "ledger.record(event, simulation=key.is_simulation)", "pass",
+        "account.record(event, simulation=key.is_simulation)", "pass",
     ),
     on("Engine.run", "test_ledger_is_written_before_messages_are_made")(
         "ledger-written-afterwards", "a round is recorded after it ends instead of before it starts",
         """
-        ledger.record(event, simulation=key.is_simulation)
+        account.record(event, simulation=key.is_simulation)
         communication.record(system.traffic(state, n_clients))
         receiver = self._receiver(system, state, round_number, expected)
         is_recorded = stored is not None and stored.recall_round(receiver, shards)
@@ -31,24 +31,24 @@ ENGINES = [
             if stored is not None:
                 stored.charge(ledger)
             self._collect(receiver, handles, key, n_threads)
-        ledger.record(event, simulation=key.is_simulation)
+        account.record(event, simulation=key.is_simulation)
         """,
     ),
     on("Engine.run", "test_every_noisy_round_is_in_the_ledger[DPALS]")(
         "ledger-first-round-only", "the rounds after an engine's first are missing from the ledger",
-        "ledger.record(event, simulation=key.is_simulation)",
+        "account.record(event, simulation=key.is_simulation)",
         """
         if round_number == first_round:
-            ledger.record(event, simulation=key.is_simulation)
+            account.record(event, simulation=key.is_simulation)
         """,
     ),
     on("Engine.run", "test_every_noisy_round_is_in_the_ledger[DPALS]")(
         "engine-hides-the-seed", "a run with a seed is not marked as a simulation",
-        "ledger.record(event, simulation=key.is_simulation)", "ledger.record(event)",
+        "account.record(event, simulation=key.is_simulation)", "account.record(event)",
     ),
     on("Engine.run", "test_users_without_an_answer_are_in_no_shuffle")(
         "silent-users-hide-others", "users without an answer are counted in the crowd",
-        "self._amend(ledger, event, update.n_clients)", "pass",
+        "self._amend(account, event, update.n_clients)", "pass",
     ),
     on("Engine.run", "test_no_two_rounds_or_fields_have_noise_in_common[DPFMF]")(
         "all-rounds-are-the-first", "all rounds of a run have the same number and random words", "first_round + number",
@@ -309,6 +309,18 @@ ENGINES = [
     on("_smallest_graph", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
         "sum-split-by-dropouts", "a server that chooses the nodes that drop out splits the sum",
         "math.sqrt(_INSECURE)", "math.inf",
+    ),
+    on("_smallest_graph", "test_the_degree_keeps_dishonest_neighbors_below_the_limit")(
+        "sum-split-by-held-back-shares", "a server that holds shares back splits the sum",
+        "2 * (thresholds - half) > n_dishonest", "n_dropped + n_dishonest < degree",
+    ),
+    on("Exchange.common", "test_a_node_that_copies_keys_gets_other_masks_and_seals")(
+        "masks-of-copied-keys", "two nodes with one key have the same masks and seals",
+        "(self._name + self.public, other + other_public)", "(self.public, other_public)",
+    ),
+    on("AggregationServer._end_reveal", "test_a_node_beyond_its_bound_spoils_the_sum_up_to_max_sum")(
+        "sums-beyond-their-bound", "a sum that no valid vectors have is a result",
+        "max(int(total.max()), -int(total.min())) > self.plan.max_sum", "False",
     ),
     on("_smallest_graph", "test_two_lists_of_answers_need_many_dishonest_witnesses")(
         "dishonest-witnesses", "too few witnesses are honest",

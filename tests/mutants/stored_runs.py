@@ -24,26 +24,26 @@ STORED_RUNS = [
         "test_a_run_in_the_same_folder_is_another_run",
     )(
         "resumed-drops-all", "the unfinished fits of other folders are dropped from the account",
-        "tuple(fit for fit in unfinished if self.run is None or fit.run != self.run)", "()",
+        "tuple(rest for fit in unfinished if (rest := fit.without(self.run)) is not None)", "()",
     ),
     on(
-        "Account.__init__", "test_a_run_is_charged_once_wherever_its_folder_is",
-        "test_a_run_that_is_resumed_is_charged_once",
+        "RunAccount.record", "test_each_round_is_once_in_the_ledger_of_a_run_that_stops_at_each_moment",
+        "test_costs_between_the_processes_stay",
     )(
         "resumed-is-charged-twice", "the first rounds of a resumed fit are charged twice",
-        "tuple(fit for fit in unfinished if self.run is None or fit.run != self.run)", "unfinished",
+        "self._added({event: 1})", "True",
     ),
-    on("Account._open_run", "test_costs_before_the_run_stay_with_a_run_that_another_process_resumes")(
+    on("Account.__init__", "test_costs_before_the_run_stay_with_a_run_that_another_process_resumes")(
         "resumed-forgets-earlier-fits", "another process resumes a run without the costs of fits before it",
         "tuple(fit for fit in earlier if fit.note not in known)", "()",
     ),
-    on("Account._open_run", "test_a_resumed_fit_that_fails_at_once_keeps_the_cost_of_the_run")(
+    on("StoredFit.open_account", "test_a_resumed_fit_that_fails_at_once_keeps_the_cost_of_the_run")(
         "resumed-forgets-its-cost", "a resumed fit that fails early lacks the costs of the interrupted process",
-        "(charged := stored.charged()) is not None", "False",
+        "is_kept(path)", "False",
     ),
-    on("Account.close", "test_a_run_resumed_from_an_older_copy_keeps_later_costs")(
+    on("RunAccount.__init__", "test_a_run_resumed_from_an_older_copy_keeps_later_costs")(
         "older-copy-forgets", "later rounds are missing from the account after an older copy is resumed",
-        "for part in self._parts:\n    spent.events |= part.ledger.events", "pass",
+        "ledger._of_run(run) | charged", "Counter(charged)",
     ),
     on(
         "_fit_and_finish", "test_features_that_cannot_be_copied_are_refused_before_counts_are_released",
@@ -64,6 +64,8 @@ STORED_RUNS = [
                 with _locked(fit, options):
                     _fit_and_finish(fit, working, *arguments, **options)
                 _number_run(type(self).__name__, state, options)
+                if '_account_' in state:
+                    state['_account_'].forget_run()
                 finished = _without_account(state)
                 self.__dict__ = finished
             except BaseException as error:
@@ -80,6 +82,8 @@ STORED_RUNS = [
             with _locked(fit, options):
                 _fit_and_finish(fit, working, *arguments, **options)
             _number_run(type(self).__name__, state, options)
+            if '_account_' in state:
+                state['_account_'].forget_run()
             finished = _without_account(state)
             self.__dict__ = finished
         except BaseException as error:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -114,6 +115,21 @@ def test_a_delta_with_a_large_share_for_samplers_covers_them(name):
     assert 0.05 * delta < of_samplers < 0.2 * delta
     assert 0.9 * delta < of_noise + 2 * of_samplers
     assert of_noise + of_samplers <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("name", "epsilon", "delta"), [("DPGram", 1e9, DELTA), ("DPALS", 3.0, 1e-19)])
+def test_noise_that_is_too_far_from_normal_is_refused_with_an_epsilon_that_fits(name, epsilon, delta):
+    def fit(epsilon):
+        options = CASES[name].model.get_params() | {"epsilon": epsilon, "delta": delta}
+        return type(CASES[name].model)(**options).fit(small_data(), key=Key.from_seed(1))
+
+    with pytest.raises(ValueError, match=r"`(epsilon|delta)` must be .*; an epsilon of .* fits$") as error:
+        fit(epsilon)
+    fits = re.search("an epsilon of ([0-9.e-]+) fits", str(error.value))
+    assert fit(float(fits[1])).ledger_.events
+    # The figure is near the largest one.
+    with pytest.raises(ValueError, match="must be"):
+        fit(1.1 * float(fits[1]))
 
 
 BUDGETS = [

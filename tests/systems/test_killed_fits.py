@@ -1,4 +1,7 @@
-"""Fits with a checkpoint that SIGKILL ends at random moments: each run ends with the same bits and the same ledger."""
+"""Fits with a checkpoint that SIGKILL ends at random moments: each run ends with the same bits and the same costs.
+
+The ledger has an earlier run, and the next process reads it as it was before the run or after one of its rounds.
+"""
 
 import os
 import subprocess

@@ -205,11 +205,9 @@ def test_other_arguments_of_fit_are_other_runs(stored, data):
     model.fit(data, entities=halves.tolist(), checkpoint=stored / "entities")
 
 
-def test_another_key_or_ledger_is_refused(stored, data):
+def test_another_key_is_refused(stored, data):
     with pytest.raises(ValueError, match=r"key must be None: the run in .* has its own; pass checkpoint= another"):
         FMFLDP(n_rounds=2).fit(data, key=Key.from_seed(9), checkpoint=stored / "run")
-    with pytest.raises(ValueError, match="ledger must be None with a checkpoint"):
-        FMFLDP(n_rounds=2).fit(data, ledger=Ledger(), checkpoint=stored / "run")
 
 
 @pytest.mark.parametrize("change", [lambda text: text[:100], lambda text: text.replace('"times": 2', '"times": 1')])

@@ -8,7 +8,7 @@ from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
-from _kernels.mechanisms._codes cimport In, Out
+from _kernels.mechanisms._codes cimport In, Out, clipped
 from _kernels.mechanisms.channels._thresholds cimport table_output
 
 include "_kernels/core/_level.pxi"
@@ -31,7 +31,7 @@ def sample_words(
 
 
 def sample_rows(
-    const In[::1] values,               # IN  (n,), rows
+    const In[::1] values,               # IN  (n,), rows, clipped to [0, n_inputs)
     const uint64_t[:, ::1] thresholds,  # IN  (n_inputs, 2^L - 1), each row ascending
     const int64_t[::1] last,            # IN  (n_inputs,)
     Out[::1] out,                       # OUT (n,), may be `values`
@@ -46,18 +46,18 @@ def sample_rows(
     # A block has separate values, words and outputs.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
         _sample_block(
-            &values[0], &thresholds[0, 0], thresholds.shape[1], &last[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK),
-            &subkey[0], round_number, b,
+            &values[0], &thresholds[0, 0], thresholds.shape[0], thresholds.shape[1], &last[0], &out[0], b * BLOCK,
+            min(n, (b + 1) * BLOCK), &subkey[0], round_number, b,
         )
 
 
 cdef void _sample_block(
-    const In* values, const uint64_t* thresholds, Py_ssize_t width, const int64_t* last, Out* out, Py_ssize_t start,
-    Py_ssize_t stop, const uint32_t* subkey, uint32_t round_number, uint64_t block,
+    const In* values, const uint64_t* thresholds, Py_ssize_t n_rows, Py_ssize_t width, const int64_t* last, Out* out,
+    Py_ssize_t start, Py_ssize_t stop, const uint32_t* subkey, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
     cdef Stream stream
     cdef Py_ssize_t i, row
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
-        row = <Py_ssize_t>values[i]  # values are below n_inputs
+        row = clipped(values[i], n_rows - 1)
         out[i] = <Out>table_output(thresholds + row * width, width, last[row], stream_next(&stream))

@@ -8,7 +8,7 @@ from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
-from _kernels.mechanisms._codes cimport In, Out
+from _kernels.mechanisms._codes cimport In, Out, clipped
 
 include "_kernels/core/_level.pxi"
 
@@ -17,9 +17,10 @@ cdef enum:
 
 
 def report_values(
-    const In[::1] values,          # IN  (n,), in [0, n_values)
+    const In[::1] values,          # IN  (n,), clipped to [0, n_values)
     Out[::1] out,                  # OUT (n,), may be `values`
     const uint32_t[::1] subkey,    # IN  (8,)
+    Py_ssize_t n_values,
     uint64_t low,
     uint64_t extra,
     uint32_t round_number,
@@ -31,12 +32,14 @@ def report_values(
         return
     # Blocks have separate values, words and reports: no report depends on the number of threads.
     for b in prange(n_blocks, nogil=True, schedule="static", num_threads=<int>min(<Py_ssize_t>n_threads, n_blocks)):
-        _report_block(&values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], low, extra, round_number, b)
+        _report_block(
+            &values[0], &out[0], b * BLOCK, min(n, (b + 1) * BLOCK), &subkey[0], n_values, low, extra, round_number, b
+        )
 
 
 cdef void _report_block(
-    const In* values, Out* out, Py_ssize_t start, Py_ssize_t stop, const uint32_t* subkey, uint64_t low, uint64_t extra,
-    uint32_t round_number, uint64_t block,
+    const In* values, Out* out, Py_ssize_t start, Py_ssize_t stop, const uint32_t* subkey, Py_ssize_t n_values,
+    uint64_t low, uint64_t extra, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
     cdef Stream stream
     cdef Py_ssize_t i
@@ -45,11 +48,11 @@ cdef void _report_block(
     for i in range(start, stop):
         word = stream_next(&stream)
         # low >= 1 and extra + n_values low = 2^64: the quotient is below n_values.
-        out[i] = <Out>values[i] if word < extra else <Out>((word - extra) // low)
+        out[i] = <Out>clipped(values[i], n_values - 1) if word < extra else <Out>((word - extra) // low)
 
 
 def report_bits(
-    const In[::1] values,          # IN  (n,), in [0, n_values)
+    const In[::1] values,          # IN  (n,), clipped to [0, n_values)
     uint8_t[:, ::1] out,           # OUT (n, n_values), 0 or 1
     const uint32_t[::1] subkey,    # IN  (8,)
     uint64_t low,
@@ -68,7 +71,7 @@ def report_bits(
 
 
 def add_bits(
-    const In[::1] values,          # IN  (n,), in [0, n_values)
+    const In[::1] values,          # IN  (n,), clipped to [0, n_values)
     int64_t[:, ::1] sums,          # IN/OUT (n_threads, n_values), bits set, by value
     const uint32_t[::1] subkey,    # IN  (8,)
     uint64_t low,
@@ -95,13 +98,13 @@ cdef void _bits_block(
     const uint32_t* subkey, uint64_t low, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t i, row = start // n_values, column = start % n_values
+    cdef Py_ssize_t i, row = start // n_values, column = start % n_values, value = clipped(values[row], n_values - 1)
     cdef uint64_t threshold
     cdef bint bit
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
         # P(1) = 1/2 for the bit of the true value, and low / 2^64 for another bit.
-        threshold = <uint64_t>1 << 63 if column == <Py_ssize_t>values[row] else low
+        threshold = <uint64_t>1 << 63 if column == value else low
         bit = stream_next(&stream) < threshold
         if out != NULL:
             out[i] = bit
@@ -112,3 +115,5 @@ cdef void _bits_block(
         if column == n_values:
             column = 0
             row += 1
+            if i + 1 < stop:
+                value = clipped(values[row], n_values - 1)

@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free
 
 from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
 from _kernels.core._subset cimport bitmap_words, lowest_bit, mark_unbiased_subset
-from _kernels.mechanisms._codes cimport In, Out
+from _kernels.mechanisms._codes cimport In, Out, clipped
 
 include "_kernels/core/_level.pxi"
 
@@ -19,7 +19,7 @@ cdef enum:
 
 
 def report_subsets(
-    const In[::1] values,          # IN  (n,), in [0, n_values)
+    const In[::1] values,          # IN  (n,), clipped to [0, n_values)
     Out[:, ::1] out,               # OUT (n, subset_size), ascending in each row
     const uint32_t[::1] subkey,    # IN  (8,)
     int64_t[::1] failed,           # OUT (n_threads,), 1 where a thread had no memory
@@ -59,7 +59,7 @@ cdef void _subsets_block(
     cdef bint includes_value
     stream_open(&stream, subkey, round_number, block)
     for i in range(start, stop):
-        value = <uint64_t>values[i]
+        value = <uint64_t>clipped(values[i], <Py_ssize_t>last)
         includes_value = stream_next(&stream) < p_count  # with probability p_count / 2^64
         # Ranks 0 to n_values - 2 number the values without the true value.
         mark_unbiased_subset(&stream, last, size - includes_value, marked)

@@ -69,8 +69,9 @@ class Nodes:
     def __init__(self, n_nodes, n_values):
         n_answers = n_nodes - math.ceil(DROPPED * n_nodes)
         degree, threshold = choose_degree(n_nodes, honest_fraction=HONEST, min_answers=n_answers)
+        # Most shares and vectors are no true ones, so every number of 32 bits must be a sum.
         self.plan = AggregationPlan(
-            "costs", 0, n_values=n_values, max_sum=2**30, degree=degree, threshold=threshold, min_answers=n_answers
+            "costs", 0, n_values=n_values, max_sum=2**31 - 1, degree=degree, threshold=threshold, min_answers=n_answers
         )
         identities = (Identity(number.to_bytes(32, "big")) for number in range(1, n_nodes + 1))
         self.identities = sorted(identities, key=lambda identity: identity.name)

@@ -53,17 +53,18 @@ def is_signed(name: bytes, signature: bytes, message: bytes) -> bool:
 class Exchange:
     """A key pair of one round, from which two nodes derive a common secret."""
 
-    def __init__(self, seed: bytes, context: bytes):
-        self._key = _packages().x25519.X25519PrivateKey.from_private_bytes(derive_key(seed, context))
+    def __init__(self, name: bytes, seed: bytes, context: bytes):
+        self._name, self._key = name, _packages().x25519.X25519PrivateKey.from_private_bytes(derive_key(seed, context))
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
-    def common(self, other_public: bytes, context: bytes) -> bytes:
-        """Return the secret of 32 bytes that both nodes derive, and no other."""
+    def common(self, other: bytes, other_public: bytes, context: bytes) -> bytes:
+        """Return the secret of 32 bytes that this node and another one derive, and no third."""
         try:
             shared = self._key.exchange(_packages().x25519.X25519PublicKey.from_public_bytes(other_public))
         except ValueError as error:  # a point of small order
             raise AggregationError(f"a key of a node is invalid: {error}") from None
-        return derive_key(shared, context + b"".join(sorted((self.public, other_public))))
+        # With the names, a node that copies the key of another one has no mask and no seal in common with that one.
+        return derive_key(shared, context + b"".join(sorted((self._name + self.public, other + other_public))))
 
 
 def derive_key(secret: bytes, context: bytes) -> bytes:

@@ -19,9 +19,8 @@ from fastfedrec.engines.aggregation._sealing import (
     unseal,
 )
 from fastfedrec.engines.aggregation.masks import add_masks
-from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan
+from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan, check_vector
 from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, split_secret
-from fastfedrec.mechanisms.report_checks import check_integers
 
 __all__ = ["AggregationNode"]
 
@@ -51,8 +50,8 @@ class AggregationNode:
         self._secret = secret = key.subkey(f"{purpose}.{plan.round}.{identity.name.hex()}").tobytes()
         # Seeds of 128 bits fit one share each; the self mask and the mask key are recovered, and the channel never is.
         self._self_seed, self._mask_seed = (derive_key(secret, name)[:SEED_BYTES] for name in (b"self", b"mask"))
-        self._mask = Exchange(self._mask_seed, plan.context("mask"))
-        self._channel = Exchange(derive_key(secret, b"channel")[:SEED_BYTES], plan.context("channel"))
+        self._mask = Exchange(identity.name, self._mask_seed, plan.context("mask"))
+        self._channel = Exchange(identity.name, derive_key(secret, b"channel"), plan.context("channel"))
         self._answers: dict[str, tuple[bytes, bytes]] = {}
         self._has_failed = False
 
@@ -135,7 +134,8 @@ class AggregationNode:
         # Shares from a node that received another list of keys cannot be opened.
         context = self.plan.context("channel") + self._list.digest
         self._channels = {
-            other: self._channel.common(self._list.channel_key(other), context) for other in self._neighbors
+            other: self._channel.common(self._list.name(other), self._list.channel_key(other), context)
+            for other in self._neighbors
         }
 
     def _share(self, key_list):
@@ -169,13 +169,12 @@ class AggregationNode:
 
     def _add_masks(self, sealed, contribute):
         self._read_shares(sealed)
-        numbers = check_integers("values", contribute(), "put them on an integer grid first")
-        if numbers.shape != (self.plan.n_values,):
-            raise ValueError(f"values must have shape ({self.plan.n_values},), got {numbers.shape}")
-        masked = numbers.astype(np.int64).view(np.uint64).astype(self.plan.dtype)  # modulo 2^n_bits
-        keys, signs = [derive_key(self._self_seed, self.plan.context("self"))], [1]
+        # A number beyond the bound would become another one modulo 2^n_bits.
+        numbers = check_vector(contribute(), self.plan.n_values, self.plan.max_sum)
+        masked = numbers.view(np.uint64).astype(self.plan.dtype)
+        keys, signs, context = [derive_key(self._self_seed, self.plan.context("self"))], [1], self.plan.context("mask")
         for other in self._shares:
-            keys.append(self._mask.common(self._list.mask_key(other), self.plan.context("mask")))
+            keys.append(self._mask.common(self._list.name(other), self._list.mask_key(other), context))
             signs.append(1 if self._number < other else -1)
         add_masks(masked, keys, signs, round=self.plan.round)
         return masked.tobytes()

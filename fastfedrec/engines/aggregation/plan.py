@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
+from fastfedrec.mechanisms.report_checks import check_integers
 
 __all__ = [
     "N_WITNESSES",
@@ -16,6 +18,7 @@ __all__ = [
     "WITNESS_SHARE",
     "AggregationError",
     "AggregationPlan",
+    "check_vector",
     "choose_degree",
 ]
 
@@ -89,24 +92,12 @@ class AggregationPlan:
 
     @property
     def n_bits(self) -> int:
-        """Number of bits of a masked number: 32 if each sum fits, else 64.
-
-        Returns
-        -------
-        int
-            32 or 64.
-        """
+        """Number of bits of a masked number: 32 if each sum fits, else 64."""
         return 32 if self.max_sum < 2**31 else 64
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of a masked vector.
-
-        Returns
-        -------
-        dtype
-            Unsigned integers of `n_bits`, little-endian.
-        """
+        """Type of a masked vector: unsigned integers of `n_bits`, little-endian."""
         return np.dtype(f"<u{self.n_bits // 8}")
 
     def threshold_among(self, n_neighbors: int) -> int:
@@ -139,6 +130,16 @@ class AggregationPlan:
         """
         check_choice("stage", stage, ("keys", "channel", "mask", "self", "graph", "answers", "signed"))
         return hashlib.sha256(f"fastfedrec aggregation {stage} {self!r}".encode()).digest()
+
+
+def check_vector(values: ArrayLike, n_values: int, max_value: int) -> NDArray[np.int64]:
+    """Return a node's vector of this length and these absolute values, or raise."""
+    numbers = check_integers("values", values, "put them on an integer grid first")
+    if numbers.shape != (n_values,):
+        raise ValueError(f"values must have shape ({n_values},), got {numbers.shape}")
+    if (largest := max(int(numbers.max()), -int(numbers.min()))) > max_value:
+        raise ValueError(f"values must be from -{max_value} to {max_value}, got {largest}")
+    return numbers.astype(np.int64)
 
 
 def choose_degree(n_nodes: int, *, honest_fraction: float, min_answers: int) -> tuple[int, int]:
@@ -208,12 +209,12 @@ def _smallest_graph(n_nodes: int, n_dishonest: int, n_left: int) -> tuple[int, i
         thresholds, half = np.arange(degree // 2 + 1, degree + 1), degree // 2
         # An honest neighbour gives a share of one seed, a dishonest one of both; each seed needs `threshold`.
         is_fit = tail(2 * thresholds - degree, n_dishonest, n_left - 1, degree) <= _INSECURE
-        # A part of the honest nodes that is apart from the others ends twice on the ring, each time before half of a
-        # degree of absent or dishonest nodes.  With fewer such nodes there is no part.  The node at an end has half of
-        # its neighbours on the other side, so its own mask stays secret unless the dishonest ones add the missing
-        # shares at both ends.
-        if n_dropped + n_dishonest >= degree:
-            is_fit &= tail(thresholds - half, n_dishonest, n_left - 1, half) <= math.sqrt(_INSECURE)
+        # A server splits the honest nodes into two parts by nodes that it declares absent, and by shares that it holds
+        # back between the parts.  At most half of the neighbours of a node at an end of a part reveal shares of its
+        # own mask, so dishonest ones must give `threshold - half` shares.  The two ends need different dishonest nodes.
+        is_fit &= (2 * (thresholds - half) > n_dishonest) | (
+            tail(thresholds - half, n_dishonest, n_left - 1, half) <= math.sqrt(_INSECURE)
+        )
         is_fit &= tail(degree - thresholds + 1, n_dropped, n_nodes - 1, degree) <= _STUCK
         if is_fit.any():
             return degree, int(thresholds[is_fit.argmax()])

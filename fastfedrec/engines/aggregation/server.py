@@ -300,8 +300,12 @@ class AggregationServer:
                     keys.append(key)
                     signs.append(sign)
         add_masks(self._sum, keys, signs, round=self.plan.round, n_threads=0)
-        signed = np.dtype(f"<i{self.plan.n_bits // 8}")
-        self.total = self._sum.view(signed).astype(np.int64)
+        total = self._sum.view(f"<i{self.plan.n_bits // 8}").astype(np.int64)
+        if max(int(total.max()), -int(total.min())) > self.plan.max_sum:
+            raise AggregationError(
+                "the sum is beyond max_sum, so a node sent a false vector or false shares: the round has no result"
+            )
+        self.total = total
         return {}
 
     def _recover(self, number: int) -> bytes:
@@ -321,12 +325,13 @@ class AggregationServer:
 
     def _left_by(self, number: int, seed: bytes) -> Iterable[tuple[bytes, int]]:
         """Yield the masks that the neighbours of a node added for it, which did not answer."""
-        exchange = Exchange(seed, self.plan.context("mask"))
+        context, name = self.plan.context("mask"), self._list.name(number)
+        exchange = Exchange(name, seed, context)
         if exchange.public != self._list.mask_key(number):
-            raise AggregationError(f"the shares of node {self._list.name(number).hex()[:8]} are not those of its key")
+            raise AggregationError(f"the shares of node {name.hex()[:8]} are not those of its key")
         for other in self._list.neighbors(number):
             if self._answered[other]:
-                key = exchange.common(self._list.mask_key(other), self.plan.context("mask"))
+                key = exchange.common(self._list.name(other), self._list.mask_key(other), context)
                 yield key, -1 if other < number else 1
 
     def _listed(self, names: Collection[Any]) -> NDArray[np.bool_]:

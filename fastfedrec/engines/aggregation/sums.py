@@ -15,9 +15,8 @@ from fastfedrec.accounting.events import Neighboring
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
-from fastfedrec.engines.aggregation.plan import AggregationPlan, choose_degree
+from fastfedrec.engines.aggregation.plan import AggregationPlan, check_vector, choose_degree
 from fastfedrec.mechanisms import Skellam
-from fastfedrec.mechanisms.report_checks import check_integers
 
 __all__ = ["SecureSums"]
 
@@ -205,11 +204,7 @@ class SecureSums:
         ValueError
             The vector has another shape, or a number above `max_value`.
         """
-        numbers = check_integers("values", values, "put them on an integer grid first").astype(np.int64)
-        if numbers.shape != (self.n_values,):
-            raise ValueError(f"values must have shape ({self.n_values},), got {numbers.shape}")
-        if (largest := max(int(numbers.max()), -int(numbers.min()))) > self.max_value:
-            raise ValueError(f"values must be from -{self.max_value} to {self.max_value}, got {largest}")
+        numbers = check_vector(values, self.n_values, self.max_value)
         return self.share.add_noise(numbers, key=key, purpose=f"aggregation.noise.{node}", round=round, n_threads=1)
 
 

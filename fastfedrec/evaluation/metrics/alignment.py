@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec.data.ids import IdIndex, check_kinds
 from fastfedrec.data.interactions import Interactions
 
-__all__ = ["Aligned", "Rows", "align", "take_rows"]
+__all__ = ["Aligned", "Rows", "align", "count_shared", "take_rows"]
 
 Rows = tuple[np.ndarray, np.ndarray]  # indptr and indices
 
@@ -119,6 +119,18 @@ def align(train: Interactions, test: Interactions, given: Interactions | None, *
     return Aligned(
         train.item_ids, test.user_ids[users], global_ids, has_given, _plain(tested), _plain(seen), values, dropped
     )
+
+
+def count_shared(aligned: Aligned, data: Interactions) -> int:
+    """Return the number of tested interactions that are also in `data`."""
+    ids = (data.user_ids, aligned.user_ids), (data.item_ids, aligned.item_ids)
+    if not data.n_users or any((known.dtype.kind in "iu") != (tested.dtype.kind in "iu") for known, tested in ids):
+        return 0
+    rows = _find_rows("user", data.user_ids, aligned.user_ids, "test", "the model")
+    known = _rows_of(data, aligned.item_ids, rows, "the model")
+    indptr, indices = aligned.test
+    tested = scipy.sparse.csr_array((np.ones(len(indices), dtype=np.int8), indices, indptr), shape=aligned.shape)
+    return int(known.multiply(tested).nnz)
 
 
 def take_rows(rows: Rows, users: np.ndarray) -> tuple[np.ndarray, Rows]:

@@ -12,10 +12,11 @@ from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
+from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.digest import digests
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation.metrics.alignment import Aligned
+from fastfedrec.evaluation.metrics.alignment import Aligned, count_shared
 from fastfedrec.evaluation.metrics.breakdown import item_columns, item_errors, item_values
 from fastfedrec.evaluation.metrics.given_candidates import CandidateLists, GivenItems, as_candidates
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
@@ -115,7 +116,9 @@ def evaluate(
     Warns
     -----
     UserWarning
-        Some users have fewer unseen items than `candidates` samples, or given candidates are not ranked.
+        Some users have fewer unseen items than `candidates` samples, or given candidates are not ranked.  The model's
+        data, or for ratings `train`, hold test interactions.  A model of another package, and a model that was loaded
+        without its users, cannot be checked: fit it on `train` alone.
 
     See Also
     --------
@@ -174,6 +177,7 @@ def evaluate(
         raise ValueError(f"threshold applies to rankings, but metrics {list(metrics)} are of ratings; leave it out")
     of_ratings = len(ranking) < len(parsed)
     aligned = align_relevant(train, test, given, threshold, has_rankings=bool(ranking), has_ratings=of_ratings)
+    _warn_of_shared(model, aligned, train, of_ratings=of_ratings)
     aligned, parts = parts_of(model, aligned, given, of_ratings=of_ratings)
     # Only the mean percentile rank is weighted by values, so only it needs a sum of values that is a valid divisor.
     if any(metric.kind == "mpr" for metric in ranking):
@@ -233,6 +237,23 @@ def evaluate(
         # A later fit may add events to the model's own ledger.
         ledger=copy.deepcopy(ledger) if isinstance(ledger := getattr(model, "ledger_", None), Ledger) else None,
     )
+
+
+def _warn_of_shared(model: Any, aligned: Aligned, train: Interactions, *, of_ratings: bool) -> None:
+    """Warn if the model's data hold test interactions."""
+    data = getattr(model, "interactions_", None)
+    # Rankings do not test what is in train, so that a model of the same object needs no check.
+    if isinstance(data, Interactions) and (of_ratings or data is not train):
+        source = "the model's data hold"
+    elif of_ratings:
+        data, source = train, "train holds"
+    else:
+        return
+    if n_shared := count_shared(aligned, data):
+        warn(
+            f"{source} {n_shared:,} of the {len(aligned.values):,} tested interactions, so the metrics are better than "
+            "for unseen data; fit the model on a train without test interactions"
+        )
 
 
 def _rank(

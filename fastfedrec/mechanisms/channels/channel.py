@@ -21,10 +21,10 @@ from fastfedrec.mechanisms._opendp import Space
 from fastfedrec.mechanisms._randomizer import Randomizer, Report
 from fastfedrec.mechanisms.report_checks import (
     NUMBERING,
+    as_codes,
     check_codes,
     check_integers,
     check_reals,
-    clip_codes,
     code_types,
     fill_missing,
 )
@@ -343,5 +343,5 @@ class Channel(_Decoded[np.uint8]):
         return check_integers("values", values, NUMBERING)
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
-        codes, subkey = clip_codes(values, len(self.inputs)), key.subkey(self._purpose)
+        codes, subkey = as_codes(values), key.subkey(self._purpose)
         _kernel.sample_rows(codes.reshape(-1), *self._thresholds, out.reshape(-1), subkey, round_number, n_threads)

@@ -13,10 +13,10 @@ from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
 from fastfedrec.mechanisms.report_checks import (
     NUMBERING,
+    as_codes,
     check_codes,
     check_grid,
     check_integers,
-    clip_codes,
     draws_reports,
     fill_missing,
 )
@@ -91,7 +91,7 @@ class GRR(FrequencyOracle):
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
         _kernel.report_values(
-            clip_codes(values, self.n_values).reshape(-1), out.reshape(-1), key.subkey(self._purpose), self.q_count,
+            as_codes(values).reshape(-1), out.reshape(-1), key.subkey(self._purpose), self.n_values, self.q_count,
             self.p_count - self.q_count, round_number, n_threads,
         )  # fmt: skip
 
@@ -182,8 +182,8 @@ class OUE(FrequencyOracle):
         return len(values), self.n_values
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
-        codes, subkey = clip_codes(values, self.n_values), key.subkey(self._purpose)
-        _kernel.report_bits(codes, out, subkey, self.q_count, round_number, n_threads)
+        subkey = key.subkey(self._purpose)
+        _kernel.report_bits(as_codes(values), out, subkey, self.q_count, round_number, n_threads)
 
     @draws_reports
     def privatize_support(
@@ -203,7 +203,7 @@ class OUE(FrequencyOracle):
         ndarray of shape (n_values,), int64
             Counts.
         """
-        codes = clip_codes(self._prepare_values(fill_missing(values)), self.n_values)
+        codes = as_codes(self._prepare_values(fill_missing(values)))
         key, round_number, n_threads = claim_call("OUE.privatize_support", key, round, n_threads)
         # Each thread adds to a separate row, so that no two threads write to the same counts.
         sums = np.zeros((n_threads, self.n_values), dtype=np.int64)

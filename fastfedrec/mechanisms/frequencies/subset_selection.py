@@ -11,7 +11,7 @@ from fastfedrec.core.check import check_epsilon, check_integer, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
-from fastfedrec.mechanisms.report_checks import clip_codes
+from fastfedrec.mechanisms.report_checks import as_codes
 
 __all__ = ["SubsetSelection"]
 
@@ -114,7 +114,7 @@ class SubsetSelection(FrequencyOracle):
         return len(values), self.subset_size
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
-        codes, subkey = clip_codes(values, self.n_values), key.subkey(self._purpose)
+        codes, subkey = as_codes(values), key.subkey(self._purpose)
         # A thread that cannot allocate its bits sets its entry here, since kernels do not raise without the GIL.
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.report_subsets(codes, out, subkey, failed, self.n_values, self.p_count, round_number, n_threads)

@@ -28,6 +28,7 @@ from fastfedrec.data.ids import encode_ids, id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.rounds.run_account import RunAccount
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._inputs import check_interactions
@@ -249,7 +250,7 @@ class PrivatePrototypes(RatingModel):
         shards = {
             name: data.select_users(np.flatnonzero((user_entities == h) & is_used)) for h, name in enumerate(names)
         }
-        self._note_claims(fit.ledger, rounds.budget, fit.key)
+        self._note_claims(fit.account, rounds.budget, fit.key)
         if rounds.budget is not None and entities is not None and public_sizes is None:
             fit.ledger.note(
                 "The list of entities was taken from the data. An entity that has one user alone reveals this user. "
@@ -393,7 +394,7 @@ class PrivatePrototypes(RatingModel):
             planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()
         return np.array(planned, dtype=np.int64)
 
-    def _note_claims(self, ledger: Ledger, budget: Budget | None, key: Key) -> None:
+    def _note_claims(self, ledger: Ledger | RunAccount, budget: Budget | None, key: Key) -> None:
         """Record in the ledger the claims that the round's event does not state."""
         if budget is None:
             return

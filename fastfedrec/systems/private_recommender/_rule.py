@@ -3,10 +3,19 @@
 from collections.abc import Sequence
 
 from fastfedrec.systems.private_recommender._measured import RANDOM
-from fastfedrec.systems.private_recommender.advice import Offer
+from fastfedrec.systems.private_recommender.advice import Advice, Offer
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, Planned, Recipe
 
-__all__ = ["SELF_DECIDING", "at_random", "by_rule", "in_order", "reason_of", "undominated", "without_figures"]
+__all__ = [
+    "SELF_DECIDING",
+    "at_random",
+    "by_rule",
+    "in_order",
+    "lack_of_lists",
+    "reason_of",
+    "undominated",
+    "without_figures",
+]
 
 #: Systems that choose popularity or a personal model themselves, so that they need no figures, in order of preference.
 SELF_DECIDING = ("DPGram", "DPSubspace", "ShuffledSketchGram")
@@ -36,6 +45,20 @@ def reason_of(choice: Offer, trust: str) -> str:
         else "No system with personal lists fits these sizes and this epsilon"
     )
     return f"{noise}, so a fixed rule chose private popularity. All users get the same list."
+
+
+def lack_of_lists(advice: Advice) -> str:
+    """Return a warning if no system with personal lists fits the arguments, else an empty text."""
+    best = advice.best
+    # The noise of devices always hides which items go together, which the documentation of `trust` states.
+    if best.system in SELF_DECIDING or (advice.trust == "local" and best.system != "Random"):
+        return ""
+    reasons = [remark for remark in advice.remarks if remark.startswith((*SELF_DECIDING, best.system, POPULARITY))]
+    lists = "items in a random order" if best.system == "Random" else "the same list"
+    return (
+        f"epsilon={advice.epsilon:g}, delta={advice.delta:g} and trust={advice.trust!r} permit no personal lists for "
+        f"{advice.n_users:,} users and {advice.n_items:,} items, so all users get {lists}: {'; '.join(reasons)}"
+    )
 
 
 def undominated(popularities: Sequence[Offer], offers: Sequence[Offer]) -> list[Offer]:

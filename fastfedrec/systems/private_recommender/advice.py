@@ -236,8 +236,7 @@ class Advice:
         lines += filter(None, [large_delta_warning(self.delta, self.n_users)])
         if self.trust == "central":
             lines.append("If the server is not trustworthy, users have no protection.")
-        if self.trust == "aggregator" and not best.is_popularity:
-            honest = best.parameters["honest_fraction"]
+        if honest := best.parameters.get("honest_fraction"):
             lines.append(f"If fewer than {honest:.0%} of the nodes are honest, users have less protection.")
         if self.trust == "shuffle":
             lines.append(

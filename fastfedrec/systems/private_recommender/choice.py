@@ -14,6 +14,7 @@ from typing import Any
 
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.systems._aggregation import check_honest_fraction
+from fastfedrec.systems._noise_source import NodeNoise
 from fastfedrec.systems._parameters import TRUSTED_PARTIES
 from fastfedrec.systems.private_recommender._measured import (
     RANDOM,
@@ -43,6 +44,7 @@ from fastfedrec.systems.private_recommender.recipes import (
     Recipe,
     calibrated,
     max_users_of,
+    objection,
     recipes_of,
 )
 from fastfedrec.systems.registry import make_system, system_class
@@ -98,6 +100,11 @@ def advise(
     Advice
         The choice, and all offers that were compared.
 
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, or dropouts may leave no honest node.
+
     Notes
     -----
     The rule takes a system that chooses popularity or a personal model by its private releases.  With a trusted server
@@ -108,8 +115,9 @@ def advise(
     the same data at the same epsilon, and their difference with its error.  Cells have at most the requested number of
     users and epsilon, at delta 1e-6, and the nearest numbers of items (and lengths of rows) below and above.  For each
     of these numbers the cell with the largest difference less its error counts; the smallest of them is the reference.
-    For a smaller `delta`, the accountants compute the epsilon of the same noise at 1e-6.  The sweeps that come with the
-    package have no figures of self-deciding systems.
+    For a smaller `delta`, the accountants compute the epsilon of the same noise at 1e-6.  Secure aggregation has the
+    figures of a trusted server with the same noise on its sums, and with the users that answer at least.  The sweeps
+    that come with the package have no figures of self-deciding systems.
 
     A larger epsilon never gets a worse answer: it has all cells of a smaller one, and the rule takes popularity only
     where no self-deciding system fits.
@@ -130,11 +138,13 @@ def advise(
         row_length = check_real("row_length", row_length, low=0.0, exclusive=True)
     check_choice("trust", trust, TRUSTED_PARTIES)
     is_featured = check_flag("item_features", item_features)
-    stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
+    stored = stored_sweeps() if measured is None else _read_sweeps(measured)
     check_real("dropout_fraction", dropout_fraction, low=0.0, high=1.0)
     if honest_fraction is not None:
         check_real("honest_fraction", honest_fraction, low=0.0, high=1.0)
     check_honest_fraction(honest_fraction, is_needed=trust == "aggregator", of=f"trust={trust!r}")
+    if honest_fraction is not None:
+        NodeNoise.planned(n_users, honest_fraction, dropout_fraction)  # refuses shares that leave no noise
     recipes = recipes_of(trust, honest_fraction, dropout_fraction)
     advice = _compared(stored, recipes, n_users, n_items, epsilon, trust, delta, row_length)
     choice = by_rule(advice.offers, advice.popularities)
@@ -149,6 +159,19 @@ def advise(
     return replace(
         advice, ruled=choice, offers=tuple(offers), remarks=(reason_of(choice, trust) + no_gain, *advice.remarks)
     )
+
+
+def _read_sweeps(path: str | Path) -> dict[str, Any]:
+    """Return the sweeps of a file."""
+    try:
+        stored = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or not stored.keys() >= {"rows", "source", "code", "machine", "delta"}:
+        raise ValueError(
+            f"measured must be a file of sweeps, got {str(path)!r}; fastfedrec sweep --advice writes such a file"
+        )
+    return stored
 
 
 def _remark_on_features(choice: Offer) -> str:
@@ -167,7 +190,8 @@ def _compared(
     row_length: float | None,
 ) -> Advice:
     """Return all offers of a trust model, with their figures if there are any."""
-    rows = [row for row in stored["rows"] if row["trust"] == trust]
+    # Sums of nodes have the noise of a trusted server at a smaller epsilon, so its rows have their figures.
+    rows = [row for row in stored["rows"] if row["trust"] == ("central" if trust == "aggregator" else trust)]
     remarks = _not_measured(rows, row_length, n_users=n_users, n_items=n_items, epsilon=epsilon)
     has_figures, near_length = not remarks, row_length
     if has_figures:
@@ -212,7 +236,7 @@ def _setting_of(
         return f"it is offered for {recipe.max_items:,} items at most"
     chosen = calibrated(recipe, epsilon, delta, n_users, n_items)
     if chosen is None:
-        return f"no setting costs as little as epsilon {epsilon:g}"
+        return objection(recipe, epsilon, delta, n_users, n_items)
     # Self-deciding systems and popularity have no such bound here, since theirs are for simulations, not deployments.
     if recipe.system not in (*SELF_DECIDING, POPULARITY) and not recipe.is_small(n_users, n_items, chosen[1]):
         return "a fit takes too long with so many users and items"
@@ -284,6 +308,9 @@ def _with_figures(
     converted = planned.epsilon(recipe.trust, stored["delta"])
     is_larger = planned.ledger.delta >= stored["delta"]
     equal = epsilon if is_larger else epsilon * min(1.0, converted / offer.epsilon)
+    if recipe.trust == "aggregator":
+        equal *= planned.central().epsilon(recipe.trust, stored["delta"]) / converted
+        n_users -= math.ceil(offer.parameters["dropout_fraction"] * n_users)
     cells: list[tuple[Row, Row | None]] = []  # the best cell of each nearest setting, with popularity there
     for items, length in itertools.product(around(rows, "n_items", n_items), around(rows, "row_length", row_length)):
         here = [row for row in rows if row["n_items"] == items and row["row_length"] == length]

@@ -39,7 +39,7 @@ from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.claims import note_user_count
 from fastfedrec.systems.private_recommender._delta import large_delta_warning
-from fastfedrec.systems.private_recommender._rule import SELF_DECIDING
+from fastfedrec.systems.private_recommender._rule import SELF_DECIDING, lack_of_lists
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MAX_EPSILON, advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
@@ -119,7 +119,8 @@ class PrivateRecommender(Recommender):
         Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.""")
     delta: float = run_delta()
     trust: str = choice("central", TRUSTED_PARTIES).doc("""
-        Party that users trust: the server, a shuffler, only their own device, or an honest share of the nodes.""")
+        Party that users trust: the server, a shuffler, only their own device, or an honest share of the nodes.
+        With "local" all users get the same list.""")
     n_users: int | None = public_users(
         _MAX_USERS, "The choice depends on it.  Without a trusted server, it must be the number of rows."
     )
@@ -164,13 +165,15 @@ class PrivateRecommender(Recommender):
         Raises
         ------
         ValueError
-            `n_users` differs from the number of rows and the server is not trusted, or there is an engine and the
-            chosen system has no rounds.
+            `n_users` differs from the number of rows and the server is not trusted, dropouts may leave no honest node,
+            or there is an engine and the chosen system has no rounds.
 
         Warns
         -----
         FutureWarning
             `row_length` is not None.
+        UserWarning
+            No system with personal lists fits the arguments, and `trust` is not "local".
         """
         if self.row_length is not None:
             warn(
@@ -182,6 +185,8 @@ class PrivateRecommender(Recommender):
         self.n_users_ = self._public_users(data)
         # The choice depends on public numbers only, so it has no privacy cost.
         advice = self._advice(self.n_users_, data.n_items)
+        if lack := lack_of_lists(advice):
+            warn(lack)
         model: Any = self._make(advice)
         options = {"engine": engine, "checkpoint": checkpoint}
         options = {name: value for name, value in options.items() if value is not None}
@@ -189,7 +194,7 @@ class PrivateRecommender(Recommender):
             raise ValueError(f"{min(unknown)} must be None: {_without_rounds(model)}")
         stored = open_checkpoint(self, checkpoint, data, engine)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
-        planned = self._check_cost(model, data, fit.ledger)
+        planned = self._check_cost(model, data, fit)
         model._check_memory(data, fit.n_threads)  # before the key is claimed
         # An entropy key serves one fit: this one, which hands it over to the fit of the system.
         inner = fit.key._hand_over(f"{type(self).__name__}.fit")
@@ -240,14 +245,14 @@ class PrivateRecommender(Recommender):
         known = model.get_params()
         return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
 
-    def _check_cost(self, model: Any, data: Interactions, account: Ledger) -> Ledger:
+    def _check_cost(self, model: Any, data: Interactions, fit: Fit) -> Ledger:
         """Return the ledger that the fit is going to record, after a check that every plan fits epsilon and budget."""
         if type(model).__name__ not in _PLANNED:
             return Ledger(self.delta)  # a model that records no event
         planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids)
         for ledger in (planned.ledger, *planned.alternatives):
             self._check_epsilon(ledger, model)
-            account.check_budget(ledger.events)
+            fit.check_plan(ledger.events)
         return planned.ledger
 
     def _check_epsilon(self, ledger: Ledger, model: Any) -> None:

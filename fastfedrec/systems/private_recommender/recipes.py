@@ -13,12 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
+from fastfedrec.accounting import CommunicationLedger, GaussianShares, Ledger, ShuffledReports
 from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
 
-__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "max_users_of", "plan_run", "recipes_of"]
+__all__ = [
+    "POPULARITY",
+    "RECIPES",
+    "Planned",
+    "Recipe",
+    "calibrated",
+    "max_users_of",
+    "objection",
+    "plan_run",
+    "recipes_of",
+]
 
 POPULARITY = "DPPopularity"
 # Mechanisms that release sums over single items.
@@ -164,6 +174,24 @@ class Planned:
         # A release chooses the plan, so the budget must cover each of them.
         return max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.alternatives))
 
+    def central(self) -> "Planned":
+        """Return the costs of the same noise on the sums of all users, added by a trusted server."""
+
+        def without_nodes(ledger: Ledger) -> Ledger:
+            other = Ledger(ledger.delta)
+            for event, times in ledger.events.items():
+                assert isinstance(event, GaussianShares)
+                # Sums of the nodes that answer are scaled to all nodes, and their noise with them.
+                n_shares = math.ceil(event.n_nodes**2 / event.n_answers)
+                same = replace(event, n_nodes=n_shares, n_answers=n_shares, honest_fraction=1.0)
+                for _ in range(times):
+                    other.record(same)
+            return other
+
+        return replace(
+            self, ledger=without_nodes(self.ledger), alternatives=tuple(map(without_nodes, self.alternatives))
+        )
+
     @property
     def is_popularity(self) -> bool:
         """True if only counts of items are released, so that all users get the same list."""
@@ -231,6 +259,9 @@ def calibrated(
     low, high = 0.0, math.inf  # the largest strength within the budget, and the smallest one above it
     strength = _round_down(min(recipe.first(epsilon, n_users), recipe.max_strength))
     for _ in range(_MAX_STEPS):
+        # Replacing a user's data costs no less than the setting's epsilon, which is for data against none.
+        if recipe.trust in ("central", "aggregator") and strength > epsilon:
+            break
         parameters = recipe.make(strength, epsilon, delta)
         try:
             planned = plan_run(make_system(recipe.system, parameters), n_users, n_items, delta)
@@ -255,6 +286,16 @@ def calibrated(
         strength = _round_down(min(strength, recipe.max_strength))
     # Some systems have a least noise, so that no setting costs as much as a large epsilon.
     return calibrated(recipe, epsilon / 2, delta, n_users, n_items) if result is None and epsilon > _LARGE else result
+
+
+def objection(recipe: Recipe, epsilon: float, delta: float, n_users: int, n_items: int) -> str:
+    """Return the reason why no setting of a system costs at most a true epsilon."""
+    try:
+        strength = min(recipe.first(epsilon, n_users), recipe.max_strength)
+        plan_run(make_system(recipe.system, recipe.make(strength, epsilon, delta)), n_users, n_items, delta)
+    except ValueError as error:
+        return str(error)
+    return f"no setting costs as little as epsilon {epsilon:g}"
 
 
 def _round_down(strength: float) -> float:

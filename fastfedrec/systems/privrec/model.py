@@ -252,7 +252,7 @@ class PrivRec(_TwoTowerRecommender):
         if sequences is not None and settings.stage1 is not None:
             stage = pretraining_rounds(sequences, settings.stage1, fit, self.noise, self.n_factors)
             planned[stage.event] += 0 if self.stage1 == "public" else settings.stage1.n_rounds
-        fit.ledger.check_budget(planned)
+        fit.check_plan(planned)
         learnt = None
         if stage is not None and sequences is not None and settings.stage1 is not None:
             learnt = learn_items(self.stage1, sequences, settings.stage1, fit, stage)
@@ -382,7 +382,7 @@ class PrivRec(_TwoTowerRecommender):
         if self.popularity_epsilon is None:
             return system.whole(parameters, learnt)
         positives = data.interactions.binarize() if isinstance(data, InteractionLog) else data.binarize(self.threshold)
-        counts = first.release_popularity(positives, self.popularity_epsilon, system.key, fit.ledger)
+        counts = first.release_popularity(positives, self.popularity_epsilon, system.key, fit.account)
         fit.communication.record(RoundTraffic(download=0, upload=4 * first.MAX_ITEMS, n_clients=positives.n_users))
         return system.whole(first.popularity_start(self._network, parameters, counts, system.local.negatives), learnt)
 

@@ -15,6 +15,7 @@ from fastfedrec.data.ids import column_array
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.mechanisms import DiscreteLaplace
+from fastfedrec.rounds.run_account import RunAccount
 
 __all__ = ["MAX_ITEMS", "describe_features", "note_features", "popularity_start", "release_popularity"]
 
@@ -75,7 +76,7 @@ def _popularity_noise(epsilon: float) -> DiscreteLaplace:
     return DiscreteLaplace(Fraction(_SENSITIVITY) / Fraction(epsilon))
 
 
-def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger: Ledger) -> np.ndarray:
+def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger: Ledger | RunAccount) -> np.ndarray:
     """Return the number of users of each item with noise, a release of the server."""
     noise = _popularity_noise(epsilon)
     ledger.record(popularity_event(epsilon), simulation=key.is_simulation)

@@ -38,6 +38,7 @@ from fastfedrec.mechanisms.channels.exact_counts import sum_lower
 from fastfedrec.mechanisms.ratings.bayes_kary import check_prior
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.rounds.run_account import RunAccount
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms
 from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._saved import saved_integer
@@ -278,7 +279,7 @@ class LaplaceRRSVD(RatingModel):
         ((rounds, state, _),) = plan = self._plan(data, fit.key)
         of_values = self._value_event(data)
         fit.check_budget(data, lambda: [plan], [] if of_values is None else [of_values])
-        self._note_claims(fit.ledger, rounds.mechanism, data, fit.key)
+        self._note_claims(fit.account, rounds.mechanism, data, fit.key)
         return fit.rounds(rounds, state, data)
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
@@ -306,7 +307,7 @@ class LaplaceRRSVD(RatingModel):
         return LocalReports(name, mechanism.epsilon, longest, data.n_users)
 
     def _note_claims(
-        self, ledger: Ledger, mechanism: Channel | PublishedLaplaceRR | None, data: Interactions, key: Key
+        self, ledger: Ledger | RunAccount, mechanism: Channel | PublishedLaplaceRR | None, data: Interactions, key: Key
     ) -> None:
         """Record in the ledger the claims that the round's event does not state."""
         if isinstance(mechanism, PublishedLaplaceRR):

@@ -51,13 +51,18 @@ class Round:
         return self
 
 
+def round_at(stage):
+    """Return a round at a stage, and the name of a node with its message."""
+    ongoing = Round().run_to(stage)
+    return ongoing, *next(iter(ongoing.messages.items()))
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_same_message_has_the_same_answer_and_another_one_has_none(stage):
-    ongoing = Round().run_to(stage)
-    name, message = next(iter(ongoing.messages.items()))
+    ongoing, name, message = round_at(stage)
     first = ongoing.answer(name, message)
     assert ongoing.answer(name, message) == first
     with pytest.raises(AggregationError, match="is out of order, or differs from the first one"):
@@ -68,8 +73,7 @@ def test_the_same_message_has_the_same_answer_and_another_one_has_none(stage):
 
 
 def test_a_node_masks_one_vector_of_a_round():
-    ongoing = Round().run_to("mask")
-    name, message = next(iter(ongoing.messages.items()))
+    ongoing, name, message = round_at("mask")
     node = ongoing.nodes[name]
     assert node.answer("mask", message, lambda: VALUES) == node.answer("mask", message, lambda: [9, 9, 9, 9])
 
@@ -132,12 +136,26 @@ def test_shares_from_a_node_with_another_list_of_keys_cannot_be_opened():
         ongoing.answer(name, join_numbered((received | {0: sealed}).items()))
 
 
+def test_a_node_that_copies_keys_gets_other_masks_and_seals():
+    # With the same mask the copy would remove the owner's mask from a third node's vector, and bare it to the server.
+    ongoing = Round(plan=replace(PLAN, degree=8, threshold=5))
+    owner, thief, reader = sorted(ongoing.roster)[:3]
+    for kind in ("_mask", "_channel"):
+        getattr(ongoing.nodes[thief], kind).public = getattr(ongoing.nodes[owner], kind).public
+    ongoing.run_to("share")
+    ongoing.answer(reader, ongoing.messages[reader])
+    node = ongoing.nodes[reader]
+    keys = node._list
+    assert keys.mask_key(0) == keys.mask_key(1)
+    masks = {node._mask.common(keys.name(other), keys.mask_key(other), b"") for other in node._neighbors}
+    assert len(masks) == len(set(node._channels.values())) == 8
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
 def test_changed_keys_are_refused():
-    ongoing = Round().run_to("share")
-    name, key_list = next(iter(ongoing.messages.items()))
+    ongoing, name, key_list = round_at("share")
     entries = [key_list[at : at + ENTRY_BYTES] for at in range(0, len(key_list), ENTRY_BYTES)]
     own = entries.index(ongoing.nodes[name].answer("keys", b""))
     stranger = Identity(b"stranger" * 4)
@@ -168,8 +186,7 @@ def test_changed_and_missing_shares_are_refused():
         (lambda sealed: sealed[:-5], "a message must hold entries"),
         (lambda sealed: sealed + sealed[: len(sealed) // 4], "must not repeat a node"),
     ):
-        ongoing = Round().run_to("mask")
-        name, sealed = next(iter(ongoing.messages.items()))
+        ongoing, name, sealed = round_at("mask")
         with pytest.raises(AggregationError, match=message):
             ongoing.answer(name, change(sealed))
 
@@ -183,7 +200,7 @@ def test_lists_that_differ_from_what_a_node_saw_are_refused():
         (np.zeros(n, dtype=bool), everyone, "differ from the shares"),
     ):
         ongoing = Round().run_to("confirm")
-        name = ongoing.messages and next(iter(ongoing.messages))
+        name = next(iter(ongoing.messages))
         with pytest.raises(AggregationError, match=message):
             ongoing.nodes[name].answer("confirm", pack_nodes(shared, answered))
 
@@ -208,8 +225,7 @@ def test_a_server_that_sends_different_lists_gets_no_share():
 
 
 def test_signatures_of_one_witness_count_once():
-    ongoing = Round().run_to("reveal")
-    name, message = next(iter(ongoing.messages.items()))
+    ongoing, name, message = round_at("reveal")
     entry = message[: SIGNATURE_BYTES + 4]
     with pytest.raises(AggregationError, match="must not repeat a node"):
         ongoing.nodes[name].answer("reveal", entry * 9)
@@ -219,8 +235,9 @@ def test_bad_vectors():
     for values, kind, message in (
         ([1, 2, 3], ValueError, "values must have shape \\(4,\\), got \\(3,\\)"),
         ([0.5] * 4, TypeError, "put them on an integer grid first"),
+        ([-1001, 0, 0, 0], ValueError, "values must be from -1000 to 1000, got 1001"),
+        (np.array([2**64 - 1, 0, 0, 0], dtype=np.uint64), ValueError, "got 18446744073709551615"),
     ):
-        ongoing = Round().run_to("mask")
-        name, sealed = next(iter(ongoing.messages.items()))
+        ongoing, name, sealed = round_at("mask")
         with pytest.raises(kind, match=message):
             ongoing.nodes[name].answer("mask", sealed, lambda values=values: values)

@@ -5,11 +5,12 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
 
-from engines.aggregation.test_node import PLAN, VALUES, Round
+from engines.aggregation.test_node import PLAN, VALUES, Round, round_at
 
 from fastfedrec.engines.aggregation import AggregationError, AggregationServer, Identity
 from fastfedrec.engines.aggregation._messages import ENTRY_BYTES
@@ -20,8 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_node_that_answers_twice_counts_once():
-    ongoing = Round().run_to("mask")
-    name, message = next(iter(ongoing.messages.items()))
+    ongoing, name, message = round_at("mask")
     vector = ongoing.answer(name, message)
     ongoing.server.receive(name, vector)
     ongoing.server.receive(name, vector)  # the transport may repeat a message
@@ -61,7 +61,7 @@ def test_memory_does_not_depend_on_the_number_of_vectors(kind, is_small):
 def test_each_threat_on_the_page_has_a_test():
     page = ROOT / "docs/explanation/aggregation.md"
     rows = re.findall(r"^\|.*\| (\S+) \|$", page.read_text().partition("## Threats")[2], re.MULTILINE)[1:]
-    defined = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    defined = "".join(path.read_text() for path in ROOT.glob("tests/**/test_*.py"))
     assert len(rows) > 9
     assert [row for row in rows if f"def {row.strip('`')}(" not in defined] == []
 
@@ -90,8 +90,7 @@ def test_a_server_that_declares_nodes_absent_cannot_split_the_sum(gone, is_split
 
 @pytest.mark.parametrize("stage", ["keys", "share", "mask", "confirm", "reveal"])
 def test_bad_answers_are_refused_by_name_and_the_round_goes_on(stage):
-    ongoing = Round().run_to(stage)
-    name, message = next(iter(ongoing.messages.items()))
+    ongoing, name, message = round_at(stage)
     with pytest.raises(AggregationError):
         ongoing.server.receive(name, b"garbage")
     stranger = Identity(b"stranger" * 4).name
@@ -124,14 +123,24 @@ def test_wrong_shares_of_a_mask_key_are_found():
         reveal_wrong_shares(ongoing)
 
 
-def test_wrong_shares_of_a_self_mask_spoil_the_sum():
-    assert reveal_wrong_shares(Round()) != [9 * value for value in VALUES]
+def test_wrong_shares_of_a_self_mask_spoil_the_sum_or_have_no_result():
+    wide = replace(PLAN, max_sum=2**31 - 1)
+    assert reveal_wrong_shares(Round(plan=wide)) != [9 * value for value in VALUES]
+    with pytest.raises(AggregationError, match="the sum is beyond max_sum"):
+        reveal_wrong_shares(Round())
 
 
-def test_a_node_beyond_its_bound_spoils_the_sum():
+@pytest.mark.parametrize("change", [700, PLAN.max_sum])
+def test_a_node_beyond_its_bound_spoils_the_sum_up_to_max_sum(change):
     ongoing = Round().run_to("mask")
     name, message = ongoing.messages.popitem()
-    ongoing.server.receive(name, ongoing.nodes[name].answer("mask", message, lambda: [10**6] * 4))
+    vector = np.frombuffer(ongoing.answer(name, message), dtype="<u4") + np.uint32(change)
+    ongoing.server.receive(name, vector.tobytes())
     ongoing.run_to("confirm")
     ongoing.messages[name] = next(iter(ongoing.messages.values()))
-    assert ongoing.run_to("end").server.total.tolist() == [8 * value + 10**6 for value in VALUES]
+    if change < PLAN.max_sum:
+        assert ongoing.run_to("end").server.total.tolist() == [9 * value + change for value in VALUES]
+    else:
+        with pytest.raises(AggregationError, match="the sum is beyond max_sum"):
+            ongoing.run_to("end")
+        assert ongoing.server.total is None

@@ -33,12 +33,24 @@ def vectors(n=N, high=10**4, seed=0):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("max_sum", [10**6, 2**62])
-def test_the_sum_is_the_plain_sum_bit_by_bit(max_sum):
-    values = vectors(high=max_sum // N)
-    total, n_answers = simulate_secure_sum(plan(max_sum=max_sum), values, key=Key.from_seed(1))
+@pytest.mark.parametrize("changed", [{}, {"max_sum": 2**62}, {"degree": 20, "threshold": 11}], ids=str)
+def test_the_sum_is_the_plain_sum_bit_by_bit(changed):
+    # With the largest degree all nodes are neighbours.
+    values = vectors(high=plan(**changed).max_sum // N)
+    total, n_answers = simulate_secure_sum(plan(**changed), values, key=Key.from_seed(1))
     assert total.tolist() == values.sum(axis=0).tolist()
     assert n_answers == N
+
+
+@pytest.mark.parametrize("max_sum", [2**31 - 1, 2**63 - 1])
+def test_sums_at_the_bounds_are_exact_and_none_is_beyond(max_sum):
+    values = np.zeros((N, WIDTH), dtype=np.int64)
+    values[0, :2] = max_sum, -max_sum
+    total, _ = simulate_secure_sum(plan(max_sum=max_sum), values, key=Key.from_seed(1))
+    assert total.tolist() == values[0].tolist()
+    values[1, 0] = 1
+    with pytest.raises(AggregationError, match="the sum is beyond max_sum"):
+        simulate_secure_sum(plan(max_sum=max_sum), values, key=Key.from_seed(1))
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -77,6 +89,12 @@ def test_too_few_answers_end_the_round_without_a_result(stage):
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
+def are_uniform(numbers):
+    """Return whether the highest three bits of each coordinate pass a chi-square test."""
+    counts = [np.bincount(column >> 29, minlength=8) for column in numbers.reshape(-1, len(VALUES)).T]
+    return all(stats.chisquare(count).pvalue > ALPHA for count in counts)
+
+
 def masked_messages(rounds):
     """Return the messages of all nodes of each round, of shape (rounds, nodes, values); their vectors are fixed."""
     sent = []
@@ -88,10 +106,6 @@ def masked_messages(rounds):
 
 @pytest.mark.slow
 def test_masked_messages_are_uniform_in_each_coordinate_and_a_mask_used_twice_is_found():
-    def are_uniform(numbers):
-        counts = [np.bincount(column >> 29, minlength=8) for column in numbers.reshape(-1, len(VALUES)).T]
-        return all(stats.chisquare(count).pvalue > ALPHA for count in counts)
-
     n_rounds = 100
     fresh = masked_messages(range(n_rounds))
     # Two rounds of one number have the same masks.
@@ -115,7 +129,9 @@ def test_the_server_and_dishonest_nodes_learn_the_sum_of_the_others_alone():
         keys = [derive_key(node._self_seed, node.plan.context("self"))] * knows_own
         signs = [-1] * knows_own
         for other in set(node._neighbors) & dishonest:
-            keys.append(node._mask.common(node._list.mask_key(other), node.plan.context("mask")))
+            keys.append(
+                node._mask.common(node._list.name(other), node._list.mask_key(other), node.plan.context("mask"))
+            )
             signs.append(-1 if node._number < other else 1)
         return keys, signs
 
@@ -134,9 +150,6 @@ def test_the_server_and_dishonest_nodes_learn_the_sum_of_the_others_alone():
             if len(dishonest) == 9 - n_honest:
                 assert sums.view(np.int32).tolist() == [n_honest * value for value in VALUES]
         return np.array(opened)
-
-    def are_uniform(numbers):
-        return all(stats.chisquare(np.bincount(column >> 29, minlength=8)).pvalue > ALPHA for column in numbers.T)
 
     assert are_uniform(open_messages(set(range(n_honest, 9))))
     # Control: no other node is honest.

@@ -30,20 +30,25 @@ class Sum:
     def run_to(self, stage):
         while self.server.stage != stage:
             for name, message in self.messages.items():
-                assert (
-                    self.server.receive_signed(self.server.stage, self.answer(name, self.server.stage, message)) == name
-                )
+                answer = self.answer(name, self.server.stage, message)
+                assert self.server.receive_signed(self.server.stage, answer) == name
             self.messages = self.server.advance()
         return self
+
+
+def check_total(ongoing):
+    """Finish a sum, and check it against the vectors and the shares of noise of all nodes."""
+    server = ongoing.run_to("end").server
+    noise = sum(noise_of(folder, ongoing.sums, 0) for folder in ongoing.folders.values())
+    np.testing.assert_array_equal(server.total, 9 * np.array(VALUES) + noise)
+    assert server.n_answers == 9
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_sum_has_all_vectors_and_all_shares_of_noise(tmp_path):
-    ongoing = Sum(tmp_path).run_to("end")
-    noise = sum(noise_of(folder, ongoing.sums, 0) for folder in ongoing.folders.values())
-    np.testing.assert_array_equal(ongoing.server.total, 9 * np.array(VALUES) + noise)
+    check_total(Sum(tmp_path))
 
 
 @pytest.mark.parametrize("stage", ["share", "mask", "confirm", "reveal"])
@@ -54,10 +59,7 @@ def test_a_restored_server_continues(tmp_path, stage):
     ongoing.server, messages = AggregationServer.restored(ongoing.sums.plan(0), roster, *state)
     assert messages == ongoing.messages
     assert {name: ongoing.answer(name, stage, message) for name, message in messages.items()} == answers
-    ongoing.run_to("end")
-    noise = sum(noise_of(folder, ongoing.sums, 0) for folder in ongoing.folders.values())
-    np.testing.assert_array_equal(ongoing.server.total, 9 * np.array(VALUES) + noise)
-    assert ongoing.server.n_answers == 9
+    check_total(ongoing)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -110,6 +112,7 @@ def test_a_refusal_is_final_in_later_processes(tmp_path):
         ([1, 2], r"shape \(3,\)"),
         ([4, 0, 0], "from -3 to 3, got 4"),
         ([-5, 0, 0], "got 5"),
+        (np.array([2**64 - 1, 0, 0], dtype=np.uint64), "got 18446744073709551615"),
         ([0.5, 0, 0], "values must"),
     ],
 )

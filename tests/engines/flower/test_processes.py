@@ -3,6 +3,7 @@
 Every message is a new process, so this takes minutes; `test_app.py` tests the content of messages.
 """
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -63,11 +65,16 @@ class Federation:
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
         settings |= environment | ({} if seed is None else {"FASTFEDREC_SEED": str(seed)})
         self.environment = os.environ | settings | {"PATH": path}
+        self.start_link()
+
+    def start_link(self):
+        # A SuperLink that starts again knows its nodes from the file.
         link = ["flower-superlink", "--disable-runtime-dependency-installation"]
-        if files is None:
+        link += ["--database", str(self.folder / "link.db")]
+        if self.files is None:
             link += ["--insecure"]
         else:
-            pairs = zip(("ca-cert", "cert", "key"), files("server").values(), strict=True)
+            pairs = zip(("ca-cert", "cert", "key"), self.files("server").values(), strict=True)
             link += ["--enable-supernode-auth", *(f"--ssl-{kind}file={path}" for kind, path in pairs)]
         self.start("link", [*link, "--host", "127.0.0.1", "--port", str(self.port)])
         wait_for(self.is_up)
@@ -242,7 +249,62 @@ def test_a_system_with_its_fit_as_server_is_killed_between_phases(federation, mo
     assert model.ledger_.to_dict() == here.ledger_.to_dict()
 
 
-@pytest.mark.skipif(not all(map(shutil.which, ("openssl", "ssh-keygen"))), reason="makes certificates and keys")
+@contextlib.contextmanager
+def supervised(start, find_process):
+    """Start a process, and start it again whenever it ends, as a supervisor of services does."""
+    is_over = threading.Event()
+
+    def watch():
+        while not is_over.is_set():
+            process = find_process()
+            if process is None or process.poll() is not None:
+                start()
+            is_over.wait(5)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+HAS_COMMANDS = all(map(shutil.which, ("openssl", "ssh-keygen")))
+
+
+@pytest.mark.skipif(not HAS_COMMANDS, reason="makes certificates and keys")
+def test_a_node_and_the_superlink_are_killed_and_connect_again_under_tls(tmp_path, monkeypatch):
+    files = Certificates(tmp_path / "certificates")
+    there = Federation(tmp_path, EXAMPLES / "fmf_ldp", 3, files)
+    try:
+        for partition, name in enumerate("ab"):
+            there.make_ssh_key(name)
+            there.register(name)
+            there.start_node(name, partition)
+        there.run()
+        wait_for(lambda: there.finished_round() >= 0)
+        there.kill("b")
+        before = there.finished_round()
+        # The SuperLink refuses a second connection of a node until it has missed the first one's heartbeats.
+        with supervised(lambda: there.start_node("b", 1), lambda: there.groups.get("b")):
+            wait_for(lambda: there.finished_round() > before + 1)
+        there.kill("link")
+        assert not (there.folder / "server/model").exists()
+        there.start_link()
+        there.run()
+        wait_for((there.folder / "server/model").exists)
+        assert there.groups["a"].poll() is None  # it connected again by itself
+    finally:
+        there.close()
+    task = task_of("fmf_ldp", monkeypatch)
+    here = task.SYSTEM.fit(everybody(task), key=Key.from_seed(3))
+    model = load(there.folder / "server/model")
+    np.testing.assert_array_equal(model.item_factors_, here.item_factors_)
+    assert model.ledger_.epsilon("server", 0) == 5 * 250.0  # each round counts once
+
+
+@pytest.mark.skipif(not HAS_COMMANDS, reason="makes certificates and keys")
 def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch):
     """Follow docs/how-to/deploy-with-flower.md: TLS everywhere, two registered nodes, and one unregistered node."""
     files = Certificates(tmp_path / "certificates")

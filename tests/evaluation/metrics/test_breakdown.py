@@ -48,6 +48,7 @@ def test_items_equal_naive(data):
         np.testing.assert_allclose(table[name], [np.mean(row) if row else np.nan for row in values], rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_errors_of_items_equal_naive():
     train = Interactions.from_arrays([1, 1, 2, 2], [10, 11, 10, 11], [5, 2, 3, 4])
     test = Interactions.from_arrays([3, 1, 3, 2], [10, 12, 11, 10], [1, 2, 3, 4])

@@ -179,6 +179,7 @@ def test_ratings_of_items_that_a_model_does_not_know_are_dropped(split_data):
     assert evaluate_ratings(GlobalMean().fit(train.to_scipy()), test.to_scipy())["mae"] > 0
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_errors_of_ratings(split_data):
     data, *_ = split_data
     values = np.random.default_rng(2).integers(1, 6, data.n_interactions).astype(np.float32)
@@ -241,6 +242,36 @@ def test_matrices_and_frames_are_taken(split_data):
     assert dict(evaluate(model, train.to_scipy(), test.to_scipy(), metrics=["ndcg@10"])) == dict(actual)
     frame = pandas.DataFrame({"user": test.user_ids[pairs(test)[0]], "item": test.item_ids[test.indices]})
     assert dict(evaluate(model, train, frame, metrics=["ndcg@10"])) == pytest.approx(dict(actual), rel=1e-12)
+
+
+def test_a_model_with_test_interactions_in_its_data_is_warned_of(split_data):
+    data, train, test = split_data
+    result = evaluate(Popularity().fit(train), train, test)  # no warning, which would be an error
+    with pytest.warns(UserWarning, match=f"model's data hold {result.n_interactions:,} of the") as record:
+        evaluate(Popularity().fit(data), train, test)
+    assert len(record) == 1
+    half = train.select_users(np.arange(150))
+    assert evaluate(Popularity().fit(half), train, test).n_users == 150
+    one = Interactions.from_arrays(test.user_ids[:1], test.item_ids[test.indices[:1]])
+    with pytest.warns(UserWarning, match=f"model's data hold 1 of the {result.n_interactions:,} tested interactions"):
+        evaluate(Popularity().fit(one), train, test)
+
+
+def test_ratings_that_are_tested_on_train_are_warned_of():
+    train = Interactions.from_arrays([1, 1, 2, 2, 3], [10, 11, 10, 12, 11], values=[1.0, 2.0, 2.0, 1.0, 2.0])
+    test = Interactions.from_arrays([1, 3], [12, 12], values=[1.0, 2.0])
+    model = ItemMean(grid=(1.0, 2.0)).fit(train)
+    assert evaluate(model, train, test, metrics=["rmse"]).n_users == 2
+    with pytest.warns(UserWarning, match="the model's data hold 5 of the 5 tested interactions"):
+        evaluate(model, train, train, metrics=["rmse"])
+
+    class Other:
+        """Model without its data."""
+
+        predict = model.predict
+
+    with pytest.warns(UserWarning, match="train holds 5 of .* fit the model on a train without test interactions"):
+        evaluate(Other(), train, train, metrics=["rmse"])
 
 
 # ---- bad inputs --------------------------------------------------------------------------------------------------
@@ -340,6 +371,7 @@ def test_ids_of_another_type_are_named():
         evaluate(ByScore(), train, test)
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_no_test_interaction_left():
     train = Interactions.from_arrays([1, 2], [3, 4])
     for test, reason in (

@@ -118,6 +118,7 @@ def test_a_user_without_weight_does_not_change_the_mean():
     assert columns.tolist() == [[0.5, 1.0], [0.0, 0.0]]
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_a_threshold_is_for_rankings_and_at_least_0():
     train, test = held_out(np.tile([1.0, 3.0, 5.0], 4))
     with pytest.raises(ValueError, match="threshold must be at least 0"):

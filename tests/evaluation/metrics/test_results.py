@@ -140,6 +140,7 @@ def test_a_notebook_shows_a_table(result):
     assert compared.count("<table>") == 2
 
 
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_one_user_has_an_interval_of_one_point():
     train = Interactions.from_arrays([1, 1], [3, 4])
     actual = evaluate(LowItemsFirst(), train, Interactions.from_arrays([1], [3], item_ids=[3]), metrics=["rmse"])

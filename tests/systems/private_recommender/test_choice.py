@@ -1,7 +1,6 @@
 """Advice: the events that a fit will record, settings within a budget, and figures of sweeps made by hand."""
 
 import json
-import math
 import re
 from dataclasses import replace
 
@@ -432,19 +431,3 @@ def test_parameters_are_shown_with_details_only(trust, capsys):
     advice = advise(20_000, 500, 2.0, trust, honest_fraction=0.7 if trust in HONEST else None)
     nodes = ", honest_fraction=0.7, dropout_fraction=0.05" if trust in HONEST else ""
     assert f"PrivateRecommender(epsilon=2.0, delta=1e-06, trust='{trust}'{nodes})" in advice.summary()
-
-
-@pytest.mark.parametrize(("n_items", "system"), [(500, "DPGram"), (20_000, "DPSubspace")])
-def test_honest_nodes_get_the_systems_of_a_trusted_server_at_the_same_cost(n_items, system):
-    answers = {h: advise(20_000, n_items, 2.0, "aggregator", honest_fraction=h) for h in (0.5, 0.7)}
-    central = advise(20_000, n_items, 2.0, "central")
-    for honest, answer in answers.items():
-        best = answer.best
-        assert (best.system, best.parameters["honest_fraction"]) == (system, honest)
-        # Only the noise of each node depends on the share, so that the figure against the server is the same.
-        assert best.epsilon == pytest.approx(central.best.epsilon, rel=1e-3)
-        assert best.epsilon_alone == math.inf
-        assert {offer.system for offer in (*answer.offers, *answer.popularities)} <= {"DPGram", "DPSubspace", "Random"}
-        assert f"If fewer than {100 * honest:.0f}% of the nodes are honest" in answer.summary()
-    # Too few nodes leave no share that counts, so that no system fits.
-    assert advise(3, 500, 2.0, "aggregator", honest_fraction=0.5).best.system == "Random"

@@ -172,6 +172,7 @@ def test_blocks_do_not_change_the_neighbors(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [UserMean, FedRec, LaplaceRRSVD])
+@pytest.mark.filterwarnings("ignore:.* tested interactions, so the metrics:UserWarning")
 def test_models_of_ratings_evaluate_themselves(kind):
     train, test = random_ratings(20, 9, 1), random_ratings(20, 9, 2)
     model = kind().fit(train, key=Key.from_seed(1))
