@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastfedrec.accounting.events import Event, ShuffledReports
+from fastfedrec.accounting.events import Event, ShuffledCounts, ShuffledReports
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.views import (
     OBSERVERS,
@@ -24,6 +24,11 @@ _CONDITIONS = {
     "shuffled": "Behind a shuffler the figures hold only if no two reports can be linked, by sender or by time. All "
     "users must send their reports, and the shuffler must not collude with the server.",
     "public": "Against the public the figures hold only if the server releases results of the sums of reports alone.",
+    "fakes": "Fake messages hide data only behind a shuffler that mixes all messages of a round and reveals no sender "
+    "and no time. It must not collude with the server. The honest users must send their fake messages and reveal none.",
+    "mixer": "The shuffler is trusted with the data: it can read each message that is not sealed for the server. It "
+    "also sees each user's number of messages. A process that fits all users' data sees them, too.",
+    "counts": "Against the public the figures hold only if the server releases results of counts of messages alone.",
     "fixed": "Figures with a delta hold only if no release had an effect on the events or on their number. A fit that "
     "was stopped or repeated because of a released model is such an effect.",
     "pure": "Figures at delta 0 hold then too.",
@@ -46,10 +51,15 @@ def preconditions(ledger: Any) -> list[str]:
     shuffled = any(isinstance(seen_event(event, "shuffled_server"), ShuffledReports) for event in events)
     costs = [cost for view in OBSERVERS if math.isfinite((cost := stated_cost(events, view, ledger.delta)).epsilon)]
     has_delta = any(cost.delta for cost in costs)
+    # Without a figure there is no condition of it.
+    counted = bool(costs) and any(isinstance(event, ShuffledCounts) for event in events)
     holds = {
-        "device": bool(costs) and any(getattr(event, "trust", "") in ("local", "shuffle") for event in events),
+        "device": bool(costs) and any(map(is_randomized_by_device, events)),
         "shuffled": shuffled,
         "public": shuffled,
+        "fakes": counted,
+        "mixer": counted,
+        "counts": counted,
         "fixed": has_delta,
         "pure": has_delta and any(math.isfinite(cost_of(events, view, 0.0).epsilon) for view in OBSERVERS),
         "budget": has_delta and ledger.budget is not None,
@@ -60,6 +70,11 @@ def preconditions(ledger: Any) -> list[str]:
     # These two sentences refer to the one before them.
     texts["fixed"] = " ".join(texts.pop(name) for name in ("fixed", "pure", "budget") if name in texts)
     return [text for text in texts.values() if text]
+
+
+def is_randomized_by_device(event: Event) -> bool:
+    """Return whether each user's device adds noise to a message, which protects it without a shuffler."""
+    return getattr(event, "trust", "") in ("local", "shuffle") and not isinstance(event, ShuffledCounts)
 
 
 def useful_views(ledger: Any, costs: Mapping[View, Cost]) -> list[View]:

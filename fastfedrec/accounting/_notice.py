@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from fastfedrec.accounting._ledger_words import useful_views
+from fastfedrec.accounting._ledger_words import is_randomized_by_device, useful_views
+from fastfedrec.accounting.events import ShuffledCounts
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.views import Cost, View
 from fastfedrec.core.text import format_epsilon
@@ -19,6 +20,10 @@ _CONDITIONS: dict[View, str] = {
     "shuffled_server": "This holds if your device adds the noise, and an independent party removes the senders.",
     "public": "This does not protect your data from our server.",
 }
+_FAKES = (
+    "This holds if users' devices send fake messages, and an independent party mixes all messages and removes the "
+    "senders. That party can read messages that are not sealed."
+)
 _ENTITY = "This does not protect your data from the organization that collected them."
 _HONEST = {"aggregator": "nodes are honest", "shuffle": "users follow the protocol"}
 _LIMITS = "Your participation is not hidden. Recommendations that are made for you are not covered."
@@ -55,7 +60,8 @@ def privacy_notice(ledger: Any, costs: dict[View, Cost]) -> str:
 def _conditions(ledger: Any, view: View) -> list[str]:
     """Return the conditions of a promise against an observer, which depend on the trusted parties of the events."""
     trusted = {getattr(event, "trust", "") for event in ledger.events}
-    lines = [_CONDITIONS[view]] * (view == "public" or bool(trusted & {"local", "shuffle"}))
+    lines = [_CONDITIONS[view]] * (view == "public" or any(map(is_randomized_by_device, ledger.events)))
+    lines += [_FAKES] * any(isinstance(event, ShuffledCounts) for event in ledger.events)
     lines += [_ENTITY] * ("entity" in trusted)
     for trust, words in _HONEST.items():
         shares = [e.honest_fraction for e in ledger.events if getattr(e, "trust", "") == trust]

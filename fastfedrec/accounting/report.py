@@ -14,12 +14,13 @@ from fastfedrec.accounting._ledger_words import (
     USELESS_SHARE,
     explain,
     is_delta_too_large,
+    is_randomized_by_device,
     n_users_of,
     preconditions,
     useful_views,
 )
 from fastfedrec.accounting._notice import percent, privacy_notice
-from fastfedrec.accounting.events import Event, Unprotected
+from fastfedrec.accounting.events import Event, ShuffledCounts, Unprotected
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.notes import note_kind
 from fastfedrec.accounting.views import OBSERVERS, VIEWS, Cost, View, cost_of, stated_cost
@@ -47,7 +48,7 @@ _TRUSTED = {
 }
 # Honest parties, by the trust of an event.
 _HONEST = {
-    "shuffle": "the users follow the protocol and do not reveal their reports",
+    "shuffle": "the users follow the protocol and do not reveal their messages",
     "aggregator": "the nodes add their share of the noise and do not reveal it to the server",
 }
 _RELATIONS = {
@@ -103,6 +104,9 @@ _SHUFFLER_CHECK = (
     "An independent party runs the shuffler, so that the line of the server that sees each sender does not apply."
 )
 _DEVICES_CHECK = "The noise was added on the devices of users, and no other machine read the data."
+_FAKES_CHECK = (
+    "The devices of users sent fake messages, and no machine but the shuffler could link messages with their senders."
+)
 _REFUSAL = "Do not approve a promise of privacy for this run, because no useful guarantee holds."
 _DECISION = (
     "Approve the run if all checks hold and the share of correct guesses is acceptable for each observer that is not "
@@ -153,7 +157,8 @@ def make_report(ledger: Any, about: str | None) -> Page:
     unprotected = [f'The event "{e.mechanism}" has no protection.' for e in ledger.events if isinstance(e, Unprotected)]
     trusted = {getattr(event, "trust", "") for event in ledger.events}
     parties = [
-        *[_DEVICES_CHECK] * bool(trusted & {"local", "shuffle"}),
+        *[_DEVICES_CHECK] * any(map(is_randomized_by_device, ledger.events)),
+        *[_FAKES_CHECK] * any(isinstance(event, ShuffledCounts) for event in ledger.events),
         *[_SHUFFLER_CHECK] * ("shuffle" in trusted),
         *[_NODES_CHECK] * ("aggregator" in trusted),
     ]

@@ -21,6 +21,7 @@ from fastfedrec.accounting import (
     Ledger,
     LocalReports,
     PLDAccountant,
+    ShuffledCounts,
     ShuffledReports,
     Unprotected,
     ZCDPAccountant,
@@ -33,6 +34,7 @@ from fastfedrec.core.text import format_epsilon
 NODES = GaussianShares(9.0, neighboring="replace", sampling="none", n_nodes=1000, n_answers=900, honest_fraction=0.7)
 LOCAL = LocalReports("binary response", 0.5, 2, 50_000, separable=True)
 CENTRAL = Gaussian(8.0, neighboring="zero_out", sampling="none")
+COUNTS = ShuffledCounts("counts of messages", 0.5, 45, 5_000, neighboring="zero_out")
 EVENTS = [
     LOCAL,
     ShuffledReports("binary response", 0.5, 2, 50_000, honest_fraction=0.996, neighboring="zero_out"),
@@ -330,13 +332,15 @@ def notice_of(ledger, folder):
             ShuffledReports("binary response", 2.5, 5, 50_000, honest_fraction=0.9),
             "This holds if at least 90% of the users follow the protocol.",
         ),
+        (COUNTS, "if users' devices send fake messages, and an independent party mixes all messages"),
+        (replace(COUNTS, honest_fraction=0.9), "This holds if at least 90% of the users follow the protocol."),
         (
             NODES,
             "This holds if at least 70% of the nodes are honest.",
         ),
         (Laplace(2.0, neighboring="replace", sampling="none", trust="entity"), "the organization that collected them"),
     ],
-    ids=["central", "local", "shuffle", "dishonest users", "nodes", "entity"],
+    ids=["central", "local", "shuffle", "dishonest users", "counts", "dishonest senders", "nodes", "entity"],
 )
 def test_a_notice_states_the_condition_of_its_promise(event, condition, tmp_path):
     notice = notice_of(ledger_of(event), tmp_path)
@@ -373,6 +377,35 @@ def test_a_page_states_that_one_process_sees_all_data(event, is_stated, tmp_path
     text = "A process that fits all users' data sees them, and no figure holds against a party with access to it."
     assert (text in markdown) == (text in ledger.summary()) == is_stated
     assert ("no other machine read the data" in sections_of(markdown)["Checklist"]) == is_stated
+
+
+def test_a_page_of_counts_states_its_shuffler_and_no_noise_of_devices(tmp_path):
+    ledger = ledger_of(replace(COUNTS, honest_fraction=0.8))
+    _, markdown = pages(ledger, tmp_path)
+    sections = sections_of(markdown)
+    for text in (
+        "a shuffler that mixes all messages of a round and reveals no sender",
+        "it can read each message that is not sealed for the server",
+        "The honest users must send their fake messages",
+    ):
+        assert text in sections["Assumptions"]
+        assert text in ledger.summary()
+    assert "At least 80% of the users follow the protocol" in sections["Assumptions"]
+    assert "The devices of users sent fake messages" in sections["Checklist"]
+    for text in ("adds the noise before it sends a report", "sums of reports", "no two reports can be linked"):
+        assert text not in markdown
+    assert "noise was added on the devices" not in sections["Checklist"]
+    assert "device adds the noise" not in sections["Paragraph for a privacy notice"]
+    # With reports of noise the page states both kinds of conditions.
+    both = pages(ledger_of(COUNTS, EVENTS[1]), tmp_path)[1]
+    assert "adds the noise before it sends a report" in both
+    assert "reveals no sender" in both
+
+
+def test_counts_without_a_figure_have_no_conditions():
+    text = "reveals no sender"
+    assert text in ledger_of(COUNTS).summary()
+    assert text not in ledger_of(COUNTS, Unprotected("exact item counts")).summary()
 
 
 def test_a_page_states_the_cost_of_several_ids_and_runs(tmp_path):

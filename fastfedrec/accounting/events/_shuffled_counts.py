@@ -117,7 +117,7 @@ class ShuffledCounts(CrowdEvent):
     def _details(self) -> str:
         return (
             f", up to {self.n_messages:,} messages a user about data, {self.n_users:,} users, "
-            f"{self.honest_fraction:.3g} honest{super()._details()}"
+            f"{self.n_honest_users:,} of them honest{super()._details()}"
         )
 
     def _protection(self, view: View) -> str:

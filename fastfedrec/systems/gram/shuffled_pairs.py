@@ -60,8 +60,7 @@ class ShuffledPairs(Recommender):
     (`epsilon`, `delta`)-differentially private against the server and the public, for the whole run.  The guarantee is
     for all data of one user against none ("zero_out", privacy unit "user"; a user without data sends fake messages
     alone).  Messages are not randomized, so there is no guarantee against the shuffler, or without it.  `ledger_` also
-    states the figure for replacing a user, about 1.45 times as large.  The list of items and the number of users are
-    public.
+    states the figure for replacing a user, which is larger.  The list of items and the number of users are public.
 
     Attributes
     ----------
@@ -253,8 +252,8 @@ class ShuffledPairs(Recommender):
             "guarantee",
         )
         self.ledger_.note(
-            "Messages are hidden by the shuffler and by other users' fake messages alone. Whoever sees the senders "
-            "sees data.",
+            "Messages are hidden by the shuffler and by other users' fake messages alone. A party that sees the "
+            "senders sees data.",
             "not covered",
         )
         self.ledger_.note(
