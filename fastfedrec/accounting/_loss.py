@@ -155,6 +155,28 @@ def bounded_range_loss(epsilon: float) -> Loss:
     return Loss(epsilon / CELLS, epsilon, build)
 
 
+def curve_losses(forward: np.ndarray, backward: np.ndarray, per_loss: float, step: float) -> LossPmf:
+    """Return losses of a pair with at least these deltas of (P, Q) and (Q, P) at 0, `per_loss`, 2 `per_loss`, ..."""
+    # Between these losses delta is linear in e^epsilon, which is never too small, since delta is convex.
+    n = len(forward) - 1
+    losses = per_loss * np.arange(-n, n + 1)
+    ratios = np.exp(losses)
+    # The delta of (P, Q) at -loss follows from the delta of (Q, P) at loss.
+    curve = np.concatenate([-np.expm1(losses[:n]) + ratios[:n] * backward[:0:-1], forward])
+    curve[n] = max(forward[0], backward[0])
+    widths = ratios[:-1] * math.expm1(per_loss)
+    # The curve must be convex, so a slope that rounding made flatter than the next one is steepened.
+    slopes = np.maximum.accumulate((np.maximum(curve[:-1] - curve[1:], 0.0) / widths)[::-1])[::-1]
+    first = curve[-1] + float((slopes * widths).sum())
+    q = np.maximum(-np.diff(np.concatenate([[(1 - first) / ratios[0]], slopes, [0.0]])), 0.0)
+    p = ratios * q
+    cells = np.floor(losses / step).astype(np.int64)
+    start, positions = int(cells[0]), cells - cells[0]
+    size = int(positions[-1]) + 1
+    ends = spread(np.bincount(positions, p, size), np.bincount(positions, q, size), start, step)
+    return LossPmf(start, ends, float(curve[-1]))
+
+
 @dataclass(frozen=True)
 class TotalLoss:
     """The losses first + step * i of a composition, with the terms that are added to every delta."""

@@ -10,9 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, compose
+from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, compose, curve_losses
 from fastfedrec.accounting._work import count_work
-from fastfedrec.accounting.blanket import curve_losses
 
 # A larger mean counts as this one: more steps of the products below would exceed the error of masses in `spread`.
 _MAX_MEAN = 2.0**16

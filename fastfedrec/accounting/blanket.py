@@ -11,12 +11,12 @@ from functools import lru_cache
 import numpy as np
 import scipy
 
-from fastfedrec.accounting._loss import Loss, LossPmf, pure_loss, spread
+from fastfedrec.accounting._loss import Loss, curve_losses, pure_loss
 from fastfedrec.accounting._transform import fast_length
 from fastfedrec.accounting._work import count_work
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer
 
-__all__ = ["curve_losses", "largest_response_loss"]
+__all__ = ["largest_response_loss"]
 
 # Losses above this number of standard deviations of a normal loss count as infinite.
 _STDDEVS = 9.5
@@ -205,39 +205,3 @@ def _compound(masses, numbers, share, n):
 def _log1p(z):
     """Return log(1 + z) of complex z; NumPy's function loses terms that are small relative to 1."""
     return 0.5 * np.log1p(z.real * (2 + z.real) + z.imag**2) + 1j * np.arctan2(z.imag, 1 + z.real)
-
-
-def curve_losses(forward: np.ndarray, backward: np.ndarray, per_loss: float, step: float) -> LossPmf:
-    """Return losses of a pair that dominates all pairs with these values of delta, or with smaller ones.
-
-    Parameters
-    ----------
-    forward, backward : ndarray of shape (n,), float64
-        Values of delta at the losses 0, `per_loss`, 2 `per_loss`, ... for (P, Q) and for (Q, P).
-    per_loss : float
-        Distance of these losses.
-    step : float
-        Step of the grid of the result.
-
-    Returns
-    -------
-    LossPmf
-        Losses of a pair with a delta that is linear in e^epsilon between the values.
-    """
-    n = len(forward) - 1
-    losses = per_loss * np.arange(-n, n + 1)
-    ratios = np.exp(losses)
-    # The delta of (P, Q) at -loss follows from the delta of (Q, P) at loss.
-    curve = np.concatenate([-np.expm1(losses[:n]) + ratios[:n] * backward[:0:-1], forward])
-    curve[n] = max(forward[0], backward[0])
-    widths = ratios[:-1] * math.expm1(per_loss)
-    # The curve must be convex, so a slope that rounding made flatter than the next one is steepened.
-    slopes = np.maximum.accumulate((np.maximum(curve[:-1] - curve[1:], 0.0) / widths)[::-1])[::-1]
-    first = curve[-1] + float((slopes * widths).sum())
-    q = np.maximum(-np.diff(np.concatenate([[(1 - first) / ratios[0]], slopes, [0.0]])), 0.0)
-    p = ratios * q
-    cells = np.floor(losses / step).astype(np.int64)
-    start, positions = int(cells[0]), cells - cells[0]
-    size = int(positions[-1]) + 1
-    ends = spread(np.bincount(positions, p, size), np.bincount(positions, q, size), start, step)
-    return LossPmf(start, ends, float(curve[-1]))

@@ -105,7 +105,7 @@ _SHUFFLER_CHECK = (
 )
 _DEVICES_CHECK = "The noise was added on the devices of users, and no other machine read the data."
 _FAKES_CHECK = (
-    "The devices of users sent fake messages, and no machine but the shuffler could link messages with their senders."
+    "The devices of users sent the messages, also the fake ones, and only the shuffler could link them with users."
 )
 _REFUSAL = "Do not approve a promise of privacy for this run, because no useful guarantee holds."
 _DECISION = (

@@ -123,9 +123,9 @@ ACCOUNTS = [
         "directions[:1 if alike else 2]", "directions[:1]",
     ),
     # ---- shuffling --------------------------------------------------------------------------------------------------
-    on("ShuffledReports.n_honest_users", "test_only_honest_users_hide")(
+    on("count_honest", "test_only_honest_users_hide")(
         "dishonest-users-hide", "dishonest users are counted in the crowd that amplifies by shuffling",
-        "int(self.honest_fraction * self.n_users)", "self.n_users",
+        "int(honest_fraction * n_users)", "n_users",
     ),
     on("_clone_pmf", "test_never_below_the_truth_of_a_few_users")(
         "own-report-among-clones", "a user's report is counted in the crowd that hides it",

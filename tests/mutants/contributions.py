@@ -25,9 +25,9 @@ CONTRIBUTIONS = [
         "fedrec-raters-unbounded", "the contribution of a FedRec user to the counts exceeds max_items",
         "max_items is None or lengths.max() <= max_items", "True",
     ),
-    on("ShuffledReports.n_honest_users", WHOLE)(
+    on("count_honest", WHOLE)(
         "honest-users-rounded-up", "the number of honest users is rounded up",
-        "int(self.honest_fraction * self.n_users)", "int(-(-self.honest_fraction * self.n_users // 1))",
+        "int(honest_fraction * n_users)", "int(-(-honest_fraction * n_users // 1))",
     ),
     on("shuffled_epsilon", WHOLE)(
         "honest-users-rounded-up-in-a-figure", "the number of honest users is rounded up in a computed epsilon",

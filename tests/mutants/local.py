@@ -62,7 +62,7 @@ LOCAL = [
     ),
     on("ShuffledCounts._seen_by", "test_views_need_the_shuffler")(
         "counts-without-shuffler", "shuffled counts claim their figure against a server that sees the senders",
-        "view == 'server' or ", "",
+        "view == 'server' or not self.n_honest_users", "not self.n_honest_users",
     ),
     on("ShuffledCounts._loss", "test_only_honest_users_count")(
         "counts-of-all-users", "the fake messages of dishonest users count", "self.n_honest_users", "self.n_users",

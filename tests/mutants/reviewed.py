@@ -36,7 +36,7 @@ REVIEWED = [
         "lloyd-sums-unchecked", "sums of private Lloyd rounds may round",
         "max_summands(2 * _l1_radius(max(n_columns, 1)), DOUBLE_LIMIT)", "2**63",
     ),
-    on("ShuffledReports._in_crowd", "test_drop_outs_may_all_be_honest")(
+    on("share_of_honest", "test_drop_outs_may_all_be_honest")(
         "dropouts-upward-share", "the share of honest users is rounded up by one user", "share = n_honest / n_users",
         "share = (n_honest + 1) / n_users",
     ),

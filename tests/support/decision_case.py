@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastfedrec.systems.gram import dp_gram, shuffled_sketch
+from fastfedrec.systems.gram import dp_gram, shuffled_pairs, shuffled_sketch
 from fastfedrec.systems.gram.decision import RIDGES
 from fastfedrec.systems.measurement import HitSum, NoisyMean
 
@@ -25,11 +25,11 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
         with_features_only = {name: one for name, one in estimators.items() if with_features and "features" in name}
         return estimate(pairs, with_features_only or estimators)
 
-    patch.setattr(
-        shuffled_sketch,
-        "choose_candidate",
-        lambda pairs, estimators, ridges=RIDGES: best(choose(pairs, estimators, ridges), estimators),
-    )
+    def chosen(pairs, estimators, ridges=RIDGES):
+        return best(choose(pairs, estimators, ridges), estimators)
+
+    for module in (shuffled_pairs, shuffled_sketch):
+        patch.setattr(module, "choose_candidate", chosen)
     patch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: personal)
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
     patch.setattr(dp_gram, "best_estimator", estimated)

@@ -70,7 +70,10 @@ CASES = (
     ),
     SystemCase(
         small={"": ShuffledPairs(8.0), "ridge": ShuffledPairs(8.0, score="ridge")},
-        memory={"pairs": (ShuffledPairs(20.0), (2000, 1000, 20_000))},
+        memory={
+            "pairs": (ShuffledPairs(20.0), (2000, 1000, 20_000)),
+            "items": (ShuffledPairs(20.0), (2000, 500, 20_000)),
+        },
         private_for_users={"": ShuffledPairs(4.0), "ridge": ShuffledPairs(4.0, score="ridge")},
         trust=["shuffle"],
         local={"": ShuffledPairs(20.0), "features": ShuffledPairs(20.0, item_features=ITEM_FEATURES)},
