@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+
 from fastfedrec.accounting._poisson_counts import MAX_MESSAGES, counts_loss
 from fastfedrec.accounting.events._crowd import CrowdEvent, count_honest, share_of_honest
 from fastfedrec.accounting.events._event import Event, EventLoss, View, check_name, store
@@ -89,6 +91,10 @@ class ShuffledCounts(CrowdEvent):
     @property
     def _n_honest(self) -> int:
         return self.n_honest_users
+
+    def _divergences(self, orders: np.ndarray) -> np.ndarray:
+        # A count of 0 shows that a user with a message there is gone, so all divergences are infinite.
+        return np.full(len(orders), np.inf)
 
     def _loss(self) -> EventLoss:
         mean = -float_up(-Fraction(self.fake_rate) * self.n_honest_users)
