@@ -22,7 +22,7 @@ _CONDITIONS: dict[View, str] = {
 }
 _FAKES = (
     "This holds if users' devices send fake messages, and an independent party mixes all messages and removes the "
-    "senders. That party can read messages that are not sealed."
+    "senders. The party can read messages that are not sealed."
 )
 _ENTITY = "This does not protect your data from the organization that collected them."
 _HONEST = {"aggregator": "nodes are honest", "shuffle": "users follow the protocol"}

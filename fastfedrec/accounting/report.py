@@ -104,9 +104,7 @@ _SHUFFLER_CHECK = (
     "An independent party runs the shuffler, so that the line of the server that sees each sender does not apply."
 )
 _DEVICES_CHECK = "The noise was added on the devices of users, and no other machine read the data."
-_FAKES_CHECK = (
-    "The devices of users sent the messages, also the fake ones, and only the shuffler could link them with users."
-)
+_FAKES_CHECK = "The devices of users added the fake messages, and only the shuffler can link a message with its user."
 _REFUSAL = "Do not approve a promise of privacy for this run, because no useful guarantee holds."
 _DECISION = (
     "Approve the run if all checks hold and the share of correct guesses is acceptable for each observer that is not "

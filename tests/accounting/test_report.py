@@ -391,7 +391,7 @@ def test_a_page_of_counts_states_its_shuffler_and_no_noise_of_devices(tmp_path):
         assert text in sections["Assumptions"]
         assert text in ledger.summary()
     assert "At least 80% of the users follow the protocol" in sections["Assumptions"]
-    assert "The devices of users sent the messages, also the fake ones" in sections["Checklist"]
+    assert "The devices of users added the fake messages" in sections["Checklist"]
     for text in ("adds the noise before it sends a report", "sums of reports", "no two reports can be linked"):
         assert text not in markdown
     assert "noise was added on the devices" not in sections["Checklist"]
