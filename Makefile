@@ -48,10 +48,9 @@ test-levels: $(VENV)/.installed-dev
 test-x86-64-v2: $(VENV)/.installed-dev
 	$(BIN)/python -P .ci/x86_64_v2.py $(MAKE) test-fast test-levels test-docstrings test-pages
 
-# The share of lines and branches of the Python code that the tests run.  Warnings are no errors here, because coverage.py
-# warns of tests that replace the tracer for a moment.
+# The share of lines and branches of the Python code that the tests run.
 test-coverage: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly" -W default --cov=fastfedrec --cov-branch \
+	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly" --cov \
 		--cov-report=term:skip-covered --cov-report=json:nightly-output/coverage.json
 
 # The share of lines of Cython and C++ that the tests of kernels run, at every instruction set, in a build with counters.

@@ -18,7 +18,7 @@ from fastfedrec.cli.main import main
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fastfedrec"
 # These copy notes with their kinds.
-COPIES = {"accounting/ledger.py", "systems/_transaction.py"}
+COPIES = {"accounting/ledger.py", "rounds/run_account.py", "systems/_transaction.py"}
 HEADINGS = {
     "guarantee": "Guarantees",
     "choice": "Choices of the run",

@@ -220,8 +220,9 @@ def test_users_are_those_of_als(dtype, n_factors, weight, use_values):
 
 
 @pytest.fixture(scope="module")
-def private_round():
-    return load_program("examples/numba/private_round")
+def private_round(tmp_path_factory):
+    # Numba stores compiled functions beside their source, and a program cannot read those of an imported module.
+    return load_program("examples/numba/private_round", tmp_path_factory.mktemp("numba"))
 
 
 @pytest.mark.parametrize("n_factors", [5, 64])

@@ -140,27 +140,29 @@ class Account:
         spent = self.spent().events
         if not self._before or not spent:
             return
-        text = f"of this ledger, of {name}, {self._price(spent)}"
+        of_run = self._sentence(f" of this ledger, of {name},", spent)
         # A ledger that has all events of a resumed run may have its note, too.
-        if spent == self._charged and any(_RUN.match(note) and note.endswith(text) for note in self.ledger.notes):
+        if spent == self._charged and any(_RUN.match(note) and note.endswith(of_run) for note in self.ledger.notes):
             return
         numbers = [int(run[1]) for note in self.ledger.notes if (run := _RUN.match(note))]
+        sentences = [f"Run {max(numbers, default=1) + 1}{of_run}"]
         if not numbers:
-            self.ledger.note(f"Run 1 of this ledger {self._price(self._before)}", "guarantee")
-        self.ledger.note(f"Run {max(numbers, default=1) + 1} {text}", "guarantee")
+            sentences.insert(0, self._sentence("Run 1 of this ledger", self._before))
+        for sentence in sentences:
+            self.ledger.note(sentence, "guarantee")
 
     def forget_run(self) -> None:
         """Remove the name of a finished run from a ledger that no other fit has."""
         if not self._is_shared:
             self.ledger.runs.pop(str(self.run), None)
 
-    def _price(self, events: Counter[Event]) -> str:
-        """Return the cost of one run of the ledger in words."""
+    def _sentence(self, subject: str, events: Counter[Event]) -> str:
+        """Return a sentence with the cost of one run of the ledger."""
         delta = self.ledger.delta
         costs = {view: stated_cost(events, view, delta).epsilon for view in OBSERVERS}
         cost = show_costs(costs, parties_of(events))
         price = "has no guarantee" if cost == "none" else f"costs epsilon {cost} at delta {delta:g}"
-        return f"{price}, without the other runs."
+        return f"{subject} {price}, without the other runs."
 
     def close(self, name: str) -> Unfinished:
         """Note in the ledger that a fit of a `name` did not finish, and return its cost, once."""

@@ -89,7 +89,7 @@ def test_quotes_may_be_text(tmp_path):
 def test_parts_of_a_second_need_a_unit(tmp_path, capsys):
     path = write(tmp_path, "x.csv", "user,item,timestamp\na,1,2024-05-01T00:00:00.5Z\na,2,2024-05-01\n")
     assert fit(tmp_path, path)[0] == 2
-    assert "timestamp_unit='ms'" in capsys.readouterr().err
+    assert "--timestamp-unit ms" in capsys.readouterr().err
     status, data = fit(tmp_path, path, "--timestamp-unit", "ms")
     assert (status, data.timestamps.tolist()) == (0, [1714521600500, 1714521600000])
 
@@ -146,7 +146,7 @@ def test_a_header_of_words_is_answered_with_the_options_to_type(tmp_path, capsys
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--user", "nobody", "--item", "movieId"], "user='nobody' is not a column"),
+        (["--user", "nobody", "--item", "movieId"], "--user nobody is not a column"),
         (
             ["--no-header", "--user", "userId", "--item", "1"],
             "--user must be a column's position from 0 with --no-header, got 'userId'",

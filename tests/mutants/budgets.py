@@ -38,7 +38,7 @@ BUDGETS = [
     ),
     on("Ledger._content", "test_a_budget_survives_documents_and_copies")(
         "budget-lost-in-json", "a document of a ledger lacks its budget",
-        "{} if self.budget is None else {'budget': self.budget.to_dict()}", "{}",
+        "self.budget and self.budget.to_dict()", "None",
     ),
     on("Ledger.of_shards", "test_a_budget_survives_documents_and_copies")(
         "budget-lost-in-shards", "the joined ledger of shards has no budget", "joined.budget = ledgers[0].budget",

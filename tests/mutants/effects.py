@@ -57,13 +57,13 @@ EFFECTS = [
         "fedrec-counts-before-their-event", "FedRec's counts are released before their event is recorded",
         """
         for event in events_before:
-            model.ledger_.record(event, simulation=fit.key.is_simulation)
+            fit.account.record(event, simulation=fit.key.is_simulation)
         state = rounds.initial_state(data)
         """,
         """
         state = rounds.initial_state(data)
         for event in events_before:
-            model.ledger_.record(event, simulation=fit.key.is_simulation)
+            fit.account.record(event, simulation=fit.key.is_simulation)
         """,
     ),
     # ---- cohorts ----------------------------------------------------------------------------------------------------

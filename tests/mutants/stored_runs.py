@@ -27,11 +27,11 @@ STORED_RUNS = [
         "tuple(rest for fit in unfinished if (rest := fit.without(self.run)) is not None)", "()",
     ),
     on(
-        "RunAccount.record", "test_each_round_is_once_in_the_ledger_of_a_run_that_stops_at_each_moment",
+        "RunEvents._set_run", "test_each_round_is_once_in_the_ledger_of_a_run_that_stops_at_each_moment",
         "test_costs_between_the_processes_stay",
     )(
         "resumed-is-charged-twice", "the first rounds of a resumed fit are charged twice",
-        "self._added({event: 1})", "True",
+        "events - earlier", "events",
     ),
     on("Account.__init__", "test_costs_before_the_run_stay_with_a_run_that_another_process_resumes")(
         "resumed-forgets-earlier-fits", "another process resumes a run without the costs of fits before it",

@@ -79,7 +79,7 @@ DRAWS = {
     "PrivRec with a checkpoint": fit_with_checkpoint,
     "PrivRec.personalize": lambda key: new(PRIVREC).fit(RATED, key=Key.from_seed(1)).personalize(RATED, key=key),
     "evaluate among sampled items": lambda key: evaluate(
-        Popularity().fit(RATED), *numbers_case.split(), candidates=Sampled(2), key=key
+        Popularity().fit(numbers_case.split().train), *numbers_case.split(), candidates=Sampled(2), key=key
     ),
     "GRUEncoder.initial_parameters": lambda key: GRUEncoder(9, n_factors=16).initial_parameters(key),
     "JointNetwork.initial_parameters": lambda key: JointNetwork(numbers_case.network()).initial_parameters(key),

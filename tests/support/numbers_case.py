@@ -163,7 +163,7 @@ FUNCTIONS = {
         index=np.zeros(2, dtype=np.int64), bit=np.ones(2, dtype=np.int8), n_coordinates=10
     ),
     "evaluation.metrics.evaluate.evaluate": to(
-        lambda: functools.partial(fastfedrec.evaluation.evaluate, baselines.Popularity().fit(implicit()), *split()),
+        lambda: functools.partial(fastfedrec.evaluation.evaluate, baselines.Popularity().fit(split().train), *split()),
         batch_size=16, threshold=HALF, key=KEY,
     ),
     "evaluation.metrics.sampled.Sampled": call(n=9),
@@ -374,7 +374,7 @@ def split():
 
 @functools.cache
 def result():
-    return fastfedrec.evaluation.evaluate(baselines.Popularity().fit(implicit()), *split())
+    return fastfedrec.evaluation.evaluate(baselines.Popularity().fit(split().train), *split())
 
 
 @functools.cache

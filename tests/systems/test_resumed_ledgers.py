@@ -57,7 +57,7 @@ NEXT = {
 
 
 @pytest.mark.parametrize("choose", NEXT.values(), ids=NEXT)
-@pytest.mark.parametrize("model", [FIRST[name] for name in ("FMFLDP", "DPALS", "PrivRec")], ids=str)
+@pytest.mark.parametrize("model", [FIRST[name] for name in ("FMFLDP", "DPALS", "PrivRec", "SDCF")], ids=str)
 def test_each_round_is_once_in_the_ledger_of_a_run_that_stops_at_each_moment(
     model, data, tmp_path, monkeypatch, choose
 ):

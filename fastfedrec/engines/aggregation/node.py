@@ -18,8 +18,9 @@ from fastfedrec.engines.aggregation._sealing import (
     seal,
     unseal,
 )
+from fastfedrec.engines.aggregation._vector import check_vector
 from fastfedrec.engines.aggregation.masks import add_masks
-from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan, check_vector
+from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, split_secret
 
 __all__ = ["AggregationNode"]

@@ -15,7 +15,8 @@ from fastfedrec.accounting.events import Neighboring
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
-from fastfedrec.engines.aggregation.plan import AggregationPlan, check_vector, choose_degree
+from fastfedrec.engines.aggregation._vector import check_vector
+from fastfedrec.engines.aggregation.plan import AggregationPlan, choose_degree
 from fastfedrec.mechanisms import Skellam
 
 __all__ = ["SecureSums"]

@@ -170,7 +170,7 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
     rounds.mean_sent = rounds.expected_sent(data)
     # Counts of raters are released with the first state, so they are recorded before.
     for event in events_before:
-        model.ledger_.record(event, simulation=fit.key.is_simulation)
+        fit.account.record(event, simulation=fit.key.is_simulation)
     state = rounds.initial_state(data)
     _note_claims(model, rounds, data, fit.key)
     finite, users, n_done = state, np.zeros((data.n_users, model.n_factors)), 0
@@ -183,7 +183,7 @@ def fit_rounds(model: Any, data: Interactions, fit: Fit, record_views: Collectio
         fit.rounds(rounds, state, data, model.n_rounds, after_round=keep)
     except DivergenceError as error:
         warn(str(error), RuntimeWarning)
-        _count_planned_rounds(model, rounds, n_done, fit.key)
+        _count_planned_rounds(model, rounds, n_done, fit)
     return Run(finite, users, n_done, rounds.count_vectors(state), rounds.records())
 
 
@@ -215,14 +215,14 @@ def _finite_factors(rounds: FedRecRounds, state: FedRecState, round_number: int,
     return users
 
 
-def _count_planned_rounds(model: Any, rounds: FedRecRounds, n_done: int, key: Key) -> None:
+def _count_planned_rounds(model: Any, rounds: FedRecRounds, n_done: int, fit: Fit) -> None:
     """Record rounds that a release has cancelled, since the guarantee for chosen rounds is the whole plan's."""
     n_left = model.n_rounds - n_done - 1
     if rounds.central is None or not n_left:
         return
     event = rounds.round_event(rounds.count_clients(model.interactions_))
     for _ in range(n_left):
-        model.ledger_.record(event, simulation=key.is_simulation)
+        fit.account.record(event, simulation=fit.key.is_simulation)
     model.ledger_.note(
         f"Released factors ended the run of FedRec after {n_done + 1} of {model.n_rounds} rounds. The ledger counts "
         "all rounds, because the guarantee is for the whole plan if releases end a run.",

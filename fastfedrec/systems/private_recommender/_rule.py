@@ -48,16 +48,14 @@ def reason_of(choice: Offer, trust: str) -> str:
 
 
 def lack_of_lists(advice: Advice) -> str:
-    """Return a warning if no system with personal lists fits the arguments, else an empty text."""
-    best = advice.best
-    # The noise of devices always hides which items go together, which the documentation of `trust` states.
-    if best.system in SELF_DECIDING or (advice.trust == "local" and best.system != "Random"):
+    """Return a warning if no system fits the arguments, so that items come in a random order, else an empty text."""
+    if advice.best.system != "Random":
         return ""
-    reasons = [remark for remark in advice.remarks if remark.startswith((*SELF_DECIDING, best.system, POPULARITY))]
-    lists = "items in a random order" if best.system == "Random" else "the same list"
+    reasons = [remark for remark in advice.remarks if remark.startswith((*SELF_DECIDING, POPULARITY))]
     return (
-        f"epsilon={advice.epsilon:g}, delta={advice.delta:g} and trust={advice.trust!r} permit no personal lists for "
-        f"{advice.n_users:,} users and {advice.n_items:,} items, so all users get {lists}: {'; '.join(reasons)}"
+        f"epsilon={advice.epsilon:g}, delta={advice.delta:g} and trust={advice.trust!r} permit no system for "
+        f"{advice.n_users:,} users and {advice.n_items:,} items, so all users get items in a random order: "
+        f"{'; '.join(reasons)}"
     )
 
 

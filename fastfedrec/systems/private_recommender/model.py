@@ -173,7 +173,7 @@ class PrivateRecommender(Recommender):
         FutureWarning
             `row_length` is not None.
         UserWarning
-            No system with personal lists fits the arguments, and `trust` is not "local".
+            No system fits the arguments, so that users get items in a random order.
         """
         if self.row_length is not None:
             warn(

@@ -259,7 +259,7 @@ def supervised(start, find_process):
             process = find_process()
             if process is None or process.poll() is not None:
                 start()
-            is_over.wait(5)
+            is_over.wait(0.5)
 
     thread = threading.Thread(target=watch)
     thread.start()

@@ -24,8 +24,6 @@ def test_honest_nodes_get_the_systems_of_a_trusted_server_at_the_same_cost(n_ite
         assert best.epsilon_alone == math.inf
         assert {offer.system for offer in (*answer.offers, *answer.popularities)} <= {"DPGram", "DPSubspace", "Random"}
         assert f"If fewer than {100 * honest:.0f}% of the nodes are honest" in answer.summary()
-    # Too few nodes leave no share that counts, so that no system fits.
-    assert advise(3, 500, 2.0, "aggregator", honest_fraction=0.5).best.system == "Random"
 
 
 def test_honest_nodes_have_the_figures_of_a_server_with_their_noise(tmp_path):

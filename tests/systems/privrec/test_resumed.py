@@ -64,8 +64,6 @@ def test_bad_checkpoints(tmp_path):
         model.fit(small_data(n_users=31), checkpoint=tmp_path)
     with pytest.raises(ValueError, match="key must be None: the run in"):
         model.fit(small_data(), key=Key.from_seed(9), checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="ledger must be None with a checkpoint"):
-        model.fit(small_data(), checkpoint=tmp_path, ledger=model.ledger_)
 
 
 def test_a_run_that_failed_in_its_first_round_is_not_resumed_on_other_data(tmp_path, monkeypatch):
