@@ -110,6 +110,7 @@ class ShuffledSketchGram(Recommender):
     See Also
     --------
     fastfedrec.DPGram : A more accurate model at the same epsilon, with a trusted server.
+    fastfedrec.ShuffledPairs : A more accurate model of short rows, with a shuffler that is trusted with the data.
 
     References
     ----------
