@@ -266,8 +266,9 @@ class ShuffledPairs(Recommender):
         n_users = min(state.n_users for _, state, _ in rounds)
         if n_users < self.interactions_.n_users:
             self.ledger_.note(
-                f"Only {n_users} of {self.interactions_.n_users} users reported to ShuffledPairs. Each of them is hidden "
-                "by fewer fake messages, so the run cost more than planned. The ledger's figures are for these users.",
+                f"Only {n_users} of {self.interactions_.n_users} users reported to ShuffledPairs. Each of them is "
+                "hidden by fewer fake messages, so the run cost more than planned. The ledger's figures are for these "
+                "users.",
                 "guarantee",
             )
 
