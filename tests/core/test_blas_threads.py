@@ -74,7 +74,7 @@ def entered_before_the_try():
         threads._blas_limit.leave(block)
 
 
-def lines_whose_interrupt_lasts(make_block):
+def lines_with_a_lasting_interrupt(make_block):
     """Return the number of lines of the package, and those before which an interrupt leaves BLAS limited."""
 
     def use(line=None):
@@ -104,13 +104,13 @@ def lines_whose_interrupt_lasts(make_block):
 
 
 def test_an_interrupt_before_any_line_leaves_blas_as_it_was(three_blas_threads):
-    n_lines, lasting = lines_whose_interrupt_lasts(one_blas_thread)
+    n_lines, lasting = lines_with_a_lasting_interrupt(one_blas_thread)
     assert n_lines > 50
     assert lasting == []
 
 
 def test_the_interrupt_test_sees_a_block_that_is_entered_before_its_try(three_blas_threads):
-    assert len(lines_whose_interrupt_lasts(entered_before_the_try)[1]) > 10
+    assert len(lines_with_a_lasting_interrupt(entered_before_the_try)[1]) > 10
 
 
 def overlap(make_block):

@@ -126,7 +126,7 @@ ENGINES = [
         "last > (self._phase, round_number)", "False",
     ),
     on("StoredFit.charge", "test_the_ledger_of_an_abandoned_run_is_a_file")(
-        "checkpoint-charges-late", "the ledger on disk lacks the open round, whose messages may have left their users",
+        "checkpoint-charges-late", "the ledger on disk lacks the open round, of which messages may have left users",
         "ledger.to_json()", "Ledger(ledger.delta).to_json()",
     ),
     on("StoredFit.open", "test_a_recorded_round_is_released_again_and_asks_no_client[entropy]")(

@@ -289,7 +289,7 @@ def test_the_mean_takes_the_minimum_budget_for_little_noise():
     limit = measurement._MAX_MEAN_NOISE
 
     def mean_with(ratio, precision):
-        """Return a mean whose noise is this part of its square if it has that precision."""
+        """Return a mean with this part of its square as noise, if it has that precision."""
         noise = ratio * precision / first / 100
         return NoisyMean(values * math.sqrt(1 + 100 * noise), math.sqrt(noise), first)
 

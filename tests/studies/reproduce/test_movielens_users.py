@@ -63,13 +63,13 @@ def test_items_that_each_protocol_excludes_from_training(people, protocol):
         return
     trained_on = origins(train, people)
     tested = served.to_scipy() + test.to_scipy()
-    whose = origins(Interactions.from_scipy(tested), people)
+    owners = origins(Interactions.from_scipy(tested), people)
     if protocol == OTHER_PEOPLE:
-        assert not set(trained_on.tolist()) & set(whose.tolist())
+        assert not set(trained_on.tolist()) & set(owners.tolist())
         return
     item = test.to_scipy().indices  # one item per user, since rows of 28 items have one to hold out
     known = train.to_scipy()
-    clones = [known[np.flatnonzero(trained_on == who)][:, j].sum() for who, j in zip(whose, item, strict=True)]
+    clones = [known[np.flatnonzero(trained_on == who)][:, j].sum() for who, j in zip(owners, item, strict=True)]
     assert (max(clones) == 0) == (protocol == HELD_OUT_FIRST)
     assert protocol in (HALF, HELD_OUT_FIRST, RESAMPLED_FIRST)
     assert len(set(trained_on.tolist())) == (30 if protocol == HALF else 60)
