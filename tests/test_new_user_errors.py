@@ -10,17 +10,18 @@ import pytest
 
 import fastfedrec
 from fastfedrec import DPALS, DPFMF, EASE, DPGram, DPPopularity, Interactions, Key, Popularity, datasets
+from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation import (
     LeaveOneOut,
     RandomHoldout,
     Split,
     TemporalSplit,
     UserHoldout,
+    average_fits,
     compare,
     evaluate,
     evaluate_lists,
 )
-from fastfedrec.evaluation.metrics.averages import average_fits
 from fastfedrec.studies.sweep.runs import validation_splitter
 
 
@@ -48,6 +49,7 @@ def split(data):
         (lambda: DPGram(epsilon="one"), TypeError, "pass a float"),
         (lambda: EASE().predict, AttributeError, "use score or recommend"),
         (lambda: EASE().ledger_, AttributeError, "call fit(interactions) first"),
+        (lambda: EASE().fit(InteractionLog.from_arrays([1, 2], [1, 1])), TypeError, "pass its interactions"),
         (lambda: EASE().fit("ratings.csv"), TypeError, "fastfedrec.datasets.load_table('ratings.csv')"),
         (lambda: Interactions.from_arrays([1], [2], values=["5"]), TypeError, "got the text '5'"),
         (lambda: Interactions.from_dataframe(pl.DataFrame({"user": [1], "item": [2], "rating": ["x"]})), TypeError,
@@ -61,6 +63,29 @@ def test_remedies(call, kind, remedy):
     with pytest.raises(kind) as caught:
         call()
     assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "threshold", "remedy"),
+    [
+        ("others", None, "pass given= with rows of users who are not in train"),
+        ("train", None, "test must not be a part of train"),
+        ("test", 7.0, "lower threshold"),
+    ],
+)
+def test_a_test_without_interactions_names_the_usual_cause(data, split, part, threshold, remedy):
+    parts = {"others": Interactions.from_arrays([900, 901], [1, 2]), "train": split.train, "test": split.test}
+    with pytest.raises(ValueError, match=remedy):
+        evaluate(Popularity().fit(split.train), split.train, parts[part], threshold=threshold)
+
+
+def test_results_name_metrics_that_were_not_measured_and_functions_that_return_none(split):
+    model = Popularity().fit(split.train)
+    result = evaluate(model, split.train, split.test, metrics=["hr@5"])
+    with pytest.raises(KeyError, match="'ndcg@20' was not measured, but hr@5; add it to metrics="):
+        result["ndcg@20"]
+    with pytest.raises(TypeError, match="must return real numbers, got None"):
+        evaluate(model, split.train, split.test, metrics=[lambda rankings: None])
 
 
 def test_attributes_of_models():

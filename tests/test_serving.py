@@ -64,6 +64,12 @@ def test_threads_of_clients_get_the_answers_of_the_model(client, path):
     assert len({str(answer) for answer in answers}) > 1 or not model.scoring_factors_.any()
 
 
+def test_a_misspelt_field_is_refused(client):
+    answer = client.post("/recommend", json={"items": [3, 17], "excluded": [4]})
+    assert answer.status_code == 422
+    assert "excluded" in answer.text
+
+
 def test_excluded_items_and_the_privacy_of_the_model(client, path):
     model = fastfedrec.load(path)
     free = client.post("/recommend", json={"items": [3, 17], "n": 3}).json()["items"]

@@ -17,7 +17,7 @@ from fastfedrec.core.threads import one_blas_thread
 Id = pydantic.StrictInt | pydantic.StrictStr
 
 
-class Query(pydantic.BaseModel):
+class Query(pydantic.BaseModel, extra="forbid"):
     """Items of one user, in the body of a request, since addresses are logged on the way."""
 
     items: Annotated[list[Id], pydantic.Field(max_length=10_000)]

@@ -71,9 +71,11 @@ def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
 
 
 def _smallest(reports: Collection[Any]) -> CrowdEvent:
-    """Return reports with the fewest users and the fewest honest users of any round."""
+    """Return reports with the fewest users, the fewest honest users and the largest distance of any round."""
     n_users, n_honest = min(event.n_users for event in reports), min(event._n_honest for event in reports)
-    return next(iter(reports))._in_crowd(n_users, n_honest)
+    smallest = next(iter(reports))._in_crowd(n_users, n_honest)
+    distance = max(event.distance for event in reports)
+    return replace(smallest, distance=distance) if distance else smallest
 
 
 def _join_crowds(events: Sequence[Any]) -> CrowdEvent:

@@ -26,8 +26,8 @@ _CONDITIONS = {
     "public": "Against the public the figures hold only if the server releases results of the sums of reports alone.",
     "fakes": "Fake messages hide data only behind a shuffler that mixes all messages of a round and reveals no sender "
     "and no time. It must not collude with the server. The honest users must send their fake messages and reveal none.",
-    "mixer": "The shuffler is trusted with the data: it can read each message that is not sealed for the server. It "
-    "also sees each user's number of messages. A process that fits all users' data sees them, too.",
+    "mixer": "The shuffler is trusted with the data: it can read messages, and sees each user's number of messages. A "
+    "process that fits all users' data sees them, too.",
     "counts": "Against the public the figures hold only if the server releases results of counts of messages alone.",
     "fixed": "Figures with a delta hold only if no release had an effect on the events or on their number. A fit that "
     "was stopped or repeated because of a released model is such an effect.",

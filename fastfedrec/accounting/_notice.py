@@ -22,10 +22,13 @@ _CONDITIONS: dict[View, str] = {
 }
 _FAKES = (
     "This holds if users' devices send fake messages, and an independent party mixes all messages and removes the "
-    "senders. The party can read messages that are not sealed."
+    "senders. This party can see your data."
 )
 _ENTITY = "This does not protect your data from the organization that collected them."
-_HONEST = {"aggregator": "nodes are honest", "shuffle": "users follow the protocol"}
+_HONEST = {
+    "aggregator": "devices or organizations that add noise keep it secret",
+    "shuffle": "users follow the protocol",
+}
 _LIMITS = "Your participation is not hidden. Recommendations that are made for you are not covered."
 
 

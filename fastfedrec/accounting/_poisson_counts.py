@@ -6,15 +6,17 @@ has a Poisson number of fake messages.  docs/explanation/systems/gram/shuffled-p
 
 import itertools
 import math
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, compose, curve_losses
 from fastfedrec.accounting._work import count_work
 
-# A larger mean counts as this one: more steps of the products below would exceed the error of masses in `spread`.
-_MAX_MEAN = 2.0**16
+#: A larger mean counts as this one: more steps of the products below would exceed the error of masses in `spread`.
+MAX_MEAN = 2.0**16
 # At most e^-45 of a cell's mass is outside of the table on either side; it counts as an infinite loss.
 _TAIL = 45.0
 # Number of standard deviations of the total loss at which delta is computed, and the number of losses for each.
@@ -28,7 +30,7 @@ MAX_MESSAGES = 1024
 
 def counts_loss(mean: float, n_messages: int, neighboring: str) -> Loss:
     """Return the privacy loss of all counts, for a mean number of honest users' fake messages in each cell."""
-    mean = min(mean, _MAX_MEAN)
+    mean = min(mean, MAX_MEAN)
     if not _reach(mean, n_messages, neighboring)[1] < _UNHIDDEN:
         nothing = LossPmf(0, np.zeros(1), 1.0)
         return Loss(1.0, 1.0, lambda _: (nothing, nothing))
@@ -50,10 +52,13 @@ def _reach(mean: float, n_messages: int, neighboring: str) -> tuple[float, float
 @lru_cache(maxsize=16)
 def _curves(mean, n_messages, neighboring):
     """Return the step s of losses, and delta at 0, s, 2 s, ... for (P, Q) and (Q, P), the largest over all users."""
-    # A user with c messages in a cell shifts its count by c.
-    shifts = [(c, n_messages // c**2) for c in range(1, math.isqrt(n_messages) + 1)]
-    # A replaced user removes its old messages and adds the new ones.
-    pairs = itertools.product(shifts, shifts) if neighboring == "replace" else [(one, None) for one in shifts]
+    # A user with c messages in a cell shifts its count by c.  Of equal numbers of cells the largest shift costs most.
+    shifts = {n_messages // c**2: c for c in range(1, math.isqrt(n_messages) + 1)}
+    users = [(c, n_cells) for n_cells, c in shifts.items()]
+    # A replaced user removes its old messages and adds the new ones; the opposite pair has the losses backward.
+    pairs: Iterable[tuple[Any, Any]] = [(one, None) for one in users]
+    if neighboring == "replace":
+        pairs = itertools.combinations_with_replacement(users, 2)
     variance, reach = _reach(mean, n_messages, neighboring)
     per_loss = max(math.sqrt(variance) / _PER_STDDEV, reach / _MAX_LOSSES)
     losses = per_loss * np.arange(math.ceil(reach / per_loss) + 1)
@@ -65,7 +70,7 @@ def _curves(mean, n_messages, neighboring):
         totals = compose(parts)
         found = [[total.delta(loss) for loss in losses] for total in totals]
         curves = np.maximum(curves, [found[0], found[-1]])
-    if neighboring == "replace":  # every pair is there in both orders, up to rounding
+    if neighboring == "replace":
         curves[:] = curves.max(axis=0)
         return per_loss, curves[0], curves[0]
     return per_loss, curves[0], curves[1]

@@ -352,9 +352,15 @@ class Budget:
                 remedy += ", or make the ledger with budget_filter='renyi', which takes sampled rounds and zCDP"
         else:
             why, what = "would be exceeded", "costs more than remains"
-            remedy = "lower its epsilon (Ledger.remaining), or stop fitting on these users"
-        # Without this sentence a reader expects the far smaller cost behind a shuffler.
-        local = " Shuffled reports count as local ones in a budget." * isinstance(seen, ShuffledReports)
+            fits = "lower its epsilon (Ledger.remaining)"
+            if not gaussian and pure:
+                fits = "use pure noise, for which some of the budget remains"
+            remedy = f"{fits}, or stop fitting on these users"
+        local = ""
+        if isinstance(seen, ShuffledReports):
+            # Without this sentence a reader expects the far smaller cost behind a shuffler.
+            local = " Shuffled reports count as local ones in a budget, so Ledger.remaining is too large for them."
+            remedy = "record it in a ledger without a budget, or trust a server (central) or honest nodes (aggregator)"
         message = (
             f"the ledger's budget of epsilon {self.epsilon:g} at delta {self.delta:g} against {self.view!r} {why}: "
             f"{spent:.4g} is spent, and {event.mechanism!r} ({type(event).__name__}){plan} {what}. A release with "

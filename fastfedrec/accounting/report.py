@@ -38,7 +38,7 @@ _OBSERVERS_IN_WORDS: dict[View, str] = {
     "public": "The public sees releases of the server alone: the model, and results that are computed from it.",
 }
 _TRUSTED = {
-    "local": "No party is trusted: each user's device adds the noise.",
+    "local": "No party is trusted if each user's device adds the noise.",
     "shuffle": "The shuffler is trusted: it must break each link between message and sender, and must not collude with "
     "the server.",
     "central": "The server is trusted: it sees the raw data and adds the noise. No guarantee holds against it.",
@@ -51,6 +51,13 @@ _HONEST = {
     "shuffle": "the users follow the protocol and do not reveal their messages",
     "aggregator": "the nodes add their share of the noise and do not reveal it to the server",
 }
+# Trusts of events whose noise or fake messages are made apart from the server.
+_OF_DEVICES = ("local", "shuffle", "aggregator")
+_DEVICES = (
+    "A process that reads all users' data, as fit does outside of a deployment, is a party of its own. No guarantee "
+    "holds against its operator."
+)
+_SHUFFLER = "No guarantee holds against the shuffler, which can see users' data."
 _RELATIONS = {
     "replace": "all data of one user are replaced by any others (replace)",
     "zero_out": "all data of one user are removed, and the user is still counted (zero_out)",
@@ -113,8 +120,8 @@ _DECISION = (
 )
 _HOW_TO_READ = (
     "The observer knows the data of all other users, and decides which of two equally likely histories one user has. A "
-    "random guess is correct in 50% of cases. Epsilon (in nats) bounds the advantage, and delta is the probability "
-    "that this bound fails."
+    "random guess is correct in 50% of cases. Epsilon (in nats) bounds the factor between the probabilities of any result "
+    "for the two histories. Delta is an amount added to this bound; the share of correct guesses includes it."
 )
 _PARTS = "Notes on single runs and events"
 _ONE_PART = "No guarantee holds for the whole ledger. Each note below is about one run or one event alone."
@@ -218,6 +225,8 @@ def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]
         small = "epsilon or delta" if is_delta_too_large(ledger) else "figure"
         lines += [f"The {small} is too large to bound a guess by {_listed(useless)}."] if useless else []
         lines += [f"No guarantee holds against {_listed(unprotected)}."] if unprotected else []
+        lines += [_DEVICES] * any(getattr(event, "trust", "") in _OF_DEVICES for event in ledger.events)
+        lines += [_SHUFFLER] * any(isinstance(event, ShuffledCounts) for event in ledger.events)
     if ledger.is_simulation:
         tone = "none"
         lines.insert(0, f"With a secret key, {first[0].lower()}{first[1:]}" if guess_shares else first)
@@ -290,6 +299,8 @@ def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
         _TRUSTED[trust] if len(mechanisms_by_trust) == 1 else f"{_TRUSTED[trust]} This applies to {_listed(names)}."
         for trust, names in mechanisms_by_trust.items()
     ]
+    if messages := [event.mechanism for event in ledger.events if isinstance(event, ShuffledCounts)]:
+        lines.append(f"The shuffler is trusted with the data: it sees the sender of {_listed(messages)}.")
     if "local" in mechanisms_by_trust and costs["shuffled_server"].epsilon < costs["server"].epsilon:
         lines.append('The line "behind a shuffler" holds only if there is a shuffler, which is then trusted.')
     return lines or ["No party is trusted, because no data were sent or released."]
@@ -304,6 +315,8 @@ def _assumed(ledger: Any) -> list[str]:
         shares = [e.honest_fraction for e in ledger.events if hasattr(e, "honest_fraction") and e.trust == trust]
         if min(shares, default=1.0) < 1:
             lines.append(f"At least {100 * min(shares):g}% of {words}.")
+        elif shares:
+            lines.append(f"All of {words}.")
     if any(getattr(event, "trust", "") == "central" for event in ledger.events):
         lines.append("The server adds the noise before a release, and releases no other part of its data.")
     return lines

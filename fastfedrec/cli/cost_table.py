@@ -41,6 +41,8 @@ def cost_sentences(ledger: Ledger) -> list[str]:
         f"epsilon: the cost to one user, in nats, if all of that user's data are replaced, at delta {ledger.delta:g} "
         f"({observers})."
     ]
+    if any(getattr(event, "neighboring", "replace") != "replace" for event in ledger.events):
+        sentences[0] += " A system's parameter epsilon may be for removing the data, which costs less."
     parts = "The parts do not add up to the whole run, because composition is tighter than a sum."
     simulation = "The noise came from a seed, so this run is a simulation without protection."
     is_tighter = any(sum(_costs(ledger, view)) > _VISIBLE * ledger.epsilon(view) for view in views)

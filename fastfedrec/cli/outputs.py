@@ -53,7 +53,7 @@ def epsilon_legend(results: Iterable["Evaluation"]) -> str:
     delta = f", at delta {' or '.join(f'{value:g}' for value in deltas)}" if deltas else ""
     return (
         f"true epsilon: what the whole run costs one user, in nats{delta}, for replacing all of the user's data, if "
-        "the party in brackets is trusted (local: none, shuffle: a shuffler, central: the server). "
+        "the party in brackets is trusted (local: no party, shuffle: a shuffler, central: the server). "
         "'none': no guarantee."
     )
 

@@ -81,6 +81,8 @@ def _check_test(arguments: argparse.Namespace, split: Split, of_ratings: bool) -
         hint = "do both files use the same ids?"
         if aligned.dropped["seen_again"] == n_test:
             hint = "is it the same file?"
+        elif split.given is None and aligned.dropped["unknown_users"] == n_test:
+            hint += " A test of new users needs --given, a file of their other interactions"
         raise ValueError(
             f"--test {arguments.test} must have interactions to test, but of its {n_test:,} interactions {reasons}; "
             f"{hint}"

@@ -44,6 +44,8 @@ def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.i
 
 def remedy_for(given: Any) -> str:
     """Return the remedy for an object that is not a SciPy matrix, as the last clause of an error message."""
+    if hasattr(given, "interactions"):
+        return "pass its interactions"
     if hasattr(given, "to_scipy_sparse"):
         return "use its to_scipy_sparse(), or see Interactions.from_arrays"
     if hasattr(given, "todense"):

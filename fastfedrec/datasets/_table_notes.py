@@ -22,7 +22,8 @@ def remedy(role: str, text: str) -> str:
     if role == "value":
         if re.fullmatch(r"\s*[+-]?[0-9]+,[0-9]+\s*", text):
             return "; write a point instead of the decimal comma"
-        return "; correct or remove the row, or leave the column out by renaming it in the first line"
+        option = choose_words("pass user= and item= alone", "pass --user and --item alone")
+        return f"; correct or remove the row, or {option} to leave the values out"
     if role != "timestamp":
         return ""
     if stated_moment(text, "s", "ns") is not None:

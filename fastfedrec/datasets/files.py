@@ -83,8 +83,8 @@ class Files:
                     content = sum(member.file_size for member in archive.infolist())
             except zipfile.BadZipFile as error:
                 raise ValueError(
-                    f"path {str(path)!r} is not a readable zip ({error}); download it again, or read a table with "
-                    "load_table"
+                    f"path {str(path)!r} is not a readable zip ({error}); download it again, pass a folder, or read a "
+                    "table with load_table (in a shell: --data FILE of other commands)"
                 ) from error
             if content > (limit := largest_content(path.stat().st_size)):
                 raise ValueError(

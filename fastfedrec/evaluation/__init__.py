@@ -5,6 +5,7 @@ has the split and the task of PrivRec's paper.  Attacks on models are in `studie
 are in `audit`.
 """
 
+from fastfedrec.evaluation.metrics.averages import average_fits
 from fastfedrec.evaluation.metrics.comparison import Comparison, compare
 from fastfedrec.evaluation.metrics.evaluate import evaluate
 from fastfedrec.evaluation.metrics.feature_diversity import FeatureDiversity
@@ -36,6 +37,7 @@ __all__ = [
     "Splitter",
     "TemporalSplit",
     "UserHoldout",
+    "average_fits",
     "compare",
     "evaluate",
     "evaluate_lists",

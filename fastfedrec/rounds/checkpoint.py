@@ -29,6 +29,7 @@ _KEY_FORMAT = "fastfedrec key 3"
 _KEY_FIELDS = ("format", "seed", "secret", "run", "bound_to")
 _RUN = re.compile("[0-9a-f]{32}")
 _KEY_NAME = "key"  # the entry of `bound_to` with the random name of the run
+_LEDGER = "ledger.json"
 _OTHER_RUN = "pass another folder, or the data and parameters of that run"
 _REMEDY = "put the folder back as it was when the run stopped, or pass another one, which starts a new run"
 
@@ -156,8 +157,16 @@ class Checkpoint:
             )
         raise OtherRunError(
             f"checkpoint {str(self.folder)!r} holds a run on other data or with other parameters ({path.name} was "
-            f"made with other {', '.join(differing)}); {_OTHER_RUN}"
+            f"made with other {', '.join(differing)}); {self._other_run()}"
         )
+
+    def _other_run(self) -> str:
+        """Return the remedy for a folder of another run."""
+        names = {path.name for path in self.folder.iterdir()}
+        if not any(map(_belongs_to_run, names)):
+            return "no round of it has begun, so remove the folder, or pass another one"
+        cost = ". Its cost so far, in its ledger.json, counts for its users also without a model" * (_LEDGER in names)
+        return _OTHER_RUN + cost
 
 
 def read_traffic(numbers: Any) -> RoundTraffic:
@@ -168,4 +177,4 @@ def read_traffic(numbers: Any) -> RoundTraffic:
 
 def _belongs_to_run(name: str) -> bool:
     # "answer" is the message of a node.
-    return name in ("state", "answer", "ledger.json") or name.startswith(("round-", "devices-"))
+    return name in ("state", "answer", _LEDGER) or name.startswith(("round-", "devices-"))

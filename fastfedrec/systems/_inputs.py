@@ -51,8 +51,8 @@ def check_counts(
         ignores = choose_words(f"{type(model).__name__} ignores", "models of implicit feedback ignore")
         binarize = choose_words("call data.binarize(3)", "add --binarize 3")
         warn(
-            f"{ignores} values, which vary here: a rating of 1 counts like a rating of 5. To keep only values above 3, "
-            f"for example, {binarize}",
+            f"{ignores} values, which vary here: 1 counts like 5. If they are ratings, {binarize} to keep only "
+            "those above 3, for example",
         )
     return data
 

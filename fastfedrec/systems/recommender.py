@@ -282,7 +282,7 @@ class Recommender(Answers):
         if data.item_ids is not items and not np.array_equal(data.item_ids, items):
             raise ValueError(
                 f"interactions must have the {len(items)} items the model was fitted on, in their order, got "
-                f"{data.n_items} others; build them with the same item ids"
+                f"{data.n_items} others; build them with item_ids=model.interactions_.item_ids"
             )
         model = copy.copy(self)
         model.interactions_ = data

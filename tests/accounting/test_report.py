@@ -385,7 +385,7 @@ def test_a_page_of_counts_states_its_shuffler_and_no_noise_of_devices(tmp_path):
     sections = sections_of(markdown)
     for text in (
         "a shuffler that mixes all messages of a round and reveals no sender",
-        "it can read each message that is not sealed for the server",
+        "The shuffler is trusted with the data: it can read messages",
         "The honest users must send their fake messages",
     ):
         assert text in sections["Assumptions"]

@@ -147,6 +147,25 @@ def test_shards_behind_one_shuffler_join_their_crowds_and_distances():
     assert (joined.n_users, joined.distance) == (1_000, 1_000 * 2.0**-60)
 
 
+def test_shards_with_varying_crowds_join_their_largest_distances():
+    ledgers = [Ledger(1e-6) for _ in range(2)]
+    for ledger in ledgers:
+        for n_users in (300, 700):
+            ledger.record(ShuffledCounts("counts", 0.5, 4, n_users, distance=n_users * 2.0**-40))
+    joined = Ledger.of_shards(ledgers).events
+    assert [(event.n_users, event.distance) for event in joined] == [(600, 1_400 * 2.0**-40)]
+    assert joined.total() == 2
+
+
+def test_a_rate_beyond_the_accountant_counts_as_its_largest_mean():
+    costs = []
+    for rate in (2.0**16, 1e308):
+        account = PLDAccountant()
+        account.compose(ShuffledCounts("counts", rate, 4, 10**6))
+        costs.append(account.get_epsilon(1e-6))
+    assert costs[0] == costs[1] < 1
+
+
 def test_compositions_add_up():
     both = PLDAccountant().compose(ShuffledCounts("counts", 500.0, 4, 1))
     both.compose(Gaussian(5.0, neighboring="replace", sampling="none"))

@@ -284,6 +284,10 @@ ACCOUNTS = [
         "ledger-shards-take-the-largest", "the largest crowd of a shard is charged instead of the smallest",
         "min(event.n_users for event in reports)", "max(event.n_users for event in reports)",
     ),
+    on("_smallest", "test_shards_with_varying_crowds_join_their_largest_distances")(
+        "ledger-shards-take-a-distance", "shards with varying crowds are charged the distance of their first event",
+        "max(event.distance for event in reports)", "next(iter(reports)).distance",
+    ),
     on("_join", "test_shards_of_every_kind_join_in_any_order")(
         "ledger-shards-take-the-lowest-rate",
         "the lowest sampling rate of the shards is charged instead of the highest",

@@ -47,7 +47,7 @@ LOCAL = [
     # ---- ShuffledPairs ----------------------------------------------------------------------------------------------
     on("CellRound._chunks", "test_counts_do_not_depend_on_shards_and_threads")(
         "pairs-first-user-without-fakes", "the first user of each shard sends no fake messages",
-        "self.fakes.table.draw(words[:, 0])", "self.fakes.table.draw(words[:, 0]) * (np.arange(len(words)) > 0)",
+        "self.fakes.table.draw(words)", "self.fakes.table.draw(words) * (np.arange(len(words)) > 0)",
     ),
     on("CellRound._own_cells", "test_a_user_sends_some_of_its_cells")(
         "pairs-more-messages", "users send more messages than their ledger counts",
@@ -56,6 +56,14 @@ LOCAL = [
     on("ShuffledPairs._plan", "test_a_fit_costs_at_most_epsilon")(
         "pairs-dishonest-counted", "the fake messages of dishonest users count in the plan", "mean / n_honest",
         "mean / data.n_users",
+    ),
+    on("ShuffledPairs._check_cost", "test_a_delta_below_the_rounding_of_fakes_is_refused")(
+        "pairs-rounding-free", "a fit begins although the rounding of its fake messages costs more than delta",
+        "not account.get_epsilon(float(self.delta)) <= self.epsilon", "False",
+    ),
+    on("PoissonTable.draw", "test_a_draw_is_the_number_of_thresholds_up_to_all_128_bits")(
+        "pairs-64-bits", "the number of fake messages ignores the second word", "('left', 'right')",
+        "('right', 'right')",
     ),
     on("CellRound.round_event", "test_a_fit_costs_at_most_epsilon")(
         "pairs-all-honest", "the ledger of ShuffledPairs counts all users as honest", "self.honest_fraction", "1.0",

@@ -141,6 +141,17 @@ def test_a_key_is_used_for_no_other_data_whatever_is_lost(tmp_path, key, lost, o
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == original
 
 
+def test_a_folder_of_another_run_names_its_cost_or_that_no_round_has_begun(tmp_path):
+    fit(log(), tmp_path)
+    with pytest.raises(ValueError, match=r"its ledger\.json, counts for its users also without a model"):
+        fit(OTHER_INPUTS["the catalogue"], tmp_path)
+    for path in tmp_path.iterdir():
+        if path.name not in ("key.json", "lock"):
+            path.unlink()
+    with pytest.raises(ValueError, match="no round of it has begun, so remove the folder"):
+        fit(OTHER_INPUTS["the catalogue"], tmp_path)
+
+
 def test_a_run_whose_last_record_is_gone_makes_the_same_noise_for_the_same_data_only(tmp_path):
     first = fit(log(), tmp_path)
     (tmp_path / "round-0-1").unlink()

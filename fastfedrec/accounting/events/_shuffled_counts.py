@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from fastfedrec.accounting._poisson_counts import MAX_MESSAGES, counts_loss
+from fastfedrec.accounting._poisson_counts import MAX_MEAN, MAX_MESSAGES, counts_loss
 from fastfedrec.accounting.events._crowd import CrowdEvent, count_honest, share_of_honest
 from fastfedrec.accounting.events._event import Event, EventLoss, View, check_name, store
 from fastfedrec.core.check import check_choice, check_integer, check_real
@@ -97,7 +97,7 @@ class ShuffledCounts(CrowdEvent):
         return np.full(len(orders), np.inf)
 
     def _loss(self) -> EventLoss:
-        mean = -float_up(-Fraction(self.fake_rate) * self.n_honest_users)
+        mean = -float_up(-min(Fraction(self.fake_rate) * self.n_honest_users, Fraction(MAX_MEAN)))
         loss = counts_loss(mean, self.n_messages, self.neighboring)
         return (lambda _: loss), 1
 

@@ -40,7 +40,7 @@ def average_fits(results: Sequence[Evaluation]) -> Evaluation:
     --------
     >>> from fastfedrec import Key, datasets
     >>> from fastfedrec.evaluation import LeaveOneOut, evaluate
-    >>> from fastfedrec.evaluation.metrics.averages import average_fits
+    >>> from fastfedrec.evaluation import average_fits
     >>> from fastfedrec.systems.baselines.popularity import Random
     >>> data = datasets.generate_implicit(200, 40, key=Key.from_seed(1))
     >>> [split] = LeaveOneOut().split(data, key=Key.from_seed(2))

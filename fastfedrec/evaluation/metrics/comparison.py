@@ -116,7 +116,7 @@ class Comparison:
         """
         columns = self._columns("to")
         table = format_table(list(columns), zip(*columns.values(), strict=True))
-        remedy = "; pass average_fits of several fits of each model to cover both"
+        remedy = "; pass evaluation.average_fits of several fits of each model to cover both"
         return "\n".join([table, "", *self.verdicts(), self.coverage(remedy)])
 
     def coverage(self, remedy: str = "") -> str:

@@ -89,6 +89,8 @@ class Evaluation(Mapping[str, float]):
     of_users = OldAttribute("user_values")
 
     def __getitem__(self, name: str) -> float:
+        if name not in self.means:
+            raise KeyError(f"metric {name!r} was not measured, but {', '.join(self.means)}; add it to metrics=")
         return self.means[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -13,6 +13,13 @@ from fastfedrec.evaluation.metrics.scoring import is_known
 
 __all__ = ["Part", "parts_of"]
 
+# Usual causes of a test without interactions, by the reason that drops most of them.
+_CAUSES = {
+    "unknown_users": "pass given= with rows of users who are not in train, such as those of UserHoldout",
+    "seen_again": "test must not be a part of train",
+    "not_relevant": "lower threshold",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -37,6 +44,8 @@ def parts_of(
         aligned = aligned.keep(is_known(model, "item", aligned.item_ids)[aligned.test[1]], "unknown_items")
     if not aligned.n_users:
         reason = "" if serves or given is None else f", and {type(model).__name__} serves only users it was fitted on"
+        largest = max(aligned.dropped, key=lambda name: aligned.dropped[name])
+        reason += f"; {_CAUSES[largest]}" if largest in _CAUSES else ""
         if not any(aligned.dropped.values()):
             reason = f"; test is empty, and a user with a single item has no item to hold out{reason}"
         raise ValueError(

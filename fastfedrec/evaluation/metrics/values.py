@@ -63,7 +63,10 @@ def metric_values(
 def apply_function(metric: Metric, rankings: Rankings) -> UserValues | float:
     """Return the metric that a function computes: a value for each user, where NaN is undefined, or one number."""
     assert metric.function is not None
-    values = plain_array(metric.name, metric.function(rankings))
+    returned = metric.function(rankings)
+    if returned is None:
+        raise TypeError(f"metric {metric.name!r} must return real numbers, got None; does its function end in return?")
+    values = plain_array(metric.name, returned)
     if values.dtype.kind not in "fiub":
         raise TypeError(f"metric {metric.name!r} must return real numbers, got dtype {values.dtype}")
     if values.shape not in ((), (rankings.n_users,)):

@@ -275,7 +275,7 @@ STUDY = Study(
     title="Utility and true privacy cost, against {.protocol}".format,
     legend=(
         "true epsilon: what the whole run costs one user, in nats, for replacing all data of one user, if the party in "
-        "brackets is trusted (local: none, shuffle: a shuffler, central: the server). none: no guarantee.\n"
+        "brackets is trusted (local: no party, shuffle: a shuffler, central: the server). none: no guarantee.\n"
         "+-: two standard errors, over seeds or over tested users, whichever is larger. *: added for comparison. Noise "
         "came from seeds: these runs are simulations of runs with a key from entropy.\n" + NOT_COVERED
     ),

@@ -15,15 +15,19 @@ from fastfedrec.core.numbers import float_up
 
 __all__ = ["FakeMessages", "PoissonTable", "choose_ranks", "poisson_table", "scale_words", "shares_of_rows"]
 
-_BITS = 192  # fraction bits of a weight
-_LEAST = 2**96  # smallest weight of a table; smaller ones have a total below 2^-80
+_BITS = 256  # fraction bits of a weight
+_LEAST = 2**112  # smallest weight of a table; smaller ones have a total far below 2^-128
+_MAX_CELLS = 2**32 - 1  # largest number of cells: `scale_words` multiplies halves of 32 bits
 
 
 class PoissonTable(NamedTuple):
-    """Inverse table of a Poisson distribution: a word's number of thresholds up to it, plus `low`, is the draw."""
+    """Inverse table of a Poisson distribution: the number of thresholds up to 128 random bits, plus `low`, is the draw.
+
+    With 64 bits, the distances of many users' draws could exceed delta.
+    """
 
     low: int
-    thresholds: NDArray[np.uint64]  # cumulative probabilities of all draws but the last, times 2^64
+    thresholds: NDArray[np.uint64]  # cumulative probabilities of all draws but the last, times 2^128: two words each
     total_variation: Fraction  # upper bound of the distance of one draw from the distribution
 
     @property
@@ -32,8 +36,13 @@ class PoissonTable(NamedTuple):
         return self.low + len(self.thresholds)
 
     def draw(self, words: np.ndarray) -> NDArray[np.int64]:
-        """Return one draw for each uniform 64-bit word."""
-        return self.low + np.searchsorted(self.thresholds, words, side="right").astype(np.int64)
+        """Return one draw for each row of two uniform 64-bit words."""
+        high, low = self.thresholds.T
+        first, last = (np.searchsorted(high, words[:, 0], side=side) for side in ("left", "right"))
+        draws = self.low + first.astype(np.int64)
+        for row in np.flatnonzero(first < last):  # the second word is needed once in about 2^64 draws
+            draws[row] += np.searchsorted(low[first[row] : last[row]], words[row, 1], side="right")
+        return draws
 
 
 @functools.lru_cache(maxsize=8)
@@ -63,14 +72,15 @@ def poisson_table(mean: Fraction) -> PoissonTable:
     sums = [0]
     for weight in weights[:-1]:
         sums.append(sums[-1] + weight)
-    thresholds = np.array([(one << 64) // total for one in sums[1:]], dtype=np.uint64)
+    thresholds = [divmod((one << 128) // total, 2**64) for one in sums[1:]]
     # Ratios of neighbours fall away from the mode, so weights outside are at most a geometric series.  A weight is too
     # small by at most 1 for each step.
     ratio = mean / (mode + len(above))
     outside = (weights[-1] + n) * ratio / (1 - ratio)
     if low:
         outside += (weights[0] + n) * Fraction(low) / (mean - low)
-    return PoissonTable(low, thresholds, (n * n + outside) / total + Fraction(n, 2**64))
+    words = np.array(thresholds, dtype=np.uint64).reshape(-1, 2)
+    return PoissonTable(low, words, (n * n + outside) / total + Fraction(n, 2**128))
 
 
 class FakeMessages(NamedTuple):
@@ -81,7 +91,12 @@ class FakeMessages(NamedTuple):
 
     @classmethod
     def of(cls, rate: float, n_cells: int) -> "FakeMessages":
-        """Return fake messages with at least this mean number about each cell."""
+        """Return fake messages with at least this mean number about each cell, or raise for too many cells."""
+        if n_cells > _MAX_CELLS:
+            raise ValueError(
+                f"the number of items, or of their pairs, must be at most {_MAX_CELLS:,}, got {n_cells:,}; choose fewer "
+                "items"
+            )
         # A cell has a probability of at least (1 - n_cells / 2^64) / n_cells by `scale_words`.
         return cls(Fraction(float_up(Fraction(rate) * n_cells / (1 - Fraction(n_cells, 2**64)))), n_cells)
 
@@ -113,8 +128,14 @@ def scale_words(words: np.ndarray, n: np.ndarray | int) -> NDArray[np.int64]:
     """
     n = np.asarray(n).astype(np.uint64)
     half = np.uint64(32)
-    low = (words & np.uint64(2**32 - 1)) * n
-    return (((words >> half) * n + (low >> half)) >> half).astype(np.int64)
+    # Steps in place need no memory for further arrays.
+    low, scaled = words & np.uint64(2**32 - 1), words >> half
+    low *= n
+    low >>= half
+    scaled *= n
+    scaled += low
+    scaled >>= half
+    return scaled.view(np.int64)
 
 
 def shares_of_rows(n_cells: np.ndarray, n_messages: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledCounts, gaussian_mu
+from fastfedrec.accounting._poisson_counts import MAX_MEAN, MAX_MESSAGES
 from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
@@ -46,7 +47,6 @@ from fastfedrec.systems.recommender import Recommender
 __all__ = ["ShuffledPairs", "fakes_per_cell"]
 
 _MAX_EPSILON = 50.0  # a larger epsilon protects no user
-_MAX_MEAN = 2.0**16  # largest mean number of fake messages about a cell that the accountant uses
 _ROUNDING = 1 + 2.0**-30  # raises a mean by more than the rounding errors of rates
 _MAX_USER_MESSAGES = 2**26  # largest mean number of fake messages of one user: 256 MiB
 _STEPS = 12  # largest number of steps of the calibration
@@ -217,6 +217,11 @@ class ShuffledPairs(Recommender):
         about_items = self.n_messages
         if has_pairs:
             about_items = max(1, round(self.n_messages * self.mean_share / (1 - self.mean_share)))
+            if about_items > MAX_MESSAGES:
+                raise ValueError(
+                    f"mean_share must be smaller, got {self.mean_share} with n_messages={self.n_messages}: a user would "
+                    f"send {about_items:,} messages about items, and the accountant allows {MAX_MESSAGES:,}"
+                )
         numbers = (about_items, self.n_messages)[: 1 + has_pairs]
         honest = float(self.honest_fraction)
         n_honest = ShuffledCounts("honest users", 1.0, 1, data.n_users, honest).n_honest_users
@@ -229,6 +234,7 @@ class ShuffledPairs(Recommender):
             CellRound(data.n_items, number, mean / n_honest, is_about_pairs, honest)
             for number, is_about_pairs in zip(numbers, (False, True), strict=False)
         ]
+        self._check_cost(rounds, data.n_users)
         self.fakes_per_cell_, self.fakes_per_user_ = mean, float(sum(one.fakes.total for one in rounds))
         if self.fakes_per_user_ > _MAX_USER_MESSAGES:
             raise ValueError(
@@ -236,6 +242,17 @@ class ShuffledPairs(Recommender):
                 f"each user would send {self.fakes_per_user_:,.0f} fake messages; raise epsilon, or {FEWER_ITEMS}"
             )
         return [Phase(one, one.initial_state(key)) for one in rounds]
+
+    def _check_cost(self, rounds: list[CellRound], n_users: int) -> None:
+        """Raise if the distance of the fake messages from Poisson numbers is too large for delta."""
+        account = PLDAccountant()
+        for one in rounds:
+            account.compose(one.round_event(n_users))
+        if not account.get_epsilon(float(self.delta)) <= self.epsilon:
+            raise ValueError(
+                f"delta must be larger for epsilon {self.epsilon} and {n_users:,} users, got {self.delta}: rounding of "
+                "the numbers of their fake messages costs more; raise delta, or lower epsilon"
+            )
 
     def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
         n_items = sizes.n_items
@@ -350,15 +367,15 @@ def fakes_per_cell(numbers: Sequence[int], epsilon: float, delta: float) -> floa
 
     low, high, mean = 0.0, math.inf, sum(numbers) / gaussian_mu(epsilon, delta) ** 2
     for _ in range(_STEPS):
-        mean = min(mean, _MAX_MEAN)
+        mean = min(mean, MAX_MEAN)
         found = cost(mean)
         if found <= epsilon:
             high = mean
             if found > 0.995 * epsilon:
                 break
-        elif mean == _MAX_MEAN:
+        elif mean == MAX_MEAN:
             raise ValueError(
-                f"epsilon must be larger, got {epsilon}: it needs more than {_MAX_MEAN:,.0f} fake messages about each "
+                f"epsilon must be larger, got {epsilon}: it needs more than {MAX_MEAN:,.0f} fake messages about each "
                 "pair; raise epsilon, or lower n_messages"
             )
         else:

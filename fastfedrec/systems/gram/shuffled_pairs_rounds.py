@@ -24,7 +24,7 @@ TERMS = DeploymentTerms(
     note="There was no shuffler between nodes and server. The figure behind a shuffler is for the deployment that this "
     "run simulates, and it holds for no message of this run.",
 )
-_CHUNK = 2**22  # approximate number of messages in memory at the same time
+_CHUNK = 2**20  # approximate number of messages in memory at the same time
 _BYTES = 4  # bytes of a message
 
 
@@ -41,7 +41,7 @@ def counts_memory(n_items: int) -> Arrays:
     mapping of str to Array
         Arrays by name.
     """
-    return {"counts": Array.of("int64", 2, n_items * (n_items - 1) // 2), "messages": Array.of("int64", 4, _CHUNK)}
+    return {"counts": Array.of("int64", 2, n_items * (n_items - 1) // 2), "messages": Array.of("int64", 3, _CHUNK)}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class CellRound(FederatedSystem):
     """One round in which each user sends messages about single items, or about pairs of items, through a shuffler.
 
     A message is the number of a cell.  `n_messages` bounds the sum of squares of a user's numbers of messages about its
-    data, and `fake_rate` is the mean number of its fake messages about each cell.
+    data, which is the same for all its cells, and `fake_rate` is the mean number of its fake messages about each cell.
     """
 
     def __init__(self, n_items: int, n_messages: int, fake_rate: float, has_pairs: bool, honest_fraction: float = 1.0):
@@ -141,8 +141,8 @@ class CellRound(FederatedSystem):
     def _chunks(self, shard: Interactions, key: Key, round_number: int, n_threads: int) -> Iterator[np.ndarray]:
         """Yield the cells of all messages of a shard's users, by blocks of users."""
         users = np.asarray(shard.global_user_ids, dtype=np.uint64)
-        words = key.words_by_user(self._purpose("numbers"), users, round=round_number, size=1, n_threads=n_threads)
-        numbers = self.fakes.table.draw(words[:, 0])
+        words = key.words_by_user(self._purpose("numbers"), users, round=round_number, size=2, n_threads=n_threads)
+        numbers = self.fakes.table.draw(words)
         step = max(1, int(_CHUNK // (self.n_messages + self.fakes.total)))
         for start in range(0, shard.n_users, step):
             stop = min(start + step, shard.n_users)

@@ -1,5 +1,6 @@
 """Fake messages: their distribution, and the choice of a user's own cells."""
 
+import bisect
 import itertools
 import math
 from fractions import Fraction
@@ -25,8 +26,8 @@ MEANS = [Fraction(1, 10**6), Fraction(1, 3), Fraction(15, 2), Fraction(16_687)]
 
 
 def chances_of(table):
-    edges = [0, *table.thresholds.tolist(), 2**64]
-    return [Fraction(high - low, 2**64) for low, high in itertools.pairwise(edges)]
+    edges = [0, *(high << 64 | low for high, low in table.thresholds.tolist()), 2**128]
+    return [Fraction(high - low, 2**128) for low, high in itertools.pairwise(edges)]
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -51,7 +52,23 @@ def test_the_distance_of_a_table_is_below_its_bound(mean):
         abs(chance - terms[number] / norm) for number, chance in enumerate(chances_of(table), start=table.low)
     )
     outside = 1 - sum(terms[table.low : table.high + 1]) / norm
-    assert (distance + outside) / 2 <= table.total_variation < Fraction(1, 2**50)
+    assert (distance + outside) / 2 <= table.total_variation < Fraction(1, 2**110)
+
+
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_draw_is_the_number_of_thresholds_up_to_all_128_bits(mean):
+    # Many thresholds of the tails have the same first word.
+    table = poisson_table(mean)
+    numbers = [high << 64 | low for high, low in table.thresholds.tolist()]
+    bits = sorted({min(max(number + step, 0), 2**128 - 1) for number in numbers for step in (-1, 0, 1)})
+    words = np.array([divmod(one, 2**64) for one in bits], dtype=np.uint64)
+    assert table.draw(words).tolist() == [table.low + bisect.bisect_right(numbers, one) for one in bits]
+
+
+def test_more_cells_than_the_scaling_of_words_allows_are_refused():
+    assert FakeMessages.of(1.0, 92_682 * 92_681 // 2).n_cells < 2**32
+    with pytest.raises(ValueError, match=r"must be at most 4,294,967,295, got 4,295,022,903; choose fewer items"):
+        FakeMessages.of(1.0, 92_683 * 92_682 // 2)
 
 
 @given(word=st.integers(0, 2**64 - 1), n=st.integers(1, 2**32 - 1))
@@ -96,7 +113,7 @@ def test_a_cell_has_at_least_the_requested_rate(rate, n_cells):
 @pytest.mark.slow
 @pytest.mark.parametrize(("factor", "is_right"), [(1.0, True), (0.9, False), (1.1, False)])
 def test_numbers_of_fakes_have_the_distribution_of_poisson(factor, is_right):
-    draws = poisson_table(Fraction(15, 2)).draw(KEY.words("numbers", size=100_000))
+    draws = poisson_table(Fraction(15, 2)).draw(KEY.words("numbers", size=200_000).reshape(-1, 2))
     top = 20
     observed = np.bincount(np.minimum(draws, top), minlength=top + 1)
     chances = stats.poisson.pmf(np.arange(top), 7.5 * factor)

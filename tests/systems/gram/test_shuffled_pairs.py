@@ -1,6 +1,7 @@
 """ShuffledPairs: messages, the server's estimates, the budget, and the guarantee."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,19 +116,31 @@ def test_a_large_budget_keeps_the_fakes_that_delta_needs():
     assert 47 * math.exp(-mean) < 1e-6 < 47 * math.exp(-mean / 2)
 
 
-@pytest.mark.parametrize("honest_fraction", [1.0, 0.5])
-def test_a_fit_costs_at_most_epsilon(honest_fraction):
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "honest_fraction"),
+    [(4.0, 1e-6, 1.0), (4.0, 1e-6, 0.5), (4.0, 1e-12, 1.0), (12.0, 1e-6, 1.0)],
+)
+def test_a_fit_costs_at_most_epsilon(epsilon, delta, honest_fraction, monkeypatch):
+    monkeypatch.setattr(ShuffledPairs, "_check_cost", lambda *_: None)  # the plan alone must suffice
     data = generated(500, 40)
-    model = ShuffledPairs(4.0, honest_fraction=honest_fraction)
+    model = ShuffledPairs(epsilon, delta, honest_fraction=honest_fraction)
     phases = model._plan(data, KEY)
     account = PLDAccountant()
     for system, _, _ in phases:
         event = system.round_event(data.n_users)
         assert event.honest_fraction == honest_fraction
         account.compose(event)
-    assert 3.9 < account.get_epsilon(1e-6) <= 4.0
+    assert 0.97 * epsilon < account.get_epsilon(delta) <= epsilon
     # All users send as many fakes as the honest ones need.
     assert phases[0].system.fakes.rate * 500 * honest_fraction == pytest.approx(model.fakes_per_cell_)
+
+
+def test_a_delta_below_the_rounding_of_fakes_is_refused(monkeypatch):
+    model, data, event_of = ShuffledPairs(4.0), generated(500, 40), CellRound.round_event
+    assert model._plan(data, KEY)
+    monkeypatch.setattr(CellRound, "round_event", lambda self, n: replace(event_of(self, n), distance=1e-6))
+    with pytest.raises(ValueError, match="delta must be larger for epsilon 4.0 and 500 users, got 1e-06"):
+        model._plan(data, KEY)
 
 
 def test_the_ledger_has_a_figure_only_behind_the_shuffler():
@@ -155,6 +168,7 @@ def test_one_item_has_a_round_about_items_alone():
         ({"epsilon": 0.001}, "epsilon must be larger"),
         ({"n_messages": 0}, "n_messages must be at least 1"),
         ({"n_messages": 5000}, "n_messages must be at most 1024"),
+        ({"mean_share": 0.9999, "n_messages": 20}, "mean_share must be smaller, got 0.9999 with n_messages=20"),
         ({"honest_fraction": 1e-9}, "honest_fraction times the number of users"),
     ],
 )
