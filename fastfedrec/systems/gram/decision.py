@@ -96,6 +96,7 @@ def _training_matrices(pairs: PairMatrix) -> Iterator[NDArray[np.float32]]:
         block = np.triu(draws.astype(np.float32).reshape(stop - start, -1), 1)
         training[start:stop, start:] += block
         training[start:, start:stop] += block.T
+        del draws, block  # the estimates between two matrices are the peak of memory
     yield training
     np.subtract(pairs.values, training, out=training)
     training += pairs.values

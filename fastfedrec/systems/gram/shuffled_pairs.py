@@ -256,7 +256,10 @@ class ShuffledPairs(Recommender):
 
     def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
         n_items = sizes.n_items
-        pairs = {"pairs, for training and for tests": Array.of("float32", 3, n_items, n_items)}
+        pairs = {
+            "counts": Array.of("int64", n_items * (n_items - 1) // 2),
+            "pairs, for training and for tests": Array.of("float32", 3, n_items, n_items),
+        }
         return [counts_memory(n_items), {**pairs, **denoising_memory(n_items)}]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
