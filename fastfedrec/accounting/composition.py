@@ -226,7 +226,8 @@ class PureAccountant(Accountant):
         """
         if check_real("delta", delta, low=0.0, high=1.0) == 1:
             raise ValueError(
-                "delta must be less than 1.0, got 1.0; pass a small amount that the guarantee may add to probabilities, such as 1e-6"
+                "delta must be less than 1.0, got 1.0; pass the small amount by which probabilities may exceed "
+                "the bound, such as 1e-6"
             )
         total = self._pure_total()
         return math.inf if self._stated_delta() + stretched_delta(self._distance(), total) > delta else total

@@ -120,8 +120,8 @@ _DECISION = (
 )
 _HOW_TO_READ = (
     "The observer knows the data of all other users, and decides which of two equally likely histories one user has. A "
-    "random guess is correct in 50% of cases. Epsilon (in nats) bounds the factor between the probabilities of any result "
-    "for the two histories. Delta is an amount added to this bound; the share of correct guesses includes it."
+    "random guess is correct in 50% of cases. Epsilon (in nats) bounds the factor between the probabilities of any "
+    "result for the two histories. Delta is an amount added to this bound; the share of correct guesses includes it."
 )
 _PARTS = "Notes on single runs and events"
 _ONE_PART = "No guarantee holds for the whole ledger. Each note below is about one run or one event alone."

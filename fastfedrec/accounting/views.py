@@ -298,7 +298,10 @@ def cost_of(events: Mapping[Event, int], view: str, delta: float) -> Cost:
     check_instance("events", events, Mapping, "pass a mapping of each event to its number of times")
     check_view("view", view)
     if (delta := check_real("delta", delta, low=0.0, high=1.0)) == 1:
-        raise ValueError("`delta` must be less than 1, got 1.0; pass a small amount that the guarantee may add to probabilities, such as 1e-6")
+        raise ValueError(
+            "`delta` must be less than 1, got 1.0; pass the small amount by which probabilities may exceed "
+            "the bound, such as 1e-6"
+        )
     counts = [(event, check_integer("times", times, low=0)) for event, times in events.items()]
     seen = [(seen_event(event, view), times) for event, times in counts if times]
     known = [(event, times) for event, times in seen if event is not None]

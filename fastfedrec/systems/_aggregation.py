@@ -24,7 +24,9 @@ def check_honest_fraction(honest_fraction: float | None, *, is_needed: bool, of:
     """Refuse a missing share of honest nodes, and one that has no effect with the setting `of`."""
     if is_needed == (honest_fraction is not None):
         return
-    allowed, remedy = ("a number", "pass the smallest share that you can justify, such as 0.7") if is_needed else ("None", "omit it")
+    allowed, remedy = (
+        ("a number", "pass the smallest share that you can justify, such as 0.7") if is_needed else ("None", "omit it")
+    )
     raise ValueError(f"honest_fraction must be {allowed} with {of}, got {honest_fraction}; {remedy}")
 
 

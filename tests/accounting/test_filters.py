@@ -362,7 +362,7 @@ def test_shuffled_reports_count_as_local_ones_and_corrections_are_never_refused(
     ledger = budgeted(4.0, budget_view="shuffled_server")
     event = ShuffledReports("m", 1.0, 4, 100_000)
     ledger.record(event)
-    with pytest.raises(BudgetError, match="Shuffled reports count as local ones in a budget, so Ledger.remaining is too large"):
+    with pytest.raises(BudgetError, match=r"as local ones in a budget, so Ledger\.remaining is too large"):
         ledger.record(ShuffledReports("m", 1.0, 1, 100_000))
     ledger.amend(event, 1)  # one user answered: the report has no crowd
     assert ledger.epsilon("shuffled_server") == 4.0

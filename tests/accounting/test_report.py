@@ -336,7 +336,7 @@ def notice_of(ledger, folder):
         (replace(COUNTS, honest_fraction=0.9), "This holds if at least 90% of the users follow the protocol."),
         (
             NODES,
-            "This holds if at least 70% of the nodes are honest.",
+            "This holds if at least 70% of the devices or organizations that add noise keep it secret.",
         ),
         (Laplace(2.0, neighboring="replace", sampling="none", trust="entity"), "the organization that collected them"),
     ],

@@ -44,8 +44,9 @@ def parts_of(
         aligned = aligned.keep(is_known(model, "item", aligned.item_ids)[aligned.test[1]], "unknown_items")
     if not aligned.n_users:
         reason = "" if serves or given is None else f", and {type(model).__name__} serves only users it was fitted on"
-        largest = max(aligned.dropped, key=lambda name: aligned.dropped[name])
-        reason += f"; {_CAUSES[largest]}" if largest in _CAUSES else ""
+        numbers = {name: aligned.dropped.get(name, 0) for name in _CAUSES}
+        largest = max(numbers, key=numbers.__getitem__)
+        reason += f"; {_CAUSES[largest]}" if numbers[largest] else ""
         if not any(aligned.dropped.values()):
             reason = f"; test is empty, and a user with a single item has no item to hold out{reason}"
         raise ValueError(

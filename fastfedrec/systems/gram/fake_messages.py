@@ -94,8 +94,8 @@ class FakeMessages(NamedTuple):
         """Return fake messages with at least this mean number about each cell, or raise for too many cells."""
         if n_cells > _MAX_CELLS:
             raise ValueError(
-                f"the number of items, or of their pairs, must be at most {_MAX_CELLS:,}, got {n_cells:,}; choose fewer "
-                "items"
+                f"the number of items, or of their pairs, must be at most {_MAX_CELLS:,}, got {n_cells:,}; choose "
+                "fewer items"
             )
         # A cell has a probability of at least (1 - n_cells / 2^64) / n_cells by `scale_words`.
         return cls(Fraction(float_up(Fraction(rate) * n_cells / (1 - Fraction(n_cells, 2**64)))), n_cells)

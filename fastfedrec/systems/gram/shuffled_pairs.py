@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledCounts, gaussian_mu
-from fastfedrec.accounting._poisson_counts import MAX_MEAN, MAX_MESSAGES
 from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
@@ -46,6 +45,8 @@ from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["ShuffledPairs", "fakes_per_cell"]
 
+_MAX_MESSAGES = 1024  # largest number of messages about data that the accountant allows
+_MAX_MEAN = 2.0**16  # largest mean number of fake messages about a cell that the accountant uses
 _MAX_EPSILON = 50.0  # a larger epsilon protects no user
 _ROUNDING = 1 + 2.0**-30  # raises a mean by more than the rounding errors of rates
 _MAX_USER_MESSAGES = 2**26  # largest mean number of fake messages of one user: 256 MiB
@@ -126,7 +127,7 @@ class ShuffledPairs(Recommender):
     epsilon: float = real(1.0, above=0.0, below=_MAX_EPSILON).doc("""
         Epsilon of the whole run behind the shuffler, in nats; below 50.""")
     delta: float = run_delta()
-    n_messages: int = integer(45, low=1, high=1024).doc("""
+    n_messages: int = integer(45, low=1, high=_MAX_MESSAGES).doc("""
         Sum of squares of a user's numbers of messages about pairs, at most: with c messages a pair, a user sends
         ``n_messages // c**2`` pairs.  45 are all pairs of ten items.  More messages lose less of long rows, and
         need as many times more fake messages.""")
@@ -217,10 +218,10 @@ class ShuffledPairs(Recommender):
         about_items = self.n_messages
         if has_pairs:
             about_items = max(1, round(self.n_messages * self.mean_share / (1 - self.mean_share)))
-            if about_items > MAX_MESSAGES:
+            if about_items > _MAX_MESSAGES:
                 raise ValueError(
-                    f"mean_share must be smaller, got {self.mean_share} with n_messages={self.n_messages}: a user would "
-                    f"send {about_items:,} messages about items, and the accountant allows {MAX_MESSAGES:,}"
+                    f"mean_share must be smaller, got {self.mean_share} with n_messages={self.n_messages}: a user "
+                    f"would send {about_items:,} messages about items, and the accountant allows {_MAX_MESSAGES:,}"
                 )
         numbers = (about_items, self.n_messages)[: 1 + has_pairs]
         honest = float(self.honest_fraction)
@@ -370,15 +371,15 @@ def fakes_per_cell(numbers: Sequence[int], epsilon: float, delta: float) -> floa
 
     low, high, mean = 0.0, math.inf, sum(numbers) / gaussian_mu(epsilon, delta) ** 2
     for _ in range(_STEPS):
-        mean = min(mean, MAX_MEAN)
+        mean = min(mean, _MAX_MEAN)
         found = cost(mean)
         if found <= epsilon:
             high = mean
             if found > 0.995 * epsilon:
                 break
-        elif mean == MAX_MEAN:
+        elif mean == _MAX_MEAN:
             raise ValueError(
-                f"epsilon must be larger, got {epsilon}: it needs more than {MAX_MEAN:,.0f} fake messages about each "
+                f"epsilon must be larger, got {epsilon}: it needs more than {_MAX_MEAN:,.0f} fake messages about each "
                 "pair; raise epsilon, or lower n_messages"
             )
         else:

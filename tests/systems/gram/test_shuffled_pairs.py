@@ -139,7 +139,7 @@ def test_a_delta_below_the_rounding_of_fakes_is_refused(monkeypatch):
     model, data, event_of = ShuffledPairs(4.0), generated(500, 40), CellRound.round_event
     assert model._plan(data, KEY)
     monkeypatch.setattr(CellRound, "round_event", lambda self, n: replace(event_of(self, n), distance=1e-6))
-    with pytest.raises(ValueError, match="delta must be larger for epsilon 4.0 and 500 users, got 1e-06"):
+    with pytest.raises(ValueError, match=r"delta must be larger for epsilon 4\.0 and 500 users, got 1e-06"):
         model._plan(data, KEY)
 
 
