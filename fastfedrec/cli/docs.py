@@ -2,6 +2,7 @@
 
 import argparse
 import pydoc
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,9 +67,11 @@ def run_docs(arguments: argparse.Namespace) -> dict[str, Any] | str | None:
 
 
 def search(pages: dict[str, Path], words: list[str]) -> dict[str, Path]:
-    """Return the pages that contain all words."""
+    """Return the pages that contain all words; first are those with a heading or a term that begins with them."""
     texts = {name: path.read_text(encoding="utf-8").lower() for name, path in pages.items()}
-    return {name: path for name, path in pages.items() if all(word.lower() in texts[name] for word in words)}
+    found = {name: path for name, path in pages.items() if all(word.lower() in texts[name] for word in words)}
+    term = re.compile(rf"^(#+ )?{re.escape(' '.join(words).lower())}", re.MULTILINE)
+    return dict(sorted(found.items(), key=lambda page: term.search(texts[page[0]]) is None))
 
 
 def title_of(path: Path) -> str:

@@ -114,7 +114,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if out is None:
         saved = "The model was not saved; --out FILE saves it."
     elif arguments.no_users:
-        saved = f"Saved: {out} (without users; pass users' data to with_users to serve them)"
+        saved = f"Saved: {out} (without users; fastfedrec recommend {out} --data FILE serves users with their data)"
     else:
         saved = f"Saved: {out} (with users' data, so only its owner may read it; --no-users leaves them out)"
     ledger = model.ledger_

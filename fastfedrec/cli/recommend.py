@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfedrec.cli.inputs import DATA_HELP, UsageError, load_data, parse_literal, positive, read_ids
 from fastfedrec.cli.lists import FORMATS, Lists, lists_of, write_lists
-from fastfedrec.cli.outputs import can_show_progress, show
+from fastfedrec.cli.outputs import can_show_progress, same_list, show
 from fastfedrec.cli.parsing import ExtendIds
 from fastfedrec.cli.tables import add_columns
 from fastfedrec.core.numbers import show_names
@@ -116,7 +116,8 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
         for entry in entries
         for rank, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), start=1)
     ]
-    return format_table(("user", "rank", "item", "score"), rows)
+    table = format_table(("user", "rank", "item", "score"), rows)
+    return "\n".join([table, *same_list(type(model).__name__, model)])
 
 
 def _answer(arguments: argparse.Namespace, model: Recommender) -> Iterator[Lists]:

@@ -65,8 +65,9 @@ def _explain(function: Callable[..., Any], arguments: tuple[Any, ...], options: 
     positional = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(given) > len(positional):
         value, by_name = given[len(positional)], [p for p in parameters if p not in positional]
-        is_short = by_name and isinstance(value, int | float | str)
-        example = f"{name}({by_name[0]}={value!r})" if is_short else "NAME=VALUE"
+        is_share = "share" in by_name and isinstance(value, float) and 0 < value < 1
+        usual = "share" if is_share else by_name[0] if by_name else None
+        example = f"{name}({usual}={value!r})" if usual and isinstance(value, int | float | str) else "NAME=VALUE"
         return f"{name}() takes this argument by its name only; pass {example}, and its parameters are {names}"
     present = {*positional[: len(given)], *options}
     missing = [

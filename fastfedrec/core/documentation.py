@@ -10,6 +10,7 @@ PATTERNS = (
     "docs/how-to/*.md",
     "docs/explanation/faq.md",
     "docs/explanation/glossary.md",
+    "docs/explanation/known-vulnerabilities.md",
     "docs/explanation/limits.md",
     "docs/explanation/evaluation/metrics.md",
 )

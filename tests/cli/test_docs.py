@@ -49,6 +49,15 @@ def test_words_find_exactly_the_pages_that_contain_them(capsys):
     assert "Flower" in next(page["title"] for page in found if page["topic"] == "deploy-with-flower")
 
 
+def test_pages_that_explain_the_words_are_first(capsys):
+    topics = [page["topic"] for page in run_json(capsys, "docs", "true", "epsilon")["pages"]]
+    assert "glossary" in topics
+    explains = ["\ntrue epsilon" in find_pages()[topic].read_text().lower() for topic in topics]
+    assert explains == sorted(explains, reverse=True)
+    assert any(explains)
+    assert not all(explains)
+
+
 def test_words_without_a_page_are_refused_with_a_suggestion(capsys, monkeypatch):
     error = refusal(capsys, "docs", "read-a-leger")
     assert "no page contains 'read-a-leger' (did you mean 'read-a-ledger'?)" in error

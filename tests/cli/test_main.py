@@ -256,6 +256,14 @@ def test_text_of_fit(tmp_path, capsys, monkeypatch):
     assert "round" in captured.err  # the progress bar
 
 
+def test_recommend_states_that_all_users_get_popular_items(tmp_path, capsys):
+    path = str(tmp_path / "model.npz")
+    assert main(["fit", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seed", "1", "--out", path]) == 0
+    capsys.readouterr()
+    assert main(["recommend", path, "--users", "0"]) == 0
+    assert "DPGram gave all users the same list" in capsys.readouterr().out
+
+
 def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     assert main(["evaluate", "popularity", "--data", DATA, "--seeds", "1", "--negatives", "all"]) == 0
     out = capsys.readouterr().out

@@ -29,6 +29,7 @@ def area(width, height, *, unit="m", **options):
         (lambda: KFold(folds=3), r"^KFold\(\) has no parameter 'folds' \(did you mean 'n_folds'\?\)"),
         (lambda: RandomHoldout(0.2), r"^RandomHoldout\(\) takes .* by its name only; pass RandomHoldout\(share=0\.2\)"),
         (lambda: RandomHoldout(test_size=0.2), r"pass share=0\.2$"),
+        (lambda: TemporalSplit(0.2), r"pass TemporalSplit\(share=0\.2\)"),
         (lambda: TemporalSplit(5), r"pass TemporalSplit\(\w+=5\)"),
         (lambda: MODEL.recommend([1], k=3), r"^recommend\(\) has no parameter 'k'; pass n=3$"),
         (lambda: MODEL.recommend_for([1], top_k=3), r"^recommend_for\(\) has no parameter 'top_k'; pass n=3$"),
