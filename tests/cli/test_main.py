@@ -258,7 +258,9 @@ def test_text_of_fit(tmp_path, capsys, monkeypatch):
 
 def test_recommend_states_that_all_users_get_popular_items(tmp_path, capsys):
     path = str(tmp_path / "model.npz")
-    assert main(["fit", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seed", "1", "--out", path]) == 0
+    assert (
+        main(["fit", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seed", "1", "--out", path]) == 0
+    )
     capsys.readouterr()
     assert main(["recommend", path, "--users", "0"]) == 0
     assert "DPGram gave all users the same list" in capsys.readouterr().out

@@ -341,6 +341,12 @@ def _trace(n_pairs: float, n_messages: int, n_users: int) -> float:
     return 2 * mean * n_users / (length - 1)
 
 
+def _round_up(mean: float) -> float:
+    """Return a number with at most 12 bits, so that the last bits of math functions of a machine do not matter."""
+    fraction, exponent = math.frexp(mean)
+    return math.ldexp(math.ceil(fraction * 2**12), exponent - 12)
+
+
 @lru_cache(maxsize=64)
 def fakes_per_cell(numbers: Sequence[int], epsilon: float, delta: float) -> float:
     """Return the smallest mean number of fake messages about a cell at which rounds cost at most an epsilon.
@@ -371,7 +377,7 @@ def fakes_per_cell(numbers: Sequence[int], epsilon: float, delta: float) -> floa
 
     low, high, mean = 0.0, math.inf, sum(numbers) / gaussian_mu(epsilon, delta) ** 2
     for _ in range(_STEPS):
-        mean = min(mean, _MAX_MEAN)
+        mean = min(_round_up(mean), _MAX_MEAN)
         found = cost(mean)
         if found <= epsilon:
             high = mean

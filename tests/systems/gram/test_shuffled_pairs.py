@@ -110,6 +110,13 @@ def test_fakes_spend_the_budget(epsilon, numbers):
     assert 0.98 * epsilon < account.get_epsilon(1e-6) <= epsilon
 
 
+@pytest.mark.parametrize("change", [-1e-12, 1e-12])
+def test_the_last_bits_of_math_functions_do_not_change_the_fakes(change, monkeypatch):
+    before, get_epsilon = fakes_per_cell((2, 45), 2.0, 1e-6), PLDAccountant.get_epsilon
+    monkeypatch.setattr(PLDAccountant, "get_epsilon", lambda *args: get_epsilon(*args) * (1 + change))
+    assert fakes_per_cell.__wrapped__((2, 45), 2.0, 1e-6) == before
+
+
 def test_a_large_budget_keeps_the_fakes_that_delta_needs():
     # A user's message is the only one about its cell with a probability of about e^-mean.
     mean = fakes_per_cell((2, 45), 20.0, 1e-6)
