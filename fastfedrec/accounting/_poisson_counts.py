@@ -24,7 +24,7 @@ _STDDEVS, _PER_STDDEV = 10, 8
 _MAX_LOSSES = 256
 # Above this largest loss nothing is hidden.
 _UNHIDDEN = 300.0
-#: Largest number of messages for which all pairs of users are compared within seconds.
+#: Largest number of messages: the pairs of users to compare grow with it.
 MAX_MESSAGES = 1024
 
 
