@@ -14,10 +14,18 @@ SYSTEMS = ROOT / "docs" / "explanation" / "systems"
 DETAILS = ("-privacy", "private-kmeans")  # pages of proofs, and of one component
 
 
+def forget_modules():
+    """Remove all modules below docs/ from Python's table, since a part of them would mix two versions of a class."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(ROOT / "docs")):
+            del sys.modules[name]
+
+
 @pytest.fixture(scope="module")
 def figures():
     """The modules `flows`, `draw` and `accuracy`, which import each other by name."""
     folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_figures")]
+    forget_modules()
     sys.path += folders
     try:
         import accuracy
@@ -28,8 +36,7 @@ def figures():
     finally:
         for folder in folders:
             sys.path.remove(folder)
-        for name in ("draw", "flows", "accuracy", "curves", "tables", "table_downloads", "comparisons"):
-            sys.modules.pop(name, None)
+        forget_modules()
 
 
 def rows(svg):
@@ -133,11 +140,10 @@ def test_every_plot_has_room_for_its_curves(figures):
 
 @pytest.fixture
 def comparisons(figures):
-    """Yield the module of plots that compare the package's figures with the papers'."""
+    """Return the module of plots that compare the package's figures with the papers'."""
     import comparisons as module
 
-    yield module
-    sys.modules.pop("comparisons", None)
+    return module
 
 
 def test_every_paper_plot_is_on_a_page_and_shows_the_papers_figures(comparisons):

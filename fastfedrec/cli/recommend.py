@@ -97,6 +97,9 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
             f"{arguments.file} was saved without users; pass --data FILE with the items of its users, or --items-of ID "
             "for one new user"
         )
+    if not arguments.quiet:
+        for sentence in same_list(type(model).__name__, model):
+            show(f"fastfedrec: {sentence}", file=sys.stderr)
     lists = _answer(arguments, model)
     if arguments.out is not None:
         n_users, n_lists = write_lists(arguments.out, lists, source=str(arguments.file))
@@ -116,8 +119,7 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
         for entry in entries
         for rank, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), start=1)
     ]
-    table = format_table(("user", "rank", "item", "score"), rows)
-    return "\n".join([table, *same_list(type(model).__name__, model)])
+    return format_table(("user", "rank", "item", "score"), rows)
 
 
 def _answer(arguments: argparse.Namespace, model: Recommender) -> Iterator[Lists]:

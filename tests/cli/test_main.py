@@ -262,8 +262,17 @@ def test_recommend_states_that_all_users_get_popular_items(tmp_path, capsys):
         main(["fit", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seed", "1", "--out", path]) == 0
     )
     capsys.readouterr()
-    assert main(["recommend", path, "--users", "0"]) == 0
-    assert "DPGram gave all users the same list" in capsys.readouterr().out
+    for options, noted in (
+        ((), True),
+        (("--json",), True),
+        (("--out", str(tmp_path / "lists.csv")), True),
+        (("--quiet",), False),
+    ):
+        assert main(["recommend", path, "--users", "0", *options]) == 0
+        captured = capsys.readouterr()
+        assert ("DPGram gave all users the same list" in captured.err) == noted, options
+        # Programs read the standard output, so that it holds the answer alone.
+        assert "same list" not in captured.out
 
 
 def test_text_of_evaluate_and_recommend(tmp_path, capsys):
