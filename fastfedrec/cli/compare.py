@@ -95,7 +95,8 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     key = Key.from_seed(arguments.seed)
     refuse_by(arguments)
     groups = read_user_groups(arguments)
-    split, stated = load_parts(arguments, kinds, of_ratings=of_ratings), recorded_split(arguments)
+    split = load_parts(arguments, kinds, of_ratings=of_ratings)
+    stated = None if split is None else recorded_split(arguments, split)
     if split is None:
         data, splitter = load_data(arguments, kinds), by_splitter(arguments, of_ratings=of_ratings)
         refuse_by(arguments, data)

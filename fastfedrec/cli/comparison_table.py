@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.accounting.views import SHORT_NAMES, View, show_costs
+from fastfedrec.accounting.views import View, show_costs
 from fastfedrec.cli.outputs import epsilon_legend, footer, list_source
 from fastfedrec.cli.parts import describe_dropped
 from fastfedrec.cli.settings import SystemSettings
 from fastfedrec.core.figures import new_figure
 from fastfedrec.core.files import write_text
-from fastfedrec.core.text import NOT_COVERED, format_csv, format_table
+from fastfedrec.core.text import NOT_COVERED, format_table
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Evaluation
 from fastfedrec.evaluation.metrics import tables
@@ -86,7 +86,7 @@ class ComparisonTable:
             ".txt": lambda: self.text(argparse.Namespace(details=True)),
             ".md": self._markdown,
             ".tex": self._latex,
-            ".csv": self._csv,
+            ".csv": self.comparison.to_csv,
             ".json": lambda: json.dumps(self.document, indent=2, allow_nan=False),
         }
         for path in files:
@@ -149,17 +149,6 @@ class ComparisonTable:
         """Return a tabular, after comments with the data, the protocol and the meaning of epsilon."""
         comments = [f"% {' '.join(text.split())}" for text in (*self.head, *self._main())]
         return "\n".join([*comments, tables.to_latex(self._columns("--"))])
-
-    def _csv(self) -> str:
-        """Return CSV text with a line for each system and metric."""
-        epsilons = [f"epsilon_{name}" for name in SHORT_NAMES.values()]
-        shared = self.document["n_users"], self.document["protocol"]
-        rows = [
-            [system["name"], metric, *interval.values(), *system["epsilon"].values(), *shared]
-            for system in self.document["systems"]
-            for metric, interval in system["metrics"].items()
-        ]
-        return format_csv(["system", "metric", "value", "low", "high", *epsilons, "n_users", "protocol"], rows)
 
     def _plot(self, path: Path) -> None:
         """Draw a panel for each metric, with the cost of each system below its name."""

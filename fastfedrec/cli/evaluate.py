@@ -139,7 +139,8 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         models.setdefault(type(baseline).__name__, baseline)
     systems = [type(candidate) for candidate in models.values()]
     features = read_features(arguments, [model])
-    parts, stated = load_parts(arguments, systems, of_ratings=of_ratings), recorded_split(arguments)
+    parts = load_parts(arguments, systems, of_ratings=of_ratings)
+    stated = None if parts is None else recorded_split(arguments, parts)
     data = load_data(arguments, systems) if parts is None else parts.train
     give_features(arguments, features, [model], data)
     show_progress = can_show_progress(arguments.quiet)

@@ -89,17 +89,25 @@ def _check_test(arguments: argparse.Namespace, split: Split, of_ratings: bool) -
         )
 
 
-def recorded_split(arguments: argparse.Namespace) -> str | None:
+def recorded_split(arguments: argparse.Namespace, parts: Split) -> str | None:
     """Return the split that split.json records for these files, or None if their digests are not recorded there."""
-    if arguments.train is None:
-        return None
     splits = {_recorded_split(Path(path), name) for name, path in sources(arguments).items()}
     if len(splits) > 1 and splits != {None}:
         warn(
             "--train, --test and --given are not unchanged files of one run of fastfedrec split, so no split is "
             "recorded",
         )
-    return splits.pop() if len(splits) == 1 else None
+    stated = splits.pop() if len(splits) == 1 else None
+    # Files list no users and items without interactions, so that the test loses those that only it has.
+    lost = [f"{n:,} {axis}" for axis in ("users", "items") if (n := _count_new(parts, axis))]
+    return f"{stated}, without {' and '.join(lost)} that train lacks" if stated and lost else stated
+
+
+def _count_new(parts: Split, axis: str) -> int:
+    """Return the number of users, or items, that are in the test alone."""
+    train, test, *given = (getattr(part, f"{axis[:-1]}_ids") for _, part in named_parts(parts))
+    known = np.concatenate([train, *given]) if axis == "users" else train
+    return int(np.count_nonzero(~np.isin(test, known)))
 
 
 def _recorded_split(path: Path, name: str) -> str | None:

@@ -37,6 +37,7 @@ NOT_COVERED = (
 #: Maximum width of a table in columns; None for no limit.  The code that prints a table sets it.
 _COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 _GAP = "  "
+_MAX_SUGGESTIONS = 3
 _MAX_NAME_CHARACTERS = 60  # a longer name gets no suggestion, since a file may have names of millions of characters
 # Characters that a terminal interprets: control characters except the newline, and marks that reverse the order of
 # characters and so disguise a text.  Surrogates are included, because no file in UTF-8 can contain them.
@@ -76,8 +77,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     spellings: dict[str, str] = {}
     for word in known:
         spellings.setdefault(_spelling(str(word)), str(word))
-    matches = difflib.get_close_matches(_spelling(name), spellings, n=1)
-    return f" (did you mean {spellings[matches[0]]!r}?)" if matches else ""
+    # A part of few names, such as "fmf" of "fmf-ldp" and "dp-fmf", stands for them all.
+    matches = [word for word in spellings if _spelling(name) in word.split("-")]
+    if not 0 < len(matches) <= _MAX_SUGGESTIONS:
+        matches = difflib.get_close_matches(_spelling(name), spellings, n=1)
+    meant = " or ".join(repr(spellings[word]) for word in matches)
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 def _spelling(name: str) -> str:

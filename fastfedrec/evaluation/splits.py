@@ -8,6 +8,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,22 @@ class Split:
         yield from (self.train, self.test) if self.given is None else (self.train, self.test, self.given)
 
 
+class _Splits(Iterator[Split]):
+    """The splits of some data, with a remedy for code that takes the iterator for its first split."""
+
+    def __init__(self, splits: Iterator[Split]) -> None:
+        self._splits = splits
+
+    def __next__(self) -> Split:
+        return next(self._splits)
+
+    def __getattr__(self, name: str) -> Any:
+        remedy = ""
+        if name in {field.name for field in fields(Split)}:
+            remedy = "; split() returns an iterator: take a split by next(splitter.split(data, key=key))"
+        raise AttributeError(f"the splits of split() have no attribute {name!r}{remedy}")
+
+
 class Splitter(ABC):
     """Base class of splits: values that compare by their parameters and name themselves in results by `repr`.
 
@@ -88,7 +105,7 @@ class Splitter(ABC):
         ValueError
             The data cannot be split this way.
         """
-        return self._split(as_interactions("data", data), resolve_key(key))
+        return _Splits(self._split(as_interactions("data", data), resolve_key(key)))
 
     @abstractmethod
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:

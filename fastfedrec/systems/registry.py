@@ -17,7 +17,7 @@ def system_class(name: str) -> Any:
     for known, home in SYSTEMS.items():
         if plain in (known.replace("-", ""), home.lower()):
             return names.find(home)
-    meant = did_you_mean(name, [*SYSTEMS, *SYSTEMS.values()])
+    meant = did_you_mean(name, SYSTEMS) or did_you_mean(name, SYSTEMS.values())
     if "," in str(name):
         meant = " (pass one name at a time, on the command line each after its own --system)"
     raise ValueError(f"unknown system {name!r}{meant}; there are {', '.join(SYSTEMS)}")

@@ -7,10 +7,11 @@ import pytest
 from fastfedrec import DPGram, DPPopularity, Interactions, Key, Popularity, PrivateRecommender, load
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, TemporalSplit, evaluate
+from fastfedrec.evaluation import KFold, LeaveOneOut, RandomHoldout, TemporalSplit, compare, evaluate
 
 DATA = Interactions.from_arrays([1, 1, 2, 2], [1, 2, 2, 3])
 MODEL = Popularity().fit(DATA)
+RESULT = evaluate(MODEL, DATA, Interactions.from_arrays([1], [3]), metrics=["hr@1"])
 
 
 @explains_calls
@@ -37,6 +38,7 @@ def area(width, height, *, unit="m", **options):
         (lambda: DPGram(random_state=1), r"^DPGram\(\) has no parameter 'random_state'; pass a random key to fit"),
         (lambda: DPGram(epsilom=1), r"'epsilom' \(did you mean 'epsilon'\?\); its parameters are epsilon,"),
         (lambda: evaluate(MODEL, DATA, DATA, metric=["hr@1"]), r"pass metrics=\['hr@1'\]$"),
+        (lambda: compare(RESULT, RESULT), r"^compare\(\) takes results as one argument; pass a list, compare\(\["),
         (lambda: area(1), r"^area\(\) needs height; pass height=\.\.\.$"),
         (lambda: area(1, 2, 3), r"^area\(\) takes this argument by its name only; pass area\(unit=3\)"),
     ],
@@ -49,6 +51,7 @@ def test_a_wrong_call_names_the_argument_and_a_remedy(call, message):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda: LeaveOneOut().split(DATA, key=None).train, AttributeError, r"'train'; .* by next\(splitter\.split\("),
         (lambda: load("nofile.npz"), FileNotFoundError, r"^path 'nofile\.npz' does not exist; pass a file"),
         (lambda: PrivateRecommender(trust="server").fit(DATA), ValueError, r"'central' \(the server is trusted"),
         (lambda: DPPopularity(trust="shuffle").fit(DATA), ValueError, r"'local' \(only the user's own device"),

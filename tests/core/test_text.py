@@ -58,6 +58,13 @@ def test_what_was_meant(given_name, known, meant):
     assert did_you_mean(given_name, known) == (f" (did you mean {meant!r}?)" if meant else "")
 
 
+def test_a_part_of_few_names_means_each_of_them():
+    known = ["fmf-ldp", "dp-fmf", "dplcf", *(f"item-{i}" for i in range(4))]
+    assert did_you_mean("fmf", known) == " (did you mean 'fmf-ldp' or 'dp-fmf'?)"
+    # More names than three are no help, and the nearest one is.
+    assert did_you_mean("item", known).count("item-") == 1
+
+
 # ---- invariants ----------------------------------------------------------------------------------------------------
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.accounting.views import TRUST_VIEWS, epsilon_under, show_costs
+from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
-from fastfedrec.core.text import epsilon_to_json, format_table
+from fastfedrec.core.text import epsilon_to_json, format_csv, format_table
 from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.lists import GIVEN_LISTS
 from fastfedrec.evaluation.metrics.plots import draw_intervals
@@ -79,16 +80,20 @@ class Comparison:
         pandas.DataFrame or polars.DataFrame
             Columns "model", "metric", "value", "low" and "high"; then "epsilon_local", "epsilon_shuffle",
             "epsilon_aggregator" and "epsilon_central", the model's true cost if no party, a shuffler, honest nodes
-            that add noise, or the server is trusted.
+            that add noise, or the server is trusted; then "n_users" and "protocol", as in `Evaluation`.
         """
-        rows = [
-            (name, metric, value, *self.intervals[name][metric], *costs)
-            for name, result in self.results.items()
-            for costs in [[epsilon_under(trust, result.epsilon, result.parties) for trust in TRUST_VIEWS]]
-            for metric, value in result.items()
-        ]
-        names = ("model", "metric", "value", "low", "high", *(f"epsilon_{trust}" for trust in TRUST_VIEWS))
+        names, rows = self._rows()
         return tables.to_frame(dict(zip(names, zip(*rows, strict=True), strict=True)), library)
+
+    def to_csv(self) -> str:
+        """Format the rows of `to_frame` as comma-separated values.
+
+        Returns
+        -------
+        str
+            CSV text with a header.
+        """
+        return format_csv(*self._rows())
 
     def tests_to_frame(self, *, library: str = "pandas") -> Any:
         """Return a frame with a row for each paired test.
@@ -253,6 +258,17 @@ class Comparison:
         intervals = [self.intervals[model][name] for model in self.results]
         return draw_intervals(list(self.results), values, intervals, f"{name}, 95% intervals", ax)
 
+    def _rows(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return names of columns, and a row for each model and metric."""
+        names = ["model", "metric", "value", "low", "high", *(f"epsilon_{trust}" for trust in TRUST_VIEWS)]
+        rows = [
+            (name, metric, value, *self.intervals[name][metric], *costs, result.n_users, result.protocol)
+            for name, result in self.results.items()
+            for costs in [[epsilon_under(trust, result.epsilon, result.parties) for trust in TRUST_VIEWS]]
+            for metric, value in result.items()
+        ]
+        return [*names, "n_users", "protocol"], rows
+
     # Tables are dicts of columns, as `tables` takes them.
     def _columns(self, dash: str) -> dict[str, list[str]]:
         def cell(name: str, metric: str) -> str:
@@ -275,6 +291,7 @@ class Comparison:
         return f"<Comparison of {', '.join(self.results)}: {len(self.tests)} paired tests>"
 
 
+@explains_calls
 def compare(
     results: Mapping[str, Evaluation] | Sequence[Evaluation],
     *,

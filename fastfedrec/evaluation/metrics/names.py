@@ -205,14 +205,28 @@ def _parse(name: str) -> Metric:
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     cutoff = int(match[2]) if match and match[2] else None
     if match is None or (cutoff or 0) > _MAX_CUTOFF:
-        kind, _, rank = str(name).partition("@")
-        meant = "" if kind.lower() in _KIND_OF_NAME else did_you_mean(kind, _KIND_OF_NAME)
-        if rank and meant:
-            meant = meant.replace("'?)", f"@{rank}'?)")
         raise ValueError(
-            f"unknown metric {name!r}{meant}; known: {KNOWN_METRICS} (K a whole number from 1, at most {_MAX_CUTOFF})"
+            f"unknown metric {name!r}{_suggest(str(name))}; known: {KNOWN_METRICS} (K a whole number from 1, at most "
+            f"{_MAX_CUTOFF})"
         )
     return Metric(name, _KIND_OF_NAME[(match[1] or match[3]).lower()], cutoff)
+
+
+def _suggest(name: str) -> str:
+    """Return a suggestion for an unknown name, such as hr@10 for "hr" and recall@20 for "recall20"."""
+    kind = name.rstrip("0123456789")
+    rank, kind = name[len(kind) :].lstrip("0"), kind.removesuffix("@").lower()
+    rank = rank if len(rank) <= len(str(_MAX_CUTOFF)) and int(rank or 0) <= _MAX_CUTOFF else ""
+    names = {
+        known: f"{known}@{rank or 10}" if known in WITH_CUTOFF and (rank or known not in WITHOUT_CUTOFF) else known
+        for known in _KIND_OF_NAME
+    }
+    if kind in names:
+        return f" (did you mean {names[kind]!r}?)"
+    meant = did_you_mean(kind, names)
+    for known, full in names.items():
+        meant = meant.replace(repr(known), repr(full))
+    return meant
 
 
 refuse_old_names(__name__, OF_RATINGS="RATING_METRICS")

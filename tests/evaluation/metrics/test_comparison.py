@@ -1,9 +1,11 @@
 """Comparisons of models: paired tests by hand, Holm's correction over all of them, tables."""
 
+import io
 import itertools
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fastfedrec import DPGram, DPPopularity, Interactions, Key, Popularity
@@ -132,6 +134,8 @@ def test_every_table_has_the_true_cost_of_the_ledger():
         assert "true epsilon" in text
         assert costs[0] in text
     frame = comparison.to_frame()
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(comparison.to_csv())), frame)
+    assert set(frame["n_users"]) == {test.n_users}
     assert frame["epsilon_central"].iloc[0] == private
     assert frame["epsilon_local"].tolist()[:4] == [np.inf, np.inf, 2.0, 2.0]
 

@@ -76,3 +76,16 @@ def test_a_string_and_an_empty_list():
         parse_metrics([])
     with pytest.raises(TypeError, match="metrics must be a sequence of names, got None; known: recall@K"):
         parse_metrics(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("hr", "hr@10"), ("HR20", "hr@20"), ("recall20", "recall@20"), ("recal@20", "recall@20"), ("hr@0", "hr@10"),
+        ("auc@10", "auc"), ("ndgc", "ndcg"), ("ndgc@5", "ndcg@5"), ("rms", "rmse"), ("recall@99999999999", "recall@10"),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_suggests_a_name_that_can_be_used(name, meant):
+    with pytest.raises(ValueError, match=re.escape(f"unknown metric {name!r} (did you mean {meant!r}?); known:")):
+        parse_metrics([name])
+    assert parse_metrics([meant])
