@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastfedrec.accounting.events import Event, ShuffledCounts, ShuffledReports
+from fastfedrec.accounting.events import Event, ShuffledReports
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.views import (
     OBSERVERS,
@@ -52,7 +52,7 @@ def preconditions(ledger: Any) -> list[str]:
     costs = [cost for view in OBSERVERS if math.isfinite((cost := stated_cost(events, view, ledger.delta)).epsilon)]
     has_delta = any(cost.delta for cost in costs)
     # Without a figure there is no condition of it.
-    counted = bool(costs) and any(isinstance(event, ShuffledCounts) for event in events)
+    counted = bool(costs) and any(event._has_open_messages for event in events)
     holds = {
         "device": bool(costs) and any(map(is_randomized_by_device, events)),
         "shuffled": shuffled,
@@ -74,7 +74,7 @@ def preconditions(ledger: Any) -> list[str]:
 
 def is_randomized_by_device(event: Event) -> bool:
     """Return whether each user's device adds noise to a message, which protects it without a shuffler."""
-    return getattr(event, "trust", "") in ("local", "shuffle") and not isinstance(event, ShuffledCounts)
+    return getattr(event, "trust", "") in ("local", "shuffle") and not event._has_open_messages
 
 
 def useful_views(ledger: Any, costs: Mapping[View, Cost]) -> list[View]:

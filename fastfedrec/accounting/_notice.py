@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 from fastfedrec.accounting._ledger_words import is_randomized_by_device, useful_views
-from fastfedrec.accounting.events import ShuffledCounts
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.views import Cost, View
 from fastfedrec.core.text import format_epsilon
@@ -64,7 +63,7 @@ def _conditions(ledger: Any, view: View) -> list[str]:
     """Return the conditions of a promise against an observer, which depend on the trusted parties of the events."""
     trusted = {getattr(event, "trust", "") for event in ledger.events}
     lines = [_CONDITIONS[view]] * (view == "public" or any(map(is_randomized_by_device, ledger.events)))
-    lines += [_FAKES] * any(isinstance(event, ShuffledCounts) for event in ledger.events)
+    lines += [_FAKES] * any(event._has_open_messages for event in ledger.events)
     lines += [_ENTITY] * ("entity" in trusted)
     for trust, words in _HONEST.items():
         shares = [e.honest_fraction for e in ledger.events if getattr(e, "trust", "") == trust]

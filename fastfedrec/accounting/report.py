@@ -20,7 +20,7 @@ from fastfedrec.accounting._ledger_words import (
     useful_views,
 )
 from fastfedrec.accounting._notice import percent, privacy_notice
-from fastfedrec.accounting.events import Event, ShuffledCounts, Unprotected
+from fastfedrec.accounting.events import Event, Unprotected
 from fastfedrec.accounting.guesses import largest_guess_share
 from fastfedrec.accounting.notes import note_kind
 from fastfedrec.accounting.views import OBSERVERS, VIEWS, Cost, View, cost_of, stated_cost
@@ -163,7 +163,7 @@ def make_report(ledger: Any, about: str | None) -> Page:
     trusted = {getattr(event, "trust", "") for event in ledger.events}
     parties = [
         *[_DEVICES_CHECK] * any(map(is_randomized_by_device, ledger.events)),
-        *[_FAKES_CHECK] * any(isinstance(event, ShuffledCounts) for event in ledger.events),
+        *[_FAKES_CHECK] * any(event._has_open_messages for event in ledger.events),
         *[_SHUFFLER_CHECK] * ("shuffle" in trusted),
         *[_NODES_CHECK] * ("aggregator" in trusted),
     ]
@@ -226,7 +226,7 @@ def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]
         lines += [f"The {small} is too large to bound a guess by {_listed(useless)}."] if useless else []
         lines += [f"No guarantee holds against {_listed(unprotected)}."] if unprotected else []
         lines += [_DEVICES] * any(getattr(event, "trust", "") in _OF_DEVICES for event in ledger.events)
-        lines += [_SHUFFLER] * any(isinstance(event, ShuffledCounts) for event in ledger.events)
+        lines += [_SHUFFLER] * any(event._has_open_messages for event in ledger.events)
     if ledger.is_simulation:
         tone = "none"
         lines.insert(0, f"With a secret key, {first[0].lower()}{first[1:]}" if guess_shares else first)
@@ -299,7 +299,7 @@ def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
         _TRUSTED[trust] if len(mechanisms_by_trust) == 1 else f"{_TRUSTED[trust]} This applies to {_listed(names)}."
         for trust, names in mechanisms_by_trust.items()
     ]
-    if messages := [event.mechanism for event in ledger.events if isinstance(event, ShuffledCounts)]:
+    if messages := [event.mechanism for event in ledger.events if event._has_open_messages]:
         lines.append(f"The shuffler is trusted with the data: it sees the sender of {_listed(messages)}.")
     if "local" in mechanisms_by_trust and costs["shuffled_server"].epsilon < costs["server"].epsilon:
         lines.append('The line "behind a shuffler" holds only if there is a shuffler, which is then trusted.')

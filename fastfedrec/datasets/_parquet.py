@@ -10,7 +10,7 @@ from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 from fastfedrec.datasets._fields import stated_moment
 from fastfedrec.datasets._polars import coded, import_polars, moments
-from fastfedrec.datasets._table_notes import remedy, warn_of_dropped, warn_of_unread_times
+from fastfedrec.datasets._table_notes import remedy, warn_of_dropped, warn_of_marks, warn_of_unread_times
 from fastfedrec.datasets.files import reading_parquet
 from fastfedrec.datasets.table_files import Layout
 
@@ -24,7 +24,11 @@ def read_parquet(layout: Layout) -> dict[str, Any]:
         raise ValueError(f"{layout.path}: the file ends without a single row")
     rows = _with_ids(layout, table)
     warn_of_dropped(layout, len(table) - len(rows), len(rows))
-    return _parquet_arrays(layout, rows)
+    columns = _parquet_arrays(layout, rows)
+    for role in ("user", "item"):
+        if isinstance(columns[role], Coded):
+            warn_of_marks(layout, role, columns[role])
+    return columns
 
 
 def _with_ids(layout: Layout, table: Any) -> Any:

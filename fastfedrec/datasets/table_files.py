@@ -23,7 +23,13 @@ from fastfedrec.datasets._fields import Field, FieldError, Kind, check_time_form
 from fastfedrec.datasets._polars import import_polars
 from fastfedrec.datasets._records import OpenQuote, Record, split_records
 from fastfedrec.datasets._streams import COMMENT_LINE, NotUTF8, decoded, open_text
-from fastfedrec.datasets._table_notes import check_float_ids, remedy, warn_of_dropped, warn_of_unread_times
+from fastfedrec.datasets._table_notes import (
+    check_float_ids,
+    remedy,
+    warn_of_dropped,
+    warn_of_marks,
+    warn_of_unread_times,
+)
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import reading_parquet, refuse
 
@@ -307,4 +313,5 @@ def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **
             for role in ("user", "item"):
                 if isinstance(by_role[role], Coded):
                     check_float_ids(layout, role, by_role[role].ids)
+                    warn_of_marks(layout, role, by_role[role])
             return {role: by_role[role] for role in layout.places if role in by_role}

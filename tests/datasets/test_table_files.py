@@ -83,6 +83,23 @@ def test_parquet_without_some_users(tmp_path):
         assert load_table(whole).timestamps is None
 
 
+def test_a_written_mark_of_a_missing_id_is_noted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("user,item\nann,Nan's\nNA,b\nNA,c\nnancy,N/A\n")
+    for read in (load_table, lambda path: store_table(path, tmp_path / "stored")):
+        with pytest.warns(UserWarning, match="has the id") as noted:
+            read(path)
+        texts = sorted(str(warning.message) for warning in noted)
+        assert [re.search("has the id .*", text)[0] for text in texts] == [
+            "has the id 'N/A', whose rows count as one item; if it stands for a missing id, remove these rows",
+            "has the id 'NA', whose rows count as one user; if it stands for a missing id, remove these rows",
+        ]
+    frame = pl.DataFrame({"user": ["ann", "null"], "item": [1, 2]})
+    frame.write_parquet(tmp_path / "table.parquet")
+    with pytest.warns(UserWarning, match=r"column 'user' \(user\) has the id 'null', whose"):
+        load_table(tmp_path / "table.parquet")
+
+
 TIMES = [
     ("12/13/2010 08:26", "%m/%d/%Y %H:%M", 1292228760),
     ("13/12/2010", "%d/%m/%Y", 1292198400),

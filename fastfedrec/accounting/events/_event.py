@@ -47,6 +47,8 @@ class Event:
     # Number of uses, and total-variation distance of one use from the described mechanism.
     count: int = 1
     distance: float = 0.0
+    # Whether messages hold data without noise, which the trusted shuffler sees.
+    _has_open_messages: ClassVar[bool] = False
 
     # ---- the cost, for the event's own relation -----------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -62,6 +62,7 @@ class ShuffledCounts(CrowdEvent):
     privacy_unit: Literal["user"] = "user"
     trust: Literal["shuffle"] = "shuffle"
     distance: float = 0.0
+    _has_open_messages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_name(self)
