@@ -15,6 +15,7 @@ from support.events import EVENTS
 from fastfedrec.accounting import (
     ZCDP,
     AdvancedAccountant,
+    Budget,
     BudgetError,
     CentralRelease,
     Gaussian,
@@ -32,7 +33,7 @@ from fastfedrec.accounting import (
 )
 from fastfedrec.accounting._ledger_format import KINDS
 from fastfedrec.accounting.filters import BUDGET_FILTERS
-from fastfedrec.accounting.gaussian import pure_mu
+from fastfedrec.accounting.gaussian import gaussian_delta, pure_mu
 
 DELTA = 1e-6
 REPLACED = {"neighboring": "replace", "sampling": "none"}
@@ -398,6 +399,20 @@ def test_own_deltas_and_distances_have_a_fixed_share():
     own.record(CentralRelease("m", 0.1, neighboring="replace", delta=DELTA / 17))
     with pytest.raises(BudgetError):
         own.record(CentralRelease("m", 0.1, neighboring="replace", delta=DELTA / 17))
+
+
+@pytest.mark.parametrize("name", BUDGET_FILTERS)
+def test_the_filter_leaves_the_share_of_own_deltas(name):
+    budget, small = Budget(2.0, DELTA, filter=name), noise(0.01)
+    low, high = 0, 10_000  # numbers of releases that fit, and that do not
+    assert budget.allows({small: 1}) > budget.allows({small: high})
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if budget.allows({small: middle}) else (low, middle)
+    of_noise = DELTA * 15 / 16
+    assert gaussian_delta(low * Fraction(0.01) ** 2, 2.0) <= of_noise
+    if name == "gaussian":
+        assert gaussian_delta(high * Fraction(0.01) ** 2, 2.0) > of_noise * (1 - 1e-9)
 
 
 def test_the_epsilon_of_the_error_is_allowed():

@@ -48,6 +48,10 @@ BUDGETS = [
         "budget-own-delta-free", "the releases' own deltas and distances are not limited",
         "sums.own_delta + stretched <= _OWN_SHARE * Fraction(self.delta)", "True",
     ),
+    on("Budget._loss_delta", "test_the_filter_leaves_the_share_of_own_deltas")(
+        "budget-whole-delta", "the filter of a budget spends the delta of the releases themselves as well",
+        "-float_up(Fraction(self.delta) * (_OWN_SHARE - 1))", "self.delta",
+    ),
     on("pure_mu", "test_the_mu_of_a_pure_release_dominates_its_trade_off")(
         "pure-mu-too-small", "a pure release counts with a mu below the worst case",
         "up(-2 * float(scipy.special.ndtri_exp(-log1p_exp(epsilon))))",

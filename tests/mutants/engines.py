@@ -318,6 +318,22 @@ ENGINES = [
         "masks-of-copied-keys", "two nodes with one key have the same masks and seals",
         "(self._name + self.public, other + other_public)", "(self.public, other_public)",
     ),
+    on("AggregationPlan.threshold_among", "test_few_neighbors_keep_at_least_the_share_of_the_threshold")(
+        "threshold-of-few-neighbors", "the threshold of a node with few neighbours is rounded down", "math.ceil",
+        "math.floor",
+    ),
+    on("AggregationServer._check_keys", "test_keys_with_a_wrong_signature_are_refused")(
+        "keys-without-signature", "the server accepts keys that their node has not signed",
+        "KeyList(self.plan, message).check_signature(0)", "pass",
+    ),
+    on("AggregationServer._check_reveal", "test_a_node_without_a_vector_reveals_nothing")(
+        "revealed-by-an-absent-node", "the shares of a node without a vector are used", "not self._answered[number]",
+        "False",
+    ),
+    on("SecureSums.event", "test_the_event_has_the_distance_of_every_draw_of_every_node")(
+        "secure-sum-without-distance", "the ledger of a secure sum leaves out the rounding of its noise",
+        "distance=self.share.total_variation_of(self.n_values * len(self.roster))", "distance=0.0",
+    ),
     on("AggregationServer._end_reveal", "test_a_node_beyond_its_bound_spoils_the_sum_up_to_max_sum")(
         "sums-beyond-their-bound", "a sum that no valid vectors have is a result",
         "max(int(total.max()), -int(total.min())) > self.plan.max_sum", "False",

@@ -68,6 +68,18 @@ LOCAL = [
     on("CellRound.round_event", "test_a_fit_costs_at_most_epsilon")(
         "pairs-all-honest", "the ledger of ShuffledPairs counts all users as honest", "self.honest_fraction", "1.0",
     ),
+    on("CellRound.round_event", "test_the_event_has_the_distance_of_every_users_fakes")(
+        "pairs-distance-of-one-user", "the ledger of ShuffledPairs counts the rounding of one user's fake messages",
+        "n_clients * self.fakes.table.total_variation", "self.fakes.table.total_variation",
+    ),
+    on("CellRound.messages", "test_an_entropy_key_makes_no_message_twice[ShuffledPairs]")(
+        "pairs-messages-twice", "a user's messages are made twice, for a count and for a shuffler",
+        "key.claim_message(self._purpose('messages'), round, sender)", "pass",
+    ),
+    on("CellRound.local_round", "test_an_entropy_key_makes_no_message_twice[ShuffledPairs]")(
+        "pairs-counted-twice", "a user's messages are counted twice in one round",
+        "key.claim_message(self._purpose('messages'), round, sender)", "pass",
+    ),
     on("ShuffledCounts._seen_by", "test_views_need_the_shuffler")(
         "counts-without-shuffler", "shuffled counts claim their figure against a server that sees the senders",
         "view == 'server' or not self.n_honest_users", "not self.n_honest_users",

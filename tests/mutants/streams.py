@@ -66,6 +66,10 @@ STREAMS = [
         "grid-cubes-share-noise", "all cubes of the candidate grid share the same noise",
         "stream = round_number << 16 | shift << 8", "stream = round_number << 16",
     ),
+    on("grid_candidates", f"{PURPOSE}[grid_candidates]")(
+        "grid-levels-share-noise", "all levels of a cube of the candidate grid share the same noise",
+        "round=stream | level", "round=stream",
+    ),
     on("PrototypeRounds._cluster", f"{PURPOSE}[central: PrivatePrototypes, clusters]")(
         "entities-share-swaps", "all entities share the random words of cluster swaps",
         "private_kmeans(points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon,"

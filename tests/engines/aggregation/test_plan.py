@@ -60,6 +60,16 @@ def test_a_server_with_few_dishonest_nodes_cannot_split_the_sum(n_nodes, degree)
     assert any(np.equal(fewest, needed))
 
 
+@pytest.mark.parametrize(("degree", "threshold"), [(4, 3), (6, 4), (118, 100)])
+def test_few_neighbors_keep_at_least_the_share_of_the_threshold(degree, threshold):
+    few = plan(degree=degree, threshold=threshold)
+    for n in range(1, degree + 1):
+        assert few.threshold_among(n) * degree >= n * threshold
+        assert few.threshold_among(n) <= n
+        # With half of the shares, two parts of the neighbours could recover both secrets of a node.
+        assert 2 * few.threshold_among(n) > n
+
+
 def test_each_key_list_and_round_has_another_graph():
     orders = [shuffled_nodes(AggregationPlan("test", n, **FIELDS), seed, 50) for n in (0, 1) for seed in (b"a", b"b")]
     assert len({tuple(order) for order in orders}) == 4

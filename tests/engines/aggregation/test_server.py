@@ -13,7 +13,8 @@ pytest.importorskip("cryptography")
 from engines.aggregation.test_node import PLAN, VALUES, Round, round_at
 
 from fastfedrec.engines.aggregation import AggregationError, AggregationServer, Identity
-from fastfedrec.engines.aggregation._messages import ENTRY_BYTES
+from fastfedrec.engines.aggregation._messages import ENTRY_BYTES, join_numbered
+from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -97,6 +98,27 @@ def test_bad_answers_are_refused_by_name_and_the_round_goes_on(stage):
     with pytest.raises(AggregationError, match=stranger.hex()[:8]):
         ongoing.server.receive(stranger, ongoing.answer(name, message))
     assert ongoing.run_to("end").server.total.tolist() == [9 * value for value in VALUES]
+
+
+def test_keys_with_a_wrong_signature_are_refused():
+    ongoing, name, message = round_at("keys")
+    keys = bytearray(ongoing.answer(name, message))
+    keys[-1] ^= 1
+    with pytest.raises(AggregationError, match="signature"):
+        ongoing.server.receive(name, bytes(keys))
+    assert ongoing.run_to("end").server.n_answers == 9
+
+
+def test_a_node_without_a_vector_reveals_nothing():
+    ongoing = Round().run_to("mask")
+    gone = ongoing.roster[0]
+    ongoing.messages.pop(gone)
+    ongoing.run_to("reveal")
+    key_list = ongoing.nodes[ongoing.roster[1]]._list
+    shares = [(other, bytes(SEED_BYTES)) for other in key_list.neighbors(key_list.number_of(gone))]
+    with pytest.raises(AggregationError, match=f"{gone.hex()[:8]} must reveal one share of each neighbour"):
+        ongoing.server.receive(gone, join_numbered(shares))
+    assert ongoing.run_to("end").server.total.tolist() == [8 * value for value in VALUES]
 
 
 def test_an_ended_round_takes_no_answer():

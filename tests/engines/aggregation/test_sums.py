@@ -53,6 +53,13 @@ def test_the_ledger_states_the_cost_of_the_honest_shares():
     assert ledger.epsilon("server") > 1.1 * epsilon_of(17 * 600, 20, 200, 1e-6)
 
 
+def test_the_event_has_the_distance_of_every_draw_of_every_node():
+    sums = agreement()
+    of_one = sums.share.total_variation_of(1)
+    assert of_one > 0
+    assert 20 * 1000 * of_one <= sums.event().distance <= 1.001 * 20 * 1000 * of_one
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_sum_under_the_plan_survives_the_planned_dropouts(stage):
     sums = agreement(n_values=4, honest_fraction=0.9)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -99,6 +100,16 @@ def test_every_user_sends_fakes_that_do_not_depend_on_its_data():
     np.testing.assert_array_equal(counts[0], counts[1])
     np.testing.assert_array_equal(counts[0], counts[2])
     assert counts[0].min() > 0
+
+
+@pytest.mark.parametrize("n_users", [1, 1000])
+def test_the_event_has_the_distance_of_every_users_fakes(n_users):
+    system = CellRound(6, 6, 2.5, has_pairs=True)
+    of_one = system.fakes.table.total_variation
+    assert of_one > 0
+    assert (
+        n_users * of_one <= Fraction(system.round_event(n_users).distance) <= n_users * of_one * (1 + Fraction(1, 1000))
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "numbers"), [(0.5, (2, 45)), (1.0, (2, 45)), (4.0, (1, 10))])
