@@ -73,7 +73,7 @@ def warn_of_marks(layout: Any, role: str, column: Coded) -> None:
     """Warn about ids such as "NA", which other programs write for a missing id: they would be one user or item."""
     for text in sorted(_MARKS.intersection(column.ids)):
         warn(
-            f"{layout.path}: column {layout.named(role)!r} ({role}) has the id {text!r}, whose rows count as one "
+            f"{layout.path}: column {layout.named(role)!r} ({role}) has the id {text!r}, and its rows count as one "
             f"{role}; if it stands for a missing id, remove these rows",
         )
 

@@ -91,12 +91,12 @@ def test_a_written_mark_of_a_missing_id_is_noted(tmp_path):
             read(path)
         texts = sorted(str(warning.message) for warning in noted)
         assert [re.search("has the id .*", text)[0] for text in texts] == [
-            "has the id 'N/A', whose rows count as one item; if it stands for a missing id, remove these rows",
-            "has the id 'NA', whose rows count as one user; if it stands for a missing id, remove these rows",
+            "has the id 'N/A', and its rows count as one item; if it stands for a missing id, remove these rows",
+            "has the id 'NA', and its rows count as one user; if it stands for a missing id, remove these rows",
         ]
     frame = pl.DataFrame({"user": ["ann", "null"], "item": [1, 2]})
     frame.write_parquet(tmp_path / "table.parquet")
-    with pytest.warns(UserWarning, match=r"column 'user' \(user\) has the id 'null', whose"):
+    with pytest.warns(UserWarning, match=r"column 'user' \(user\) has the id 'null', and its"):
         load_table(tmp_path / "table.parquet")
 
 
