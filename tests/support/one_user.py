@@ -48,7 +48,7 @@ def data_of(kind, other_values):
 
 
 def row_of_one(shard):
-    """Return the one user's row as a separate shard, whose type depends on its values alone."""
+    """Return the one user's row as a separate shard; its type depends on its values alone."""
     row = shard.select_users(np.flatnonzero(shard.global_user_ids == ONE))
     return row._replace(values=compact_values(row.values))
 

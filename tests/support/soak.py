@@ -23,7 +23,7 @@ def kind_of(node, round_number):
 
 
 def count_answers(sizes, n_rounds):
-    """Return the number of rounds by number of users whose nodes are honest in it."""
+    """Return the number of rounds by number of users with honest nodes in it."""
     return Counter(
         sum(size for node, size in enumerate(sizes) if kind_of(node, number) == "honest") for number in range(n_rounds)
     )

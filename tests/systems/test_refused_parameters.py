@@ -40,7 +40,7 @@ def test_wrong_parameters_are_refused_by_name(kind, parameters, message, error):
 
 
 def accepted_changes(model, value):
-    """Return the parameters whose change to a value, past the check of assignments, a fit does not refuse by name."""
+    """Return the parameters that a fit does not refuse by name after an unchecked change to a value."""
     accepted = []
     for name, entry in declared_parameters(type(model)).items():
         changed = new(model)
