@@ -68,7 +68,7 @@ def test_help_states_each_default_once_and_in_ascii(path):
         ("fit dp-gram --data x --epsilon 1", "epsilon is a parameter of dp-gram: --set epsilon=VALUE"),
         ("fit dp-gram --data x --mean-share 1", "mean_share is a parameter of dp-gram: --set mean_share=VALUE"),
         ("fit dp-grm --data x", "unknown system 'dp-grm' (did you mean 'dp-gram'?)"),
-        ("fit DPGrm --data x", "unknown system 'DPGrm' (did you mean 'DPGram'?)"),
+        ("fit DPGrm --data x", "unknown system 'DPGrm' (did you mean 'dp-gram'?)"),
         ("evaluate dp-gram --data x --set epsilom=1", "no parameter 'epsilom' (did you mean 'epsilon'?)"),
         ("sweep --system dp-gram --set ridg=1 --users 5 --items 5", "no parameter 'ridg' (did you mean 'ridge'?)"),
         ("fit dp-gram --data generated:400x300 --set score=eas", "got 'eas' (did you mean 'ease'?)"),
