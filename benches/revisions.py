@@ -172,12 +172,14 @@ def keep(path):
     }
     version = f"{sys.version_info.major}.{sys.version_info.minor}"  # asv has the path of Python in its place
     result |= {"env_name": f"wheel-py{version}", "python": version, "env_vars": {}, "durations": {}}
-    params = result["params"] | {"machine": name, "python": version}
+    # The name of the kernel alone: its release is of this machine, and a new one would end the history.
+    system = {"os": result["params"]["os"].partition(" ")[0]}
+    params = result["params"] | {"machine": name, "python": version, **system}
     result |= {"params": params, "result_columns": columns, "results": results}
     folder = KEPT / name
     folder.mkdir(parents=True, exist_ok=True)
     machine = json.loads((path.parent / "machine.json").read_text())
-    _write(folder / "machine.json", machine | {"machine": name})
+    _write(folder / "machine.json", machine | {"machine": name, **system})
     _write(folder / f"{result['commit_hash'][:8]}-{result['env_name']}.json", result)
     known = KEPT / "benchmarks.json"
     kept = json.loads(known.read_text()) if known.is_file() else {"version": descriptions["version"]}

@@ -195,7 +195,14 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(revisions, "REGRESSIONS", tmp_path / "history/regressions.json")
     monkeypatch.setattr(revisions, "LISTED", tmp_path / "listed.txt")
     revisions.LISTED.write_text("a" * 40 + " 0.1.0\n")
-    machine = {"machine": "a-host", "cpu": "A CPU(R) @ 2 GHz", "num_cpu": "2", "arch": "x86_64", "ram": "8", "os": "x"}
+    machine = {
+        "machine": "a-host",
+        "cpu": "A CPU(R) @ 2 GHz",
+        "num_cpu": "2",
+        "arch": "x",
+        "ram": "8",
+        "os": "L a-build",
+    }
     (tmp_path / "asv/a-host").mkdir(parents=True)
     (tmp_path / "asv/benchmarks.json").write_text(
         json.dumps({NAME: {"name": NAME, "code": "def time_solve"}, "other": {"code": ""}, "version": 2})
@@ -223,6 +230,7 @@ def test_a_result_is_kept_without_names_of_the_machine(run):
     assert row == [[["5", "6"]], "1", [0.4, None]]
     text = "".join(path.read_text() for path in folder.parent.rglob("*.json"))
     assert "a-host" not in text
+    assert "a-build" not in text
     assert "folder" not in text
     assert set(json.loads((folder.parent / "benchmarks.json").read_text())) == {NAME, "version"}
 

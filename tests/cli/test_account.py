@@ -117,7 +117,10 @@ def test_account_of_gaussian_noise(capsys):
         ("", "arguments are required: COMMAND"),
         ("demo --se 1", "unrecognized arguments"),
         ("fit", "arguments are required: SYSTEM, --data; see fastfedrec fit --help"),
-        (f"fit svd --data {DATA}", "unknown system 'svd' (did you mean 'laplace-rr-svd'?); there are private-recommender"),
+        (
+            f"fit svd --data {DATA}",
+            "unknown system 'svd' (did you mean 'laplace-rr-svd'?); there are private-recommender",
+        ),
         (f"fit fmf-ldp --data {DATA} --set epsilon", "--set must be NAME=VALUE, got 'epsilon'"),
         (
             f"fit fmf-ldp --data {DATA} --set eps=1",
