@@ -99,8 +99,8 @@ def recorded_split(arguments: argparse.Namespace, parts: Split) -> str | None:
         )
     stated = splits.pop() if len(splits) == 1 else None
     # Files list no users and items without interactions, so that the test loses those that only it has.
-    lost = [f"{n:,} {axis}" for axis in ("users", "items") if (n := _count_new(parts, axis))]
-    return f"{stated}, without {' and '.join(lost)} that train lacks" if stated and lost else stated
+    lost = [f"{n:,} {axis}" for axis in ("users", "items") if stated and (n := _count_new(parts, axis))]
+    return f"{stated}, without {' and '.join(lost)} that train lacks" if lost else stated
 
 
 def _count_new(parts: Split, axis: str) -> int:

@@ -65,7 +65,8 @@ def _explain(function: Callable[..., Any], arguments: tuple[Any, ...], options: 
     positional = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(given) > len(positional):
         value, by_name = given[len(positional)], [p for p in parameters if p not in positional]
-        if positional and not isinstance(value, int | float | str) and type(value) is type(given[0]):
+        is_list = len(positional) == 1 and "Sequence[" in str(parameters[positional[0]].annotation)
+        if is_list and type(value) is type(given[0]):
             return f"{name}() takes {positional[0]} as one argument; pass a list, {name}([first, second])"
         is_share = "share" in by_name and isinstance(value, float) and 0 < value < 1
         usual = "share" if is_share else by_name[0] if by_name else None

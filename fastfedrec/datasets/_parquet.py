@@ -24,11 +24,7 @@ def read_parquet(layout: Layout) -> dict[str, Any]:
         raise ValueError(f"{layout.path}: the file ends without a single row")
     rows = _with_ids(layout, table)
     warn_of_dropped(layout, len(table) - len(rows), len(rows))
-    columns = _parquet_arrays(layout, rows)
-    for role in ("user", "item"):
-        if isinstance(columns[role], Coded):
-            warn_of_marks(layout, role, columns[role])
-    return columns
+    return _parquet_arrays(layout, rows)
 
 
 def _with_ids(layout: Layout, table: Any) -> Any:
@@ -84,7 +80,9 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
         else:
             check_one_column(called, column)
             columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
-            if not isinstance(columns[role], Coded):
+            if isinstance(columns[role], Coded):
+                warn_of_marks(layout, role, columns[role])
+            else:
                 check_exact(called, columns[role])
                 if columns[role].dtype.kind == "O":  # all entries have one type, which may be no type of ids
                     encode_ids(called, columns[role][:1])

@@ -202,7 +202,7 @@ def test_users_lost_by_a_split_by_time_are_counted_below_the_table(tmp_path, cap
             assert main([*command, *map(str, options(out, "train.csv", "test.csv"))]) == 0
             text = capsys.readouterr().out
             assert (lost in text) is is_lost
-            # Without these users the figures differ from those of the split in memory, so that its name does too.
+            # The split in memory tests these users, so that its figures need another name.
             assert (", without 20 items that train lacks" in " ".join(text.split())) is is_lost
             assert len(text.rpartition("\n\n")[2].splitlines()) == 3
 

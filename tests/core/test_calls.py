@@ -39,6 +39,7 @@ def area(width, height, *, unit="m", **options):
         (lambda: DPGram(epsilom=1), r"'epsilom' \(did you mean 'epsilon'\?\); its parameters are epsilon,"),
         (lambda: evaluate(MODEL, DATA, DATA, metric=["hr@1"]), r"pass metrics=\['hr@1'\]$"),
         (lambda: compare(RESULT, RESULT), r"^compare\(\) takes results as one argument; pass a list, compare\(\["),
+        (lambda: LeaveOneOut().split(DATA, DATA), r"^split\(\) takes this argument by its name only"),
         (lambda: area(1), r"^area\(\) needs height; pass height=\.\.\.$"),
         (lambda: area(1, 2, 3), r"^area\(\) takes this argument by its name only; pass area\(unit=3\)"),
     ],

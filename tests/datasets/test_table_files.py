@@ -96,8 +96,9 @@ def test_a_written_mark_of_a_missing_id_is_noted(tmp_path):
         ]
     frame = pl.DataFrame({"user": ["ann", "null"], "item": [1, 2]})
     frame.write_parquet(tmp_path / "table.parquet")
-    with pytest.warns(UserWarning, match=r"column 'user' \(user\) has the id 'null', and its"):
-        load_table(tmp_path / "table.parquet")
+    for read in (load_table, lambda path: store_table(path, tmp_path / "stored again")):
+        with pytest.warns(UserWarning, match=r"column 'user' \(user\) has the id 'null', and its"):
+            read(tmp_path / "table.parquet")
 
 
 TIMES = [
