@@ -59,7 +59,7 @@ LOCAL = [
     ),
     on("ShuffledPairs._check_cost", "test_a_delta_below_the_rounding_of_fakes_is_refused")(
         "pairs-rounding-free", "a fit begins although the rounding of its fake messages costs more than delta",
-        "not account.get_epsilon(float(self.delta)) <= self.epsilon", "False",
+        "not _epsilon_of(events, float(self.delta)) <= self.epsilon", "False",
     ),
     on("PoissonTable.draw", "test_a_draw_is_the_number_of_thresholds_up_to_all_128_bits")(
         "pairs-64-bits", "the number of fake messages ignores the second word", "('left', 'right')",

@@ -1,5 +1,6 @@
 """Gaussian noise with a large standard deviation on the integers, from layers of small tables."""
 
+import functools
 import math
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from fastfedrec.core.check import check_exact, check_integer
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
-from fastfedrec.mechanisms.noise.noise_table import gaussian_table
+from fastfedrec.mechanisms.noise.noise_table import NoiseTable, gaussian_distance, gaussian_table
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
 __all__ = ["LayeredGaussian", "gaussian_noise"]
@@ -91,8 +92,8 @@ class LayeredGaussian(RoundedGaussian):
         # Rounding the coarsest layer up to a multiple of 2^-20 makes the noise larger, never smaller.
         top = _root_up(variance)
         self.sampler = "table"
-        self._tables = gaussian_table(top), *[gaussian_table(Fraction(STDDEV))] * n_below
-        distance, variance = sum((table.total_variation for table in self._tables), Fraction(0)), top**2
+        self._stddevs = top, *[Fraction(STDDEV)] * n_below
+        distance, variance = sum(map(gaussian_distance, self._stddevs), Fraction(0)), top**2
         for _ in range(n_below):
             distance += _layer_distance(variance)
             variance = variance * BASE**2 + STDDEV**2
@@ -100,6 +101,12 @@ class LayeredGaussian(RoundedGaussian):
         # The last term bounds the distance between a discrete Gaussian and a rounded normal variable.
         self._discrete, self._rounded = distance, 1 / (32 * self.stddev**2)
         self.total_variation = distance + self._rounded
+
+    # Plans of a budget create many noises, of which a run draws from a few.
+    @functools.cached_property
+    def _tables(self) -> tuple[NoiseTable, ...]:  # type: ignore[override]
+        """Tables of the layers, the coarsest first."""
+        return tuple(map(gaussian_table, self._stddevs))
 
     @property
     def variance(self) -> float:
@@ -176,7 +183,7 @@ class LayeredGaussian(RoundedGaussian):
             below.high,
             below.low,
             below.guide,
-            np.stack([key.subkey(f"{purpose}.{level}") for level in range(len(self._tables))]),
+            np.stack([key.subkey(f"{purpose}.{level}") for level in range(len(self._stddevs))]),
             top.shift,
             below.shift,
             BASE,

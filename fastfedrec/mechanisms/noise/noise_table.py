@@ -14,6 +14,7 @@ See docs/explanation/mechanisms/noise/noise-tables.md.
 """
 
 import functools
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,11 +26,14 @@ from fastfedrec.core.bessel import bessel_weights
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.mechanisms.noise.exact_sampling import exp_minus
 
-__all__ = ["NoiseTable", "gaussian_table", "laplace_table", "rounded_gaussian_table", "skellam_table"]
+__all__ = [
+    "NoiseTable", "gaussian_distance", "gaussian_table", "laplace_table", "rounded_gaussian_table", "skellam_table",
+]  # fmt: skip
 
 _BITS = 256  # fraction bits of a weight
 _WORDS = 5  # 64-bit words of a weight or a sum of weights
 _TOTAL_BITS = 128  # fraction bits of a threshold
+_DISTANCE_BITS = 320  # fraction bits of a total-variation distance, which is above 2^-129
 _MAX_REACH = 2**19  # largest value of a table, with 16 MB of thresholds
 _MOMENT_BITS = 320  # fraction bits of the series of `rounded_gaussian_table`
 
@@ -49,12 +53,7 @@ class NoiseTable(Immutable):
 def tabulate(weights: np.ndarray, error: int) -> NoiseTable:
     """Return the table for the weights of 0, ..., reach + 1, in words, with an error of at most `error` each."""
     reach = len(weights) - 2
-    last, after_last = (_join_words(row) for row in weights[reach:])
-    total = 2 * _sum(weights[1 : reach + 1]) + _join_words(weights[0])
-    # The weights beyond the support decrease at least as fast as a geometric series with this ratio.
-    ratio = Fraction(after_last + error, last - error)
-    tail = 2 * (last + error) * ratio / (1 - ratio)
-    distance = ((2 * reach + 1) * error + tail) / total + Fraction(2 * reach + 1, 2 ** (_TOTAL_BITS + 1))
+    total, distance = _total_and_distance(weights, error)
     # Thresholds are cumulative weights times 2^128 / total, in two halves; the last entry is a sentinel.
     high, low = (np.full(2 * reach + 1, 2**64 - 1, dtype=np.uint64) for _ in range(2))
     inverse = 2 ** (64 * _WORDS + _TOTAL_BITS) // total
@@ -67,6 +66,19 @@ def tabulate(weights: np.ndarray, error: int) -> NoiseTable:
     guide = np.searchsorted(high[:-1], cells, side="left").astype(np.int32)
     # All mechanisms with this parameter share the arrays, so these are read-only.
     return NoiseTable(reach, read_only(high), read_only(low), read_only(guide), 64 - cell_bits, distance)
+
+
+def _total_and_distance(weights: np.ndarray, error: int) -> tuple[int, Fraction]:
+    """Return the sum of all weights of a table, and the bound on its total-variation distance."""
+    reach = len(weights) - 2
+    last, after_last = (_join_words(row) for row in weights[reach:])
+    total = 2 * _sum(weights[1 : reach + 1]) + _join_words(weights[0])
+    # The weights beyond the support decrease at least as fast as a geometric series with this ratio.
+    ratio = Fraction(after_last + error, last - error)
+    tail = 2 * (last + error) * ratio / (1 - ratio)
+    distance = ((2 * reach + 1) * error + tail) / total + Fraction(2 * reach + 1, 2 ** (_TOTAL_BITS + 1))
+    # Rounded up, because arithmetic with the numerators of thousands of bits takes most of the time of a plan.
+    return total, Fraction(math.ceil(distance * 2**_DISTANCE_BITS), 2**_DISTANCE_BITS)
 
 
 def split_words(number: int, n: int) -> np.ndarray:
@@ -125,6 +137,12 @@ def gaussian_table(stddev: Fraction) -> NoiseTable:
     weights, error = _gaussian_weights(stddev**2)
     _check_reach(weights, "stddev", stddev)
     return tabulate(weights, error)
+
+
+@functools.lru_cache(maxsize=4096)
+def gaussian_distance(stddev: Fraction) -> Fraction:
+    """Return the `total_variation` of `gaussian_table`, without the thresholds, which take most of its time."""
+    return _total_and_distance(*_gaussian_weights(stddev**2))[1]
 
 
 @functools.lru_cache(maxsize=4)

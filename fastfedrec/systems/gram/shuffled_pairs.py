@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledCounts, gaussian_mu
+from fastfedrec.accounting.events import Event
 from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
@@ -246,10 +247,8 @@ class ShuffledPairs(Recommender):
 
     def _check_cost(self, rounds: list[CellRound], n_users: int) -> None:
         """Raise if the distance of the fake messages from Poisson numbers is too large for delta."""
-        account = PLDAccountant()
-        for one in rounds:
-            account.compose(one.round_event(n_users))
-        if not account.get_epsilon(float(self.delta)) <= self.epsilon:
+        events = tuple(one.round_event(n_users) for one in rounds)
+        if not _epsilon_of(events, float(self.delta)) <= self.epsilon:
             raise ValueError(
                 f"delta must be larger for epsilon {self.epsilon} and {n_users:,} users, got {self.delta}: rounding of "
                 "the numbers of their fake messages costs more; raise delta, or lower epsilon"
@@ -348,6 +347,15 @@ def _round_up(mean: float) -> float:
 
 
 @lru_cache(maxsize=64)
+def _epsilon_of(events: Sequence[Event], delta: float) -> float:
+    """Return the cost of a run, which takes longer to compute than a small fit."""
+    account = PLDAccountant()
+    for event in events:
+        account.compose(event)
+    return account.get_epsilon(delta)
+
+
+@lru_cache(maxsize=64)
 def fakes_per_cell(numbers: Sequence[int], epsilon: float, delta: float) -> float:
     """Return the smallest mean number of fake messages about a cell at which rounds cost at most an epsilon.
 
@@ -370,10 +378,9 @@ def fakes_per_cell(numbers: Sequence[int], epsilon: float, delta: float) -> floa
     """
 
     def cost(mean: float) -> float:
-        account = PLDAccountant()
-        for number in numbers:
-            account.compose(ShuffledCounts("counts", mean / _ROUNDING, number, 1, neighboring="zero_out"))
-        return account.get_epsilon(delta * (1 - 2.0**-12))  # the rest is for the rounding of Poisson numbers
+        fakes = mean / _ROUNDING
+        events = tuple(ShuffledCounts("counts", fakes, number, 1, neighboring="zero_out") for number in numbers)
+        return _epsilon_of(events, delta * (1 - 2.0**-12))  # the rest is for the rounding of Poisson numbers
 
     low, high, mean = 0.0, math.inf, sum(numbers) / gaussian_mu(epsilon, delta) ** 2
     for _ in range(_STEPS):

@@ -111,6 +111,15 @@ def test_counted_gaussian_shares_add_up_to_the_noise(stddev, n_nodes, fraction, 
     assert total <= share.sum_of(n_counted).stddev ** 2 <= total * (1 + Fraction(1, 2**30))
 
 
+@given(stddev=stddevs)
+def test_the_distance_of_a_noise_is_that_of_its_tables(stddev):
+    noise = LayeredGaussian(stddev)
+    assert "_tables" not in vars(noise)  # a plan needs the distance alone
+    distances = [table.total_variation for table in noise._tables]
+    joins = (len(distances) - 1) * 5 * Fraction(math.exp(-19.7 * 3.4))  # an upper bound
+    assert 0 <= noise.total_variation - sum(distances) - 1 / (32 * noise.stddev**2) <= joins
+
+
 @pytest.mark.parametrize("n_shares", [1, 7, 10**6])
 def test_the_distance_of_shares_covers_each_share_and_one_rounding(n_shares):
     noise = LayeredGaussian(2.0**40)

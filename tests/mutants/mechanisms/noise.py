@@ -95,11 +95,15 @@ MUTANTS = [
         "gaussian-table-variance-halved", "the table of the discrete Gaussian uses half of the variance", "stddev**2",
         "stddev**2 / 2",
     ),
+    on("gaussian_distance", "test_the_distance_of_a_noise_is_that_of_its_tables")(
+        "gaussian-distance-variance-halved", "the distance of a layer is that of a table with half of the variance",
+        "stddev**2", "stddev**2 / 2",
+    ),
     on("laplace_table", "test_table_is_within_the_stated_distance_and_perturbed_ones_are_not")(
         "laplace-table-too-narrow", "the table of the discrete Laplace uses nine tenths of the scale",
         "_laplace_weights(scale)", "_laplace_weights(scale * Fraction(9, 10))",
     ),
-    on("tabulate", "test_the_distance_of_a_table_pays_for_the_tail_beyond_it")(
+    on("_total_and_distance", "test_the_distance_of_a_table_pays_for_the_tail_beyond_it")(
         "table-tail-forgotten", "the total-variation distance of a table omits the tail",
         "((2 * reach + 1) * error + tail) / total", "Fraction((2 * reach + 1) * error) / total",
     ),
