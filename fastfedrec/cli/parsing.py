@@ -56,6 +56,14 @@ class Parser(argparse.ArgumentParser):
             message += _hint_for_word(message.split()[2])
         raise UsageError(f"{message}; see {self.prog} --help")
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Keep a value "--" of an option, as in --exclude=--, which argparse omits in some versions of Python."""
+        if not action.option_strings or arg_strings != ["--"]:
+            return super()._get_values(action, arg_strings)  # type: ignore[misc]
+        value = self._get_value(action, "--")  # type: ignore[attr-defined]
+        self._check_value(action, value)
+        return value if action.nargs in (None, argparse.OPTIONAL) else [value]
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.cli_case import refusal, run_json
 
 from fastfedrec import Interactions
-from fastfedrec.cli.inputs import read_ids
+from fastfedrec.cli.inputs import UsageError, read_ids
 from fastfedrec.cli.main import build_parser, main
 from fastfedrec.datasets.columns import BLANKS
 from fastfedrec.systems.baselines.popularity import Popularity
@@ -57,6 +57,8 @@ def test_a_repeated_option_adds_ids(capsys, model):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text("-aA_1=n", min_size=1, max_size=4), min_size=1, max_size=5), st.booleans())
+@example(["--"], True)
+@example(["--", "a", "--"], True)
 def test_any_ids_arrive_as_they_are_unless_they_are_options(ids, joined):
     argv = [f"--exclude={item}" for item in ids] if joined else ["--exclude", *ids]
     names = [item.partition("=")[0] for item in ids]
@@ -65,6 +67,13 @@ def test_any_ids_arrive_as_they_are_unless_they_are_options(ids, joined):
     if joined or not (options or numbered or "--" in ids):
         parsed = build_parser().parse_args(["recommend", "model.npz", "--users", "x", *argv])
         assert (parsed.exclude, parsed.users, parsed.n) == (ids, ["x"], 10)
+
+
+def test_two_hyphens_are_a_value_after_an_equals_sign():
+    parsed = build_parser().parse_args(["recommend", "model.npz", "--users-file=--", "-n", "5"])
+    assert (parsed.users_file, parsed.n) == ("--", 5)
+    with pytest.raises(UsageError, match="invalid choice: '--'"):
+        build_parser().parse_args(["evaluate", "popularity", "--preset=--"])
 
 
 def test_ids_in_files(capsys, model, tmp_path):
