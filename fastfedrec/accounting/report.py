@@ -5,7 +5,7 @@ All statements follow from the ledger's events and notes.
 
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 from typing import Any
 
@@ -154,7 +154,7 @@ def make_report(ledger: Any, about: str | None) -> Page:
     Page
         Content of the page for approval.
     """
-    costs = {view: stated_cost(ledger.events, view, ledger.delta) for view in OBSERVERS}
+    costs = _costs(ledger.events, ledger.delta)
     tone, verdict = _verdict(ledger, costs)
     notes: dict[str, list[str]] = {}
     for note in ledger.notes:
@@ -200,6 +200,14 @@ def make_report(ledger: Any, about: str | None) -> Page:
     )  # fmt: skip
 
 
+def _costs(events: Mapping[Event, int], delta: float) -> dict[View, Cost]:
+    """Return the cost against each observer; without an effect of a shuffler, the server behind it is left out."""
+    costs = {view: stated_cost(events, view, delta) for view in OBSERVERS}
+    if costs["shuffled_server"] == costs["server"]:
+        del costs["shuffled_server"]
+    return costs
+
+
 def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]]:
     """Return the tone and the lines of the verdict."""
     if not ledger.events:
@@ -221,7 +229,7 @@ def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]
         first = f"A guarantee {first}"
         lines += [f"A guarantee also {text}" for text in more]
         useless = [VIEWS[view] for view in guess_shares if view not in bounded]
-        unprotected = [VIEWS[view] for view in VIEWS if view not in guess_shares]
+        unprotected = [VIEWS[view] for view in (*costs, "key_holder") if view not in guess_shares]
         small = "epsilon or delta" if is_delta_too_large(ledger) else "figure"
         lines += [f"The {small} is too large to bound a guess by {_listed(useless)}."] if useless else []
         lines += [f"No guarantee holds against {_listed(unprotected)}."] if unprotected else []
@@ -301,7 +309,7 @@ def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
     ]
     if messages := [event.mechanism for event in ledger.events if event._has_open_messages]:
         lines.append(f"The shuffler is trusted with the data: it sees the sender of {_listed(messages)}.")
-    if "local" in mechanisms_by_trust and costs["shuffled_server"].epsilon < costs["server"].epsilon:
+    if "local" in mechanisms_by_trust and "shuffled_server" in costs:
         lines.append('The line "behind a shuffler" holds only if there is a shuffler, which is then trusted.')
     return lines or ["No party is trusted, because no data were sent or released."]
 
@@ -328,7 +336,7 @@ def _events(ledger: Any) -> list[Block]:
         return ["The ledger records no event."]
     figures, recorded = [], []
     for event, times in ledger.events.items():
-        costs = {view: stated_cost({event: times}, view, ledger.delta) for view in OBSERVERS}
+        costs = _costs({event: times}, ledger.delta)
         finite = [view for view, cost in costs.items() if math.isfinite(cost.epsilon)]
         for view in finite:
             figures.append(

@@ -201,7 +201,7 @@ def test_broad_topics_have_other_scores(broad):
     assert rates["ease"][0] < SCORES["check-ins"]["ease"][0] - 3 * TOLERANCE
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("preset", ["check-ins", "purchases"])
 def test_keys_have_the_scores_of_the_data_on_average(preset):
     """One key's positions of topics move a score by a standard deviation of up to .014."""

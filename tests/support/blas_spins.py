@@ -16,8 +16,8 @@ from support.models import MODELS
 
 # All threads but this one: libraries of BLAS start theirs when loaded, and OpenMP with the first loop.
 BLAS_THREADS = [task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
-# With 3 factors, these are over 10,000 numbers, from which OpenBLAS's threads share a dot product.
-N_ITEMS = 3_500
+# OpenBLAS's threads share a dot product of over 10,000 numbers: those of 3 factors, or a row of pairs of items.
+N_USERS, N_ITEMS, N_PAIRED_ITEMS = 300, 3_500, 500
 
 
 def worked(run):
@@ -55,10 +55,13 @@ def main():
     time.sleep(0.3)
     with one_blas_thread():
         print(f"{worked(norm):.1f} held")
-    data = rated(300, N_ITEMS, 1)
+    many, few = (rated(N_USERS, n_items, 1) for n_items in (N_ITEMS, N_PAIRED_ITEMS))
     with default_threads(1):
         for name, model in MODELS.items():
-            print(f"{worked(functools.partial(use, model, data)):.1f} {name}", flush=True)
+            # Work on all pairs of many items would take most of the time.
+            has_pairs = model.memory_needed(N_USERS, N_ITEMS, 30 * N_USERS) > 4 * N_ITEMS**2
+            run = functools.partial(use, model, few if has_pairs else many)
+            print(f"{worked(run):.1f} {name}", flush=True)
 
 
 if __name__ == "__main__":

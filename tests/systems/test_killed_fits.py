@@ -28,9 +28,9 @@ def killed(name, folder, n_kills):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in WITH_ROUNDS if "," not in name])
-def test_a_fit_that_is_killed_five_times(tmp_path, name):
-    n_killed, n_ended, _ = killed(name, tmp_path, 5)
-    assert n_killed == 5
+def test_a_fit_that_is_killed_three_times(tmp_path, name):
+    n_killed, n_ended, _ = killed(name, tmp_path, 3)
+    assert n_killed == 3
     assert n_ended >= 1
 
 

@@ -69,7 +69,8 @@ CASES = (
         impossible=[("epsilon", 1e17), ("epsilon_0", 1e-300)],
     ),
     SystemCase(
-        small={"": ShuffledPairs(8.0), "ridge": ShuffledPairs(8.0, score="ridge")},
+        # The cost of fewer messages takes less time.
+        small={"": ShuffledPairs(8.0, n_messages=8), "ridge": ShuffledPairs(8.0, n_messages=8, score="ridge")},
         memory={
             "pairs": (ShuffledPairs(20.0), (2000, 1000, 20_000)),
             "items": (ShuffledPairs(20.0), (2000, 500, 20_000)),
