@@ -223,8 +223,8 @@ def photograph_ledger(path, width=1000, height=790):
         size = [f"--window-size={width},{height}", "--force-device-scale-factor=1.5", f"--screenshot={picture}"]
         light = "--blink-settings=preferredColorScheme=1"
         subprocess.run([program, *options, *size, light, page.as_uri()], check=True, capture_output=True)
-        # A palette makes the file a third as large; text needs few colours.
-        Image.open(picture).convert("RGB").quantize(32).save(path, optimize=True)
+        # A palette makes the file half as large.
+        Image.open(picture).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 def main(argv=None):
