@@ -16,7 +16,7 @@ from support.models import MODELS
 
 # All threads but this one: libraries of BLAS start theirs when loaded, and OpenMP with the first loop.
 BLAS_THREADS = [task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
-# OpenBLAS's threads share a dot product of over 10,000 numbers: those of 3 factors, or a row of pairs of items.
+# OpenBLAS's threads share a dot product of over 10,000 numbers: those of 3 factors, or all pairs of 500 items.
 N_USERS, N_ITEMS, N_PAIRED_ITEMS = 300, 3_500, 500
 
 
