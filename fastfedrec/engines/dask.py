@@ -115,24 +115,23 @@ class DaskEngine(Engine):
             raise ValueError(
                 "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
             )
-        with self._reporting_losses():
-            handles = self._send(shards)
+        handles: dict[str, Future[Any]] = {}
         try:
+            with self._reporting_losses():
+                self._send(shards, handles)
             yield handles
         finally:
-            # Not `cancel`: the scheduler closes the connection of a client that cancels a lost task.
-            for future in handles.values():
-                future.release()
+            _release(handles.values())
 
-    def _send(self, shards: Mapping[str, Interactions]) -> "dict[str, Future[Any]]":
+    def _send(self, shards: Mapping[str, Interactions], handles: "dict[str, Future[Any]]") -> None:
         """Send the shards to the workers, and wait until each is held by one."""
         # Shards are assigned to workers evenly, which Dask does not guarantee.
         workers = self._workers()
         home = {name: workers[i % len(workers)] for i, name in enumerate(shards)} if workers else {}
-        handles = {
-            name: self.client.submit(_hold, shard, workers=home.get(name), allow_other_workers=name in home, pure=False)
-            for name, shard in shards.items()
-        }
+        for name, shard in shards.items():
+            handles[name] = self.client.submit(
+                _hold, shard, workers=home.get(name), allow_other_workers=name in home, pure=False
+            )
         while unfinished := self._wait(handles.values(), required_workers=home.values()):
             workers = self._workers()
             for name in [
@@ -144,7 +143,6 @@ class DaskEngine(Engine):
         # Lift the restrictions to workers: a lost worker's task with a restriction could wait for it forever.
         free: dict[Any, list[str]] = {future.key: [] for future in handles.values()}
         self.client.sync(self.client.scheduler.set_restrictions, worker=free)  # type: ignore[union-attr]
-        return handles
 
     @contextmanager
     def _reporting_losses(self) -> Iterator[None]:
@@ -203,13 +201,19 @@ class DaskEngine(Engine):
                 )
                 for name, shard in handles.items()
             ]  # fmt: skip
-            # A binary tree of sums: each level adds neighbouring pairs.
-            while len(level) > 1:
-                pairs = zip(level[::2], level[1::2], strict=False)
-                joined = [self.client.submit(_join, bare, a, b, pure=False) for a, b in pairs]
-                level = joined + level[2 * len(joined) :]
-            self._wait(level)
-            total = level[0].result()
+            try:
+                # A binary tree of sums: each level adds neighbouring pairs.
+                while len(level) > 1:
+                    pairs = level[: len(level) // 2 * 2]
+                    level[: len(pairs)] = [
+                        self.client.submit(_join, bare, a, b, pure=False)
+                        for a, b in zip(pairs[::2], pairs[1::2], strict=True)
+                    ]
+                    _release(pairs)  # the scheduler keeps what a task still needs
+                self._wait(level)
+                total = level[0].result()
+            finally:
+                _release(level)
         receiver.add(total)
 
     def _answers(
@@ -225,8 +229,11 @@ class DaskEngine(Engine):
                 )
                 for name, shard in handles.items()
             ]  # fmt: skip
-            self._wait(futures)
-            answers = self.client.gather(futures)
+            try:
+                self._wait(futures)
+                answers = self.client.gather(futures)
+            finally:
+                _release(futures)
         for name, (update, devices) in zip(handles, answers, strict=True):
             system.put_devices(name, devices)
             yield update
@@ -235,6 +242,17 @@ class DaskEngine(Engine):
 def _connected_workers(client: "Client") -> list[str]:
     """Return the addresses of the workers of a cluster; none are known while the client connects again."""
     return list(client.scheduler_info(n_workers=-1).get("workers", ()))
+
+
+def _release(futures: Iterable["Future[Any]"]) -> None:
+    """Let the workers forget the results of tasks.
+
+    A wait of Dask that times out leaves a reference cycle with its futures.  Without a release, the workers keep the
+    results until the garbage collector of this process finds the cycle.
+    """
+    # Not `cancel`: the scheduler closes the connection of a client that cancels a lost task.
+    for future in futures:
+        future.release()
 
 
 def _hold(shard: Interactions) -> Interactions:

@@ -1,6 +1,8 @@
 """Tests of the Dask engine: the same bits as in one process even if workers die, and shards sent as paths."""
 
 import asyncio
+import contextlib
+import gc
 import os
 import pickle
 import shutil
@@ -16,8 +18,8 @@ from support.fedrec_case import start
 from support.models import WITH_ROUNDS
 from support.patience import HANG, wait_until
 
+import fastfedrec.engines.dask
 from fastfedrec import FMFLDP, FedRec, Key, PrivRec
-from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.engines import DaskEngine, LocalEngine
@@ -324,12 +326,30 @@ def test_an_entropy_key_stays_at_home(client, data):
         FMFLDP(n_rounds=1).fit(data, key=Key.from_entropy(), engine=DaskEngine(client))
 
 
-def test_the_shards_are_let_go(client, data):
-    engine, system = DaskEngine(client), FMFLDP(n_rounds=1)._rounds()
-    state = system.initial_state(data.n_items, KEY)
-    engine.run(system, state, data, key=KEY, n_rounds=1, ledger=Ledger(1e-6), communication=CommunicationLedger())
+@pytest.fixture
+def impatient(monkeypatch):
+    """Each wait times out several times, and the garbage collector finds none of the cycles that this leaves."""
+    monkeypatch.setattr(fastfedrec.engines.dask, "_POLL_INTERVAL", 0.001)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize(
+    "system",
+    [FMFLDP(n_rounds=2), FMFLDP(epsilon=None, n_rounds=2), PrivRec(n_rounds=2, cohort_size=5, local_epochs=1)],
+)
+def test_workers_keep_nothing_of_a_run_that_ended(client, data, impatient, system, raises):
+    def end(model, number):
+        if raises:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError) if raises else contextlib.nullcontext() as error:
+        system.fit(data.binarize(0.0), key=KEY, engine=DaskEngine(client, n_shards=5), callback=end)
     wait_until(lambda: not any(client.has_what().values()))  # workers are notified in the background
-    assert not any(client.has_what().values())
+    assert (error is not None) == raises  # the traceback, which refers to the futures, is alive
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
