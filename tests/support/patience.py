@@ -3,7 +3,7 @@
 import time
 
 #: Seconds after which a process, a thread or a connection counts as hung.  The longest takes 30 s on an idle machine.
-HANG = 1800.0
+HANG = 900.0
 
 
 class Clock:
