@@ -21,7 +21,7 @@ __dir__ = __all__.copy  # dir() lists only the public names
 _TAIL_BYTES = 16  # width of the kernel's narrow block for the last few clusters
 _PER_UNIT = 1024  # values that are multiples of 1 / 1024 have exact sums
 _IN_LINE = 64  # centres of 8 bits in one cache line
-_LONG_ROW = 16  # mean number of values from which threads add rows faster than one thread without a sort
+_LONG_ROW = 16  # mean number of values from which a sort of the rows by clusters saves time
 _MIN_ROUNDED_CLUSTERS = 32  # smallest number of clusters for which centres of 8 bits save time
 
 
@@ -391,8 +391,10 @@ class _Means:
             signs = np.repeat([1.0, -1.0], len(moved))
         sizes = np.bincount(labels, minlength=len(centers))
         n_members = np.bincount(clusters, minlength=len(centers))
-        # Each cluster's rows are added in ascending order, so that the sums do not depend on the threads.
-        if n_threads == 1 or len(data.values) < _LONG_ROW * len(data):
+        # Each cluster's rows are added in ascending order, so that the sums do not depend on the threads.  A sort by
+        # clusters keeps one cluster's sums in the cache, which long sparse rows need.
+        is_dense = not len(data.indices)
+        if len(data.values) < _LONG_ROW * len(data) or (is_dense and n_threads == 1):
             _kernel.add_members(data.indptr, data.indices, data.values, rows, clusters, signs, self.sums)
             changed = (n_members > 0) & (sizes > 0)  # an empty cluster keeps its centre
             centers[changed] = self.sums[changed] / sizes[changed, None]
