@@ -26,6 +26,12 @@ static inline double number_of(uint64_t bits) {
 // Returns the mask of a < b: the borrow of a - b.
 static inline uint64_t mask_below(uint64_t a, uint64_t b) { return 0 - (((~a & b) | (~(a ^ b) & (a - b))) >> 63); }
 
+// Returns the mask of a < b, for numbers below 2^63, in fewer instructions: the sign of a - b.
+static inline uint64_t mask_below_63(uint64_t a, uint64_t b) { return (uint64_t)((int64_t)(a - b) >> 63); }
+
+// Returns the smaller of two numbers below 2^63.
+static inline uint64_t min_63(uint64_t a, uint64_t b) { return b + ((a - b) & mask_below_63(a, b)); }
+
 // Returns `a` where the mask is 1, and `b` where it is 0.
 static inline uint64_t choose(uint64_t mask, uint64_t a, uint64_t b) { return b ^ ((a ^ b) & mask); }
 
@@ -33,8 +39,8 @@ static inline uint64_t choose(uint64_t mask, uint64_t a, uint64_t b) { return b 
 // range, with which a product may take longer.
 static inline double bounded_unit(double number) {
     const uint64_t bits = bits_of(number), size = bits & ~SIGN_BIT;
-    const uint64_t is_valid = ~mask_below(size, NORMAL_BITS) & mask_below(size, INFINITE_BITS);
-    return number_of((choose(mask_below(size, ONE_BITS), size, ONE_BITS) & is_valid) | (bits & SIGN_BIT));
+    const uint64_t is_valid = ~mask_below_63(size, NORMAL_BITS) & mask_below_63(size, INFINITE_BITS);
+    return number_of((min_63(size, ONE_BITS) & is_valid) | (bits & SIGN_BIT));
 }
 
 // Returns a double from 0 to below 2^64, given by its bits, rounded toward 0.
@@ -50,9 +56,12 @@ static inline uint64_t truncated(uint64_t bits) {
 static inline uint64_t share_of(double part, uint64_t whole) {
     // (double)whole may be above or below `whole`: a product of that size is replaced before its conversion.
     const double limit = (double)whole;
-    const uint64_t product = bits_of(part * limit), is_below = mask_below(product, bits_of(limit));
-    const uint64_t share = whole >> 62 ? truncated(product & is_below) : (uint64_t)(int64_t)number_of(product);
-    return choose(is_below & mask_below(share, whole), share, whole);
+    const uint64_t product = bits_of(part * limit), is_below = mask_below_63(product, bits_of(limit));
+    if (whole >> 62) {
+        const uint64_t share = truncated(product & is_below);
+        return choose(is_below & mask_below(share, whole), share, whole);
+    }
+    return min_63((uint64_t)(int64_t)number_of(product) | (~is_below & (uint64_t(1) << 62)), whole);
 }
 
 }  // namespace fastfedrec

@@ -56,8 +56,21 @@ cdef void _sample_block(
     Py_ssize_t start, Py_ssize_t stop, const uint32_t* subkey, uint32_t round_number, uint64_t block,
 ) noexcept nogil:
     cdef Stream stream
-    cdef Py_ssize_t i, row
     stream_open(&stream, subkey, round_number, block)
+    # The compiler unrolls the search of the usual grids of 5 and 10 ratings.
+    if width == 7:
+        _sample_values(values, thresholds, n_rows, 7, last, out, start, stop, &stream)
+    elif width == 15:
+        _sample_values(values, thresholds, n_rows, 15, last, out, start, stop, &stream)
+    else:
+        _sample_values(values, thresholds, n_rows, width, last, out, start, stop, &stream)
+
+
+cdef inline void _sample_values(
+    const In* values, const uint64_t* thresholds, Py_ssize_t n_rows, Py_ssize_t width, const int64_t* last, Out* out,
+    Py_ssize_t start, Py_ssize_t stop, Stream* stream,
+) noexcept nogil:
+    cdef Py_ssize_t i, row
     for i in range(start, stop):
         row = clipped(values[i], n_rows - 1)
-        out[i] = <Out>table_output(thresholds + row * width, width, last[row], stream_next(&stream))
+        out[i] = <Out>table_output(thresholds + row * width, width, last[row], stream_next(stream))

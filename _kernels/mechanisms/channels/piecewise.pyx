@@ -12,7 +12,7 @@ cell has low words and at most `extra` more, for every rounding error of start a
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
-from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
+from _kernels.core._chacha20 cimport Stream, mulhi64, stream_next, stream_open
 
 include "_kernels/core/_level.pxi"
 
@@ -20,6 +20,8 @@ cdef extern from "_kernels/core/_branchless.h" namespace "fastfedrec" nogil:
     uint64_t bits_of(double number) noexcept
     double number_of(uint64_t bits) noexcept
     uint64_t mask_below(uint64_t a, uint64_t b) noexcept
+    uint64_t mask_below_63(uint64_t a, uint64_t b) noexcept
+    uint64_t min_63(uint64_t a, uint64_t b) noexcept
     uint64_t choose(uint64_t mask, uint64_t a, uint64_t b) noexcept
     double bounded_unit(double number) noexcept
     uint64_t share_of(double part, uint64_t whole) noexcept
@@ -38,52 +40,67 @@ cdef struct Plan:
     uint64_t window           # cells
     uint64_t low              # words of every cell
     uint64_t extra            # words more within the window
+    uint64_t low_inverse      # (2^64 - 1) // low, or 0
+    uint64_t extra_inverse    # (2^64 - 1) // extra, or 0
     uint64_t half             # half of the words for binary response
     uint64_t span             # largest offset from half, at most half
     uint64_t minus            # report of a binary response
     uint64_t plus
 
 
-cdef inline void _locate_window(
-    double t, const Plan* plan, uint64_t* start, uint64_t* shift, uint64_t* positive
-) noexcept nogil:
-    """Compute where the window begins, and the number of the remaining words that mean `plus`."""
-    cdef double cells
-    cdef uint64_t free_cells = plan.n_cells - plan.window, offset, sign
-    t = bounded_unit(t)
+cdef inline void _locate_window(double t, const Plan* plan, uint64_t* start, uint64_t* shift) noexcept nogil:
+    """Compute where the window of t in [-1, 1] begins."""
+    cdef uint64_t free_cells = plan.n_cells - plan.window
     # The product is from 0 to free_cells, and so is `start`; start + window <= n_cells.
-    cells = 0.5 * (t + 1.0) * <double>free_cells
-    offset = <uint64_t><int64_t>cells
-    start[0] = choose(mask_below(offset, free_cells), offset, free_cells)
+    cdef double cells = 0.5 * (t + 1.0) * <double>free_cells
+    start[0] = min_63(<uint64_t><int64_t>cells, free_cells)
     # In the last position the window ends with the last cell, so there is no shift.
-    shift[0] = share_of(cells - <double><int64_t>start[0], plan.extra) & mask_below(start[0], free_cells)
+    shift[0] = share_of(cells - <double><int64_t>start[0], plan.extra) & mask_below_63(start[0], free_cells)
+
+
+cdef inline uint64_t _n_positive(double t, const Plan* plan) noexcept nogil:
+    """Return the number of the remaining words that mean `plus` for t in [-1, 1]."""
     # half + offset is from half - span to half + span, so within the remaining words.
-    offset = share_of(number_of(bits_of(t) & ~SIGN_BIT), plan.span)
-    sign = 0 - (bits_of(t) >> 63)  # all ones for a number below 0
-    positive[0] = plan.half + ((offset ^ sign) - sign)
+    cdef uint64_t offset = share_of(number_of(bits_of(t) & ~SIGN_BIT), plan.span)
+    cdef uint64_t sign = 0 - (bits_of(t) >> 63)  # all ones for a number below 0
+    return plan.half + ((offset ^ sign) - sign)
+
+
+cdef inline uint64_t _divide(uint64_t word, uint64_t divisor, uint64_t inverse, uint64_t* remainder) noexcept nogil:
+    """Return word // divisor for inverse = (2^64 - 1) // divisor, which takes less time than a division."""
+    # inverse >= 2^64 / divisor - 1, so the product's high half is the quotient or one less.
+    cdef uint64_t quotient = mulhi64(word, inverse)
+    cdef uint64_t is_less
+    remainder[0] = word - quotient * divisor
+    is_less = remainder[0] >= divisor
+    remainder[0] -= divisor & (0 - is_less)
+    return quotient + is_less
 
 
 cdef inline uint16_t _report(double t, uint64_t word, const Plan* plan) noexcept nogil:
-    cdef uint64_t start, shift, positive, cell
+    cdef uint64_t start, shift, cell, remainder
     cdef uint64_t base_words = plan.n_cells * plan.low, window_words = plan.window * plan.extra
     # The two branches depend on the word alone; all choices by t are without a branch.
     if word < base_words:
         # word < n_cells low, so low > 0 and the cell is below n_cells.
-        return <uint16_t>(word // plan.low)
+        return <uint16_t>_divide(word, plan.low, plan.low_inverse, &remainder)
     word -= base_words
-    _locate_window(t, plan, &start, &shift, &positive)
+    t = bounded_unit(t)
     if word < window_words:
+        _locate_window(t, plan, &start, &shift)
         # word < window extra, so extra > 0 and cell < window.
-        cell = word // plan.extra
+        cell = _divide(word, plan.extra, plan.extra_inverse, &remainder)
         # start + (word + shift) // extra: the window begins `shift` words into its first cell.
-        return <uint16_t>(start + cell + 1 + mask_below(word - cell * plan.extra, plan.extra - shift))
-    return <uint16_t>choose(mask_below(word - window_words, positive), plan.plus, plan.minus)
+        return <uint16_t>(start + cell + 1 + mask_below(remainder, plan.extra - shift))
+    return <uint16_t>choose(mask_below(word - window_words, _n_positive(t, plan)), plan.plus, plan.minus)
 
 
 cdef Plan _plan(const uint64_t[::1] numbers) noexcept:
     cdef Plan plan
     plan.n_cells, plan.window, plan.low, plan.extra = numbers[0], numbers[1], numbers[2], numbers[3]
     plan.half, plan.span, plan.minus, plan.plus = numbers[4], numbers[5], numbers[6], numbers[7]
+    plan.low_inverse = <uint64_t>-1 // plan.low if plan.low else 0
+    plan.extra_inverse = <uint64_t>-1 // plan.extra if plan.extra else 0
     return plan
 
 
@@ -96,7 +113,8 @@ def placements(
     cdef Plan plan = _plan(numbers)
     cdef Py_ssize_t i
     for i in range(values.shape[0]):
-        _locate_window(values[i], &plan, &out[i, 0], &out[i, 1], &out[i, 2])
+        _locate_window(bounded_unit(values[i]), &plan, &out[i, 0], &out[i, 1])
+        out[i, 2] = _n_positive(bounded_unit(values[i]), &plan)
 
 
 def report_words(
