@@ -78,7 +78,7 @@ def list_marked(
     if out.shape[0] == 0:
         return
     if n_threads == 1:  # which needs no counts
-        _list_block(&marked[0], n_words, 0, &out[0])
+        _list_block(&marked[0], n_words, 0, &out[0], out.shape[0])
         return
     with nogil:
         # Each block counts, then writes from the end of the previous blocks: ranges of `out` do not overlap.
@@ -88,7 +88,8 @@ def list_marked(
             starts[b + 1] += starts[b]
         for b in prange(n_blocks, schedule="static", num_threads=n_threads):
             _list_block(
-                &marked[b * WORDS], min(<Py_ssize_t>WORDS, n_words - b * WORDS), b * BLOCK, &out[0] + starts[b]
+                &marked[b * WORDS], min(<Py_ssize_t>WORDS, n_words - b * WORDS), b * BLOCK, &out[0] + starts[b],
+                starts[b + 1] - starts[b],
             )
 
 
@@ -99,12 +100,20 @@ cdef Py_ssize_t _count_block(const uint64_t* marked, Py_ssize_t n_words) noexcep
     return count
 
 
-cdef void _list_block(const uint64_t* marked, Py_ssize_t n_words, int64_t first, int64_t* out) noexcept nogil:
+cdef void _list_block(
+    const uint64_t* marked, Py_ssize_t n_words, int64_t first, int64_t* out, Py_ssize_t n_marked
+) noexcept nogil:
     cdef uint64_t word
     cdef Py_ssize_t i, count = 0
     for i in range(n_words):
+        if count == n_marked:
+            return
+        # The first bit is written without a branch, which a processor could not predict: a word without bits writes a
+        # number that the next bit replaces.
         word = marked[i]
-        # Bits are taken one at a time, the lowest first.
+        out[count] = first + 64 * i + lowest_bit(word | (<uint64_t>1 << 63))
+        count += word != 0
+        word &= word - 1
         while word:
             out[count] = first + 64 * i + lowest_bit(word)
             count += 1
