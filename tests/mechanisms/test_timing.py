@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.mechanism_table import NOISES, OTHERS, RANDOMIZERS
-from support.timed_calls import CONSTANT, CONTROLS, LEAKS
+from support.timed_calls import CONSTANT, CONTROLS, LEAKS, channel_call
 from support.timing import CERTAIN, LIMIT, interleaved_times, median_difference, welch_t
 
 from fastfedrec import hardware
@@ -85,6 +85,14 @@ def test_every_local_randomizer_and_every_noise_has_a_case():
 def test_the_time_does_not_depend_on_the_input(name):
     # A leak exceeds the limit each time, and chance does so once in thousands of cases.
     assert any(abs(measure(CONSTANT[name], seed=seed)[0]) <= LIMIT for seed in (1, 2))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("n_outputs", [2, 4, 16, 17])
+def test_the_time_of_a_channel_does_not_depend_on_the_input_for_any_search(n_outputs):
+    """The kernel has separate code for tables of up to 2, 4, 8 and 16 outputs, and for larger ones."""
+    case = channel_call(n_outputs)
+    assert any(abs(measure(case, seed=seed)[0]) <= LIMIT for seed in (1, 2))
 
 
 @pytest.mark.nightly

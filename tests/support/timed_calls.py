@@ -61,6 +61,11 @@ def _randomizers():
         yield f"LargestResponse, {label}", TimedCall(calls, (rows, np.full(rows.shape, other)))
 
 
+def channel_call(n_outputs):
+    """Return the call of a finite channel with this number of outputs, with inputs at both ends."""
+    return TimedCall(_privatize(m.GRR(1.0, n_outputs).channel), _filled(0, n_outputs - 1, np.uint8))
+
+
 def _noises():
     """Return all integer noise, with small values and with values at an end of int64, where half of the sums saturate.
 

@@ -57,8 +57,12 @@ cdef void _sample_block(
 ) noexcept nogil:
     cdef Stream stream
     stream_open(&stream, subkey, round_number, block)
-    # The compiler unrolls the search of the usual grids of 5 and 10 ratings.
-    if width == 7:
+    # The compiler unrolls the search in tables of up to 16 outputs.
+    if width == 1:
+        _sample_values(values, thresholds, n_rows, 1, last, out, start, stop, &stream)
+    elif width == 3:
+        _sample_values(values, thresholds, n_rows, 3, last, out, start, stop, &stream)
+    elif width == 7:
         _sample_values(values, thresholds, n_rows, 7, last, out, start, stop, &stream)
     elif width == 15:
         _sample_values(values, thresholds, n_rows, 15, last, out, start, stop, &stream)
