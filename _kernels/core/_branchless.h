@@ -61,6 +61,7 @@ static inline uint64_t share_of(double part, uint64_t whole) {
         const uint64_t share = truncated(product & is_below);
         return choose(is_below & mask_below(share, whole), share, whole);
     }
+    // A product that is not below `limit` gets a bit beyond `whole`, so that `whole` is the smaller number.
     return min_63((uint64_t)(int64_t)number_of(product) | (~is_below & (uint64_t(1) << 62)), whole);
 }
 

@@ -399,7 +399,7 @@ class _Means:
             changed = (n_members > 0) & (sizes > 0)  # an empty cluster keeps its centre
             centers[changed] = self.sums[changed] / sizes[changed, None]
             return
-        # With several threads each cluster belongs to one of them.
+        # Each cluster belongs to one thread.
         order = np.argsort(clusters, kind="stable")
         starts = np.concatenate([[0], np.cumsum(n_members)])
         _kernel.update_centers(
