@@ -14,6 +14,7 @@ from fastfedrec.audit._digits import BitWords, digit_families
 from fastfedrec.audit._event import Batch, Event, Feature
 from fastfedrec.audit._measures import (
     SHOWN,
+    Means,
     _combinations,
     _coordinates,
     _describe,
@@ -64,7 +65,8 @@ def _array_candidates(
             ("output is -0.0", _is_negative_zero),
         ):
             yield Batch(n, [np.array([holds(y).sum()]) for y in outputs], partial(_only, Event(words, holds)))
-    columns = [0] if outputs[0].shape[1] == 1 else _coordinates(outputs, inputs)
+    means = None if outputs[0].shape[1] == 1 else Means.of(outputs)
+    columns = [0] if means is None else _coordinates(outputs, inputs, means)
     for j in columns:
         feature = Feature(partial(_take, j), partial(_describe, names[j]), outputs)
         if len(feature.pooled):
@@ -72,7 +74,8 @@ def _array_candidates(
             yield from _intervals(feature)
             yield from _values(feature)
         del feature  # frees its sorted copies
-    for measure, describe, has_two_tails in _combinations(outputs, inputs, is_single):
+    combinations = () if means is None or is_single else _combinations(outputs, inputs, means)
+    for measure, describe, has_two_tails in combinations:
         feature = Feature(measure, describe, outputs)
         if len(feature.pooled):
             yield from _thresholds(feature)
@@ -207,7 +210,9 @@ def _unions(
 ) -> Iterator[Batch]:
     """Yield single repeated values, and unions of those that are likeliest on one input relative to the other."""
     # Code i of an output means ``values[i]``, and a code from ``len(values)`` on means a value that is not a candidate.
-    counts = [np.bincount(c, minlength=len(values))[: len(values)] for c in codes]
+    n = len(codes[0])
+    halves = [[_frequencies(half, len(values)) for half in (c[: n // 2], c[n // 2 :])] for c in codes]
+    counts = [first + last for first, last in halves]
     total = counts[0] + counts[1]
     often = np.argsort(-total, kind="stable")[:_N_VALUES]
     often = often[total[often] >= 4]
@@ -222,13 +227,15 @@ def _unions(
     def prefix(ranked: np.ndarray, i: int) -> Event:
         return union(ranked[: i + 1])
 
-    n = len(codes[0])
     yield Batch(n, [k[often] for k in counts], lambda i: union(often[i : i + 1]))
     # A prefix of this order is a likelihood-ratio test.  The first draws give the order, and the last draws the counts.
     # With the same draws for both, values that are frequent by chance would lead, and their union would rank too high.
-    n_last = n - n // 2
-    first = [np.bincount(c[: n // 2], minlength=len(values))[often] for c in codes]
-    last = [k[often] - early for k, early in zip(counts, first, strict=True)]
+    first, last = ([pair[i][often] for pair in halves] for i in (0, 1))
     order = np.argsort((first[0] + 1) / (first[1] + 1), kind="stable")
     for ranked in (order, order[::-1]):
-        yield Batch(n_last, [np.cumsum(k[ranked]) for k in last], partial(prefix, often[ranked]))
+        yield Batch(n - n // 2, [np.cumsum(k[ranked]) for k in last], partial(prefix, often[ranked]))
+
+
+def _frequencies(codes: np.ndarray, n_values: int) -> np.ndarray:
+    """Return how often each code below `n_values` occurs."""
+    return np.bincount(codes, minlength=n_values)[:n_values]

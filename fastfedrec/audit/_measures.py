@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.audit._spread import clamped_sums
+from fastfedrec.audit._spread import clamped_sums, column_means
 
 N_COORDINATES = 8  # coordinates that are measured separately
 _SIGNIFICANT = 5.0  # standard errors by which the means of a coordinate must differ to count as different
@@ -34,30 +35,26 @@ def _lowest_bit_of_row(outputs: np.ndarray) -> np.ndarray:
 
 
 def _combinations(
-    outputs: Sequence[np.ndarray], inputs: Sequence[object], is_single: bool
+    outputs: Sequence[np.ndarray], inputs: Sequence[object], means: "Means"
 ) -> Iterator[tuple[Callable[[np.ndarray], np.ndarray], Callable[[str, Any], str], bool]]:
     """Yield numbers that depend on all coordinates of a row, and whether both of their tails guess the input."""
-    if is_single or outputs[0].shape[1] == 1:
-        return
     x0, x1 = map(_as_array, inputs)
     n_columns, kind = outputs[0].shape[1], outputs[0].dtype.kind
     # With few coordinates, events of single coordinates and of their sums suffice.
     is_spread = n_columns > N_COORDINATES
     if kind in "iu" and x0.shape == x1.shape == () and x0.dtype.kind in "iu" and x1.dtype.kind in "iu":
         yield partial(_contains, x0, x1), _describe_contains, False
-    difference, error = _mean_difference(outputs)
-    signs = np.where(np.abs(difference) > _SIGNIFICANT * error, np.sign(difference), 0.0)
-    centre = _centre(outputs)
+    centre, difference = means.centre, means.difference
+    signs = np.where(np.abs(difference) > _SIGNIFICANT * means.error, np.sign(difference), 0.0)
     yield partial(_project, signs, centre), partial(_describe, "signed sum of the coordinates that differ"), is_spread
     yield partial(_project, difference, centre), partial(_describe, "output . (difference of the means)"), is_spread
     yield _length, partial(_describe, "|output|"), False
     if not is_spread:
         return
-    centred = partial(_centred, centre)
-    ends = [[centred(y).mean(axis=0, dtype=np.float64) for y in outputs]]
+    ends = [means.of_inputs]
     if centre is None and x0.shape == x1.shape == (n_columns,) and {x0.dtype.kind, x1.dtype.kind} <= set("biuf"):
         ends.insert(0, [x.astype(np.float64) for x in (x0, x1)])
-    for measure in clamped_sums(outputs, ends, centred):
+    for measure in clamped_sums(outputs, means.of_inputs, ends, partial(_centred, centre)):
         yield measure, partial(_describe, "sum of the coordinates clamped between the inputs"), True
 
 
@@ -121,16 +118,29 @@ def _length(outputs: np.ndarray) -> np.ndarray:
     return np.sqrt((outputs.astype(np.float64) ** 2).sum(axis=1))
 
 
-def _mean_difference(outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the difference of the coordinates' means and its standard error; 0 for coordinates that are not finite."""
-    centre = _centre(outputs)
-    centred = [_centred(centre, y) for y in outputs]
-    means = [y.mean(axis=0, dtype=np.float64) for y in centred]
-    variance = sum(y.var(axis=0, dtype=np.float64) for y in centred)
-    difference = means[1] - means[0]
-    usable = np.isfinite(difference) & np.isfinite(variance)
-    error = np.sqrt(np.where(usable, variance, 0.0) / len(outputs[0]))
-    return np.where(usable, difference, 0.0), error
+@dataclass(frozen=True)
+class Means:
+    """Means of the coordinates of both samples, after a centre is subtracted, and their difference."""
+
+    centre: np.ndarray | None
+    of_inputs: list[np.ndarray]
+    # The difference of the means and its standard error; 0 for coordinates that are not finite.
+    difference: np.ndarray
+    error: np.ndarray
+
+    @classmethod
+    def of(cls, outputs: Sequence[np.ndarray]) -> "Means":
+        """Return the means of two samples."""
+        centre = _centre(outputs)
+        means, variance = [], 0.0
+        for y in outputs:
+            centred = _centred(centre, y)
+            means.append(column_means(centred))
+            variance = variance + column_means(np.square(centred - means[-1]))
+        difference = means[1] - means[0]
+        usable = np.isfinite(difference) & np.isfinite(variance)
+        error = np.sqrt(np.where(usable, variance, 0.0) / len(outputs[0]))
+        return cls(centre, means, np.where(usable, difference, 0.0), error)
 
 
 def _as_array(x: object) -> np.ndarray:
@@ -141,7 +151,7 @@ def _as_array(x: object) -> np.ndarray:
         return np.asarray(None)
 
 
-def _coordinates(outputs: Sequence[np.ndarray], inputs: Sequence[object]) -> list[int]:
+def _coordinates(outputs: Sequence[np.ndarray], inputs: Sequence[object], means: Means) -> list[int]:
     """Return coordinates that the inputs name or differ in, and those with the largest difference of means."""
     n_columns = outputs[0].shape[1]
     x0, x1 = map(_as_array, inputs)
@@ -150,8 +160,7 @@ def _coordinates(outputs: Sequence[np.ndarray], inputs: Sequence[object]) -> lis
         chosen += np.flatnonzero(x0 != x1)[:N_COORDINATES].tolist()
     elif x0.shape == x1.shape == () and x0.dtype.kind == x1.dtype.kind == "i":
         chosen += [int(x) for x in (x0, x1) if 0 <= x < n_columns]
-    difference, error = _mean_difference(outputs)
-    order = np.argsort(-np.abs(difference) / np.maximum(error, 1e-300), kind="stable")
+    order = np.argsort(-np.abs(means.difference) / np.maximum(means.error, 1e-300), kind="stable")
     return list(dict.fromkeys(chosen + order[:N_COORDINATES].tolist()))
 
 

@@ -19,12 +19,14 @@ Centring = Callable[[np.ndarray], np.ndarray]
 
 
 def clamped_sums(
-    outputs: Sequence[np.ndarray], ends: Sequence[Sequence[np.ndarray]], centred: Centring
+    outputs: Sequence[np.ndarray],
+    means: Sequence[np.ndarray],
+    ends: Sequence[Sequence[np.ndarray]],
+    centred: Centring,
 ) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
     """Yield for each pair of interval ends the sum of coordinates that are clamped to these intervals."""
-    samples = [centred(y) for y in outputs]
     # The mean deviation of Laplace noise is its scale.
-    scales = sum(np.abs(y - y.mean(axis=0, dtype=np.float64)).mean(axis=0) for y in samples) / 2
+    scales = sum(column_means(np.abs(centred(y) - mean)) for y, mean in zip(outputs, means, strict=True)) / 2
     for first, second in ends:
         half_width = (second - first) / 2
         columns = np.flatnonzero((half_width != 0) & np.isfinite(half_width) & np.isfinite(scales) & (scales > 0))
@@ -32,6 +34,11 @@ def clamped_sums(
             middle = ((first + second) / 2)[columns]
             reach, weights = np.abs(half_width[columns]), np.sign(half_width[columns]) / scales[columns]
             yield partial(_sum_clamped, columns, middle, reach, weights, centred)
+
+
+def column_means(rows: np.ndarray) -> np.ndarray:
+    """Return the mean of each column, as `numpy.mean` does, which is slow for few columns."""
+    return np.einsum("ij->j", rows, dtype=np.float64) / len(rows)
 
 
 def _sum_clamped(
