@@ -158,9 +158,12 @@ def _version(name: str) -> str | None:
     from importlib import metadata  # slow to import
 
     try:
-        return metadata.version(name)
+        package = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return None
+    # The library would parse the whole description of the package first, which takes most of the report's time.
+    line = re.search(r"^Version: (\S+)$", package.read_text("METADATA") or "", re.MULTILINE)
+    return line[1] if line else package.version
 
 
 def _requirements() -> tuple[dict[str, str | None], dict[str, dict[str, str | None]]]:

@@ -179,14 +179,14 @@ def test_runtimes_that_must_not_meet_are_seen_in_a_process(tmp_path):
 
 
 def test_packages_that_are_missing_are_none(monkeypatch, capsys):
-    version = metadata.version
+    distribution = metadata.distribution
 
     def without(name):
         if name in ("numba", "tqdm"):
             raise metadata.PackageNotFoundError(name)
-        return version(name)
+        return distribution(name)
 
-    monkeypatch.setattr(metadata, "version", without)
+    monkeypatch.setattr(metadata, "distribution", without)
     facts = doctor.report()
     assert facts["packages"]["numba"] is None
     assert facts["numba"]["version"] is None
@@ -196,6 +196,15 @@ def test_packages_that_are_missing_are_none(monkeypatch, capsys):
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "tqdm missing" in line)
     assert line.startswith("extra [cli]")
     assert line.endswith(": pip install 'fastfedrec[cli]'")
+
+
+def test_versions_equal_those_of_the_library_for_every_installed_package():
+    facts = doctor.report()
+    shown = {**facts["packages"], **{name: v for extra in facts["extras"].values() for name, v in extra.items()}}
+    installed = {package.metadata["Name"] for package in metadata.distributions()}
+    assert {"numpy", "numba"} <= {name for name, version in shown.items() if version}
+    for name in installed | {name for name, version in shown.items() if version}:
+        assert doctor._version(name) == metadata.version(name), name
 
 
 def test_it_works_on_a_copy_that_was_never_installed(monkeypatch):
