@@ -69,7 +69,14 @@ class Parameter:
         return self.default if model is None else vars(model).get(self.attribute, self.default)
 
     def __set__(self, model: Any, value: Any) -> None:
-        checked = self.check(value)
+        try:
+            checked = self.check(value)
+        except TypeError as error:
+            # Arguments without names in another order than the constructor's.
+            named = [name for name, entry in declared_parameters(type(model)).items() if entry._knows_word(value)]
+            if len(named) != 1:
+                raise
+            raise TypeError(f"{str(error).partition('; ')[0]}; pass {named[0]}={value!r} by name") from None
         # `sklearn.base.clone` requires the object that it passed, so an equal value is stored as it was given.
         vars(model)[self.attribute] = value if is_same(value, checked) else checked
 
@@ -85,6 +92,10 @@ class Parameter:
         if isinstance(value, str) and self._words:
             return check_choice(self.argument, value, self._words)
         return self._check(self.argument, value)
+
+    def _knows_word(self, value: Any) -> bool:
+        """Return whether a value is one of the words that this parameter accepts."""
+        return isinstance(value, str) and value in (*self._words, *self.limits.get("choices", ()))
 
 
 # The functions return `Any`, so that type checkers accept the annotation of the attribute.

@@ -54,6 +54,13 @@ class Larger(Small):
     more: int | None = integer(None, also=[None]).doc("More.")
 
 
+@declares_parameters
+class TwoChoices(Small):
+    """A class with two arguments that accept one word."""
+
+    other: str = choice("two", ("two", "three")).doc("Others.")
+
+
 # ---- oracle ----------------------------------------------------------------------------------------------------------
 
 
@@ -82,6 +89,17 @@ def test_values_are_converted_and_checked_at_each_assignment():
         Small(steps="all")
     assert (model.rate, Small("auto").steps, Small(None).steps) == (1.0, "auto", None)
     assert (Larger(rate=7).rate, Small.rate, Larger.rate) == (7.0, 0.5, 5.0)
+
+
+def test_a_word_of_another_argument_is_named():
+    with pytest.raises(TypeError, match=r"^rate must be a real number, got 'two' \(str\); pass words='two' by name$"):
+        Small(3, "two")
+    with pytest.raises(TypeError, match=r"^rate must be .*; pass steps='auto' by name$"):
+        Small(3, "auto")
+    # No argument or more than one accepts the word.
+    for arguments, remedy in ((("three",), "pass a float"), ((None, "two"), "pass a float")):
+        with pytest.raises(TypeError, match=rf"^rate must be a real number, .*; {remedy}$"):
+            (TwoChoices if arguments[0] is None else Small)(3, arguments[-1])
 
 
 def test_an_equal_value_is_stored_as_it_was_given():
