@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from fastfedrec.core.numbers import show_names
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.core.warn import warn
 from fastfedrec.data.column_names import known_columns
-from fastfedrec.data.ids import check_one_column
+from fastfedrec.data.ids import check_one_column, warn_of_marks
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 
 _NATIVE = ("pandas", "polars", "pyarrow")  # frames of these libraries need no conversion
+
+D = TypeVar("D")
 
 
 def is_frame(given: Any) -> bool:
@@ -171,6 +173,14 @@ def read_rows(
             array = _present(called, column)
             rows[f"{role}s"] = check_values(called, array, len(column)) if role == "value" else array
     return rows
+
+
+def with_noted_ids(data: D) -> D:
+    """Return the interactions of a frame, with a warning about ids such as "nan"."""
+    for role, ids in (("user", data.user_ids), ("item", data.item_ids)):
+        if ids.dtype.kind not in "biuf":
+            warn_of_marks(f"the frame's {role} column", role, ids.tolist())
+    return data
 
 
 def frame_maker(library: str | None) -> Callable[[Mapping[str, np.ndarray]], Any]:

@@ -13,7 +13,7 @@ from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data._feature_ids import split_ids as split_ids  # for other folders
 from fastfedrec.data._frames import as_frame_maker as as_frame_maker
-from fastfedrec.data._frames import column_names, native_frame, read_rows, recognized_columns
+from fastfedrec.data._frames import column_names, native_frame, read_rows, recognized_columns, with_noted_ids
 from fastfedrec.data._frames import is_frame as is_frame
 from fastfedrec.data.csr import MAX_ITEMS, are_in_order, check_csr, check_integers, check_item_count, is_faultless
 from fastfedrec.data.interactions import Interactions
@@ -149,7 +149,8 @@ def as_interactions(
             )
         # Both rules sum repeated pairs, but None warns about them.
         rows = read_rows(given, dict.fromkeys(_ROLES), "ns", warns=not is_private)
-        return Interactions.from_arrays(**rows, duplicates="sum" if is_private else None, item_ids=item_ids)
+        data = Interactions.from_arrays(**rows, duplicates="sum" if is_private else None, item_ids=item_ids)
+        return data if is_private else with_noted_ids(data)
     raise TypeError(
         f"{name} must be Interactions, a SciPy sparse matrix or array, or a frame with the columns user and item, got "
         f"{type(given).__name__}; {remedy_for(given)}"

@@ -11,8 +11,10 @@ from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.interface import choose_words
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
+from fastfedrec.core.warn import warn
 
 __all__ = [
+    "MISSING",
     "Coded",
     "IdIndex",
     "axis_ids",
@@ -25,8 +27,13 @@ __all__ = [
     "find_rows",
     "id_at",
     "rows_on",
+    "warn_of_marks",
 ]
 
+#: Marks of a missing field, in lower case.
+MISSING = frozenset({"null", "none", "nan", "nat", "na", "n/a", "-", "?"})
+# Spellings that pandas, R and databases write.
+_MARKS = frozenset(spelling for word in MISSING for spelling in (word, word.upper(), word.title())) | {"NaN", "NaT"}
 _MIN_ENTRIES = 500_000  # per thread
 _MAX_BITS = 8192  # of an integer id; Python refuses to convert much larger ones to text
 _IS_WIDE = re.compile("u?int128", re.IGNORECASE)  # types of polars without a counterpart in NumPy
@@ -358,3 +365,22 @@ def axis_ids(name: str, ids: Any, length: int | None) -> np.ndarray:
             "the same id; keep one of them"
         )
     return array
+
+
+def warn_of_marks(column: str, role: str, ids: Iterable[Any]) -> None:
+    """Warn about ids such as "NA", which other programs write for a missing id: they would be one user or item.
+
+    Parameters
+    ----------
+    column : str
+        Description of the column of ids.
+    role : {"user", "item"}
+        Owner of an id.
+    ids : iterable
+        Distinct ids.
+    """
+    for text in sorted(_MARKS.intersection(ids)):
+        warn(
+            f"{column} has the id {text!r}, and its rows count as one {role}; if it stands for a missing id, remove "
+            "these rows"
+        )

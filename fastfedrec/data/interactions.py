@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.calls import explains_calls
 from fastfedrec.core.immutable import Immutable
-from fastfedrec.data._frames import head, read_rows, to_dataframe, to_frame
+from fastfedrec.data._frames import head, read_rows, to_dataframe, to_frame, with_noted_ids
 from fastfedrec.data._selections import FIELDS, Selections, unpickled
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array, own_columns, owned, picklable
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
@@ -316,8 +316,9 @@ class Interactions(Selections, Immutable):
         [1726099200, 1726185600]
         """
         columns = {"user": user, "item": item, "value": value, "timestamp": timestamp}
-        listed: dict[str, Any] = {"user_ids": user_ids, "item_ids": item_ids, "unlisted": unlisted}
-        return cls.from_arrays(**read_rows(frame, columns, timestamp_unit), duplicates=duplicates, **listed)
+        rows = read_rows(frame, columns, timestamp_unit)
+        rows |= {"user_ids": user_ids, "item_ids": item_ids, "unlisted": unlisted}
+        return with_noted_ids(cls.from_arrays(**rows, duplicates=duplicates))
 
     def with_features(
         self,

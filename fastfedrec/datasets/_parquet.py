@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.data.ids import Coded, check_exact, check_one_column, encode_ids
+from fastfedrec.data.ids import Coded, check_exact, check_one_column, encode_ids, warn_of_marks
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 from fastfedrec.datasets._fields import stated_moment
 from fastfedrec.datasets._polars import coded, import_polars, moments
-from fastfedrec.datasets._table_notes import remedy, warn_of_dropped, warn_of_marks, warn_of_unread_times
+from fastfedrec.datasets._table_notes import remedy, warn_of_dropped, warn_of_unread_times
 from fastfedrec.datasets.files import reading_parquet
 from fastfedrec.datasets.table_files import Layout
 
@@ -81,7 +81,7 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
             check_one_column(called, column)
             columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
             if isinstance(columns[role], Coded):
-                warn_of_marks(layout, role, columns[role])
+                warn_of_marks(called, role, columns[role].ids)
             else:
                 check_exact(called, columns[role])
                 if columns[role].dtype.kind == "O":  # all entries have one type, which may be no type of ids

@@ -6,14 +6,11 @@ from typing import Any
 
 from fastfedrec.core.interface import choose_words
 from fastfedrec.core.warn import warn
-from fastfedrec.data.ids import Coded
+from fastfedrec.data.ids import MISSING
 from fastfedrec.datasets._fields import NULL, Field, Kind, fitting_formats, parse_field, stated_moment
 
 _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _WHOLE = re.compile("[-+]?[0-9]+")
-_MISSING = {"null", "none", "nan", "nat", "na", "n/a", "-", "?"}  # in lower case
-# Spellings that pandas, R and databases write.
-_MARKS = frozenset(spelling for word in _MISSING for spelling in (word, word.upper(), word.title())) | {"NaN", "NaT"}
 _UNITS = ("s", "ms", "us", "ns")  # the coarsest first
 
 
@@ -37,7 +34,7 @@ def remedy(role: str, text: str) -> str:
     if _FLOAT.fullmatch(text):
         option = choose_words("pass the unit of these numbers as time_format", "give their unit with --time-format")
         return f"; {option}, such as 'ms' or 'ns'"
-    if text.lower() in _MISSING:
+    if text.lower() in MISSING:
         return f"; write an empty field instead of {text} for a missing time"
     if unit := next((unit for unit in _UNITS if parse_field(Field("", Kind.ISO, unit=unit), text) is not None), None):
         # A time in whole seconds fits every unit, so the fault is a mix of forms in the column, which the rule states.
@@ -66,15 +63,6 @@ def warn_of_dropped(layout: Any, n_dropped: int, n_remaining: int) -> None:
         names = " or no ".join(layout.named(role) for role in ("user", "item"))
         warn(
             f"{layout.path}: {n_dropped:,} of {n_dropped + n_remaining:,} rows have no {names} and were dropped",
-        )
-
-
-def warn_of_marks(layout: Any, role: str, column: Coded) -> None:
-    """Warn about ids such as "NA", which other programs write for a missing id: they would be one user or item."""
-    for text in sorted(_MARKS.intersection(column.ids)):
-        warn(
-            f"{layout.path}: column {layout.named(role)!r} ({role}) has the id {text!r}, and its rows count as one "
-            f"{role}; if it stands for a missing id, remove these rows",
         )
 
 

@@ -17,7 +17,7 @@ from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show_names
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.data.column_names import known_columns
-from fastfedrec.data.ids import Coded
+from fastfedrec.data.ids import Coded, warn_of_marks
 from fastfedrec.data.times import UNITS
 from fastfedrec.datasets._fields import Field, FieldError, Kind, check_time_format, parse_field
 from fastfedrec.datasets._polars import import_polars
@@ -27,7 +27,6 @@ from fastfedrec.datasets._table_notes import (
     check_float_ids,
     remedy,
     warn_of_dropped,
-    warn_of_marks,
     warn_of_unread_times,
 )
 from fastfedrec.datasets.columns import ColumnReader
@@ -313,5 +312,6 @@ def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **
             for role in ("user", "item"):
                 if isinstance(by_role[role], Coded):
                     check_float_ids(layout, role, by_role[role].ids)
-                    warn_of_marks(layout, role, by_role[role])
+                    called = f"{layout.path}: column {layout.named(role)!r} ({role})"
+                    warn_of_marks(called, role, by_role[role].ids)
             return {role: by_role[role] for role in layout.places if role in by_role}

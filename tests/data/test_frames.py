@@ -1,6 +1,7 @@
 """Tests of frames of pandas, polars and pyarrow: the same rows from each library, and refused frames."""
 
 import sys
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from support.array_kinds import Converted, Exported
 from support.interaction_case import assert_same
 
-from fastfedrec import EASE, Interactions, Key, Popularity
+from fastfedrec import EASE, DPGram, Interactions, Key, Popularity
 from fastfedrec.compute import clustering
 from fastfedrec.data._frames import column_names, is_frame, native_frame
 from fastfedrec.data.conversion import as_interactions, borrow_rows
@@ -303,3 +304,23 @@ def test_data_without_named_columns_are_no_frame(given):
     assert not is_frame(given)
     with pytest.raises(TypeError, match="frame must be a pandas or polars frame, or a pyarrow Table, got"):
         Interactions.from_dataframe(given)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_written_mark_of_a_missing_id_is_noted_unless_the_fit_is_private(make):
+    frame = make({"user": ["ann", "nan", "b"] * 2, "item": ["x", "y", "Nan's", "z", "NA", "z"]})
+    notes = [
+        "the frame's user column has the id 'nan', and its rows count as one user; if it stands for a missing id, "
+        "remove these rows",
+        "the frame's item column has the id 'NA', and its rows count as one item; if it stands for a missing id, "
+        "remove these rows",
+    ]
+    for read in (Interactions.from_dataframe, EASE(1.0).fit):
+        with pytest.warns(UserWarning, match="has the id") as noted:
+            read(frame)
+        assert [str(warning.message) for warning in noted] == notes
+    # A warning of a private fit would depend on one user's rows.
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        DPGram(1.0).fit(frame, key=Key.from_seed(1))
+    assert not [warning for warning in noted if "has the id" in str(warning.message)]
