@@ -132,11 +132,11 @@ class Means:
     def of(cls, outputs: Sequence[np.ndarray]) -> "Means":
         """Return the means of two samples."""
         centre = _centre(outputs)
-        means, variance = [], 0.0
+        means, variance = [], np.zeros(outputs[0].shape[1])
         for y in outputs:
             centred = _centred(centre, y)
             means.append(column_means(centred))
-            variance = variance + column_means(np.square(centred - means[-1]))
+            variance += column_means(np.square(centred - means[-1]))
         difference = means[1] - means[0]
         usable = np.isfinite(difference) & np.isfinite(variance)
         error = np.sqrt(np.where(usable, variance, 0.0) / len(outputs[0]))

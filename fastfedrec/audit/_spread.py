@@ -26,7 +26,7 @@ def clamped_sums(
 ) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
     """Yield for each pair of interval ends the sum of coordinates that are clamped to these intervals."""
     # The mean deviation of Laplace noise is its scale.
-    scales = sum(column_means(np.abs(centred(y) - mean)) for y, mean in zip(outputs, means, strict=True)) / 2
+    scales = np.mean([column_means(np.abs(centred(y) - mean)) for y, mean in zip(outputs, means, strict=True)], axis=0)
     for first, second in ends:
         half_width = (second - first) / 2
         columns = np.flatnonzero((half_width != 0) & np.isfinite(half_width) & np.isfinite(scales) & (scales > 0))

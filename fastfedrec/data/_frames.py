@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 
 _NATIVE = ("pandas", "polars", "pyarrow")  # frames of these libraries need no conversion
-
-D = TypeVar("D")
 
 
 def is_frame(given: Any) -> bool:
@@ -175,7 +173,7 @@ def read_rows(
     return rows
 
 
-def with_noted_ids(data: D) -> D:
+def with_noted_ids(data: Any) -> Any:
     """Return the interactions of a frame, with a warning about ids such as "nan"."""
     for role, ids in (("user", data.user_ids), ("item", data.item_ids)):
         if ids.dtype.kind not in "biuf":
