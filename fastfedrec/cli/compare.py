@@ -272,6 +272,7 @@ def _document(
                 "is_popularity": bool(run.same_list),
                 "metrics": compared["results"][run.label]["metrics"],
                 "epsilon": {view: epsilon_to_json(epsilon) for view, epsilon in run.epsilon.items()},
+                "epsilon_by_trust": compared["results"][run.label]["epsilon"],
                 "notes": list(run.notes),
                 "seconds": run.seconds,
             }

@@ -24,6 +24,7 @@ from fastfedrec import (
     choose_items,
 )
 from fastfedrec.accounting import Ledger
+from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.cli.main import build_parser, main
 from fastfedrec.cli.parts import load_parts
 from fastfedrec.core import memory
@@ -91,6 +92,7 @@ def test_a_private_choice_is_charged_and_items_outside_it_rank_last(files, capsy
     assert (found["name"], found["n_items"]) == ("DPGram(epsilon=8.0) on 20 chosen items", 20)
     assert {m: found["metrics"][m]["value"] for m in METRICS} == dict(evaluate(model, train, test, metrics=METRICS))
     assert found["epsilon"]["public"] == ledger.epsilon("public")
+    assert found["epsilon_by_trust"] == dict.fromkeys(TRUST_VIEWS, "infinite") | {"central": ledger.epsilon("public")}
     assert ledger.epsilon("public") > DPGram(epsilon=8.0).fit(train, key=key).ledger_.epsilon("public") + 0.1
     assert not any("list of items" in note for note in found["notes"])
 
