@@ -61,7 +61,7 @@ def test_every_library_gives_interactions_back(library, user_kind, item_kind, ro
         return
     frame = data.to_frame(library)
     assert isinstance(frame, {"pyarrow": pa.Table}.get(library, LIBRARIES[library]))
-    # Ids of several types stand in order of first appearance, and a frame has its rows in the order of the users.
+    # Ids of several types keep the order of first appearance, and the rows of a frame follow the users.
     kinds = {"user_ids": user_kind, "item_ids": item_kind}
     listed = {name: getattr(data, name) for name, kind in kinds.items() if kind == "several types"}
     back = Interactions.from_dataframe(frame, **listed)._replace(catalogue=data.catalogue)
