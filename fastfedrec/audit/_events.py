@@ -4,8 +4,8 @@ All functions here see only the half of the draws that chooses; the other half b
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -89,9 +89,7 @@ def _array_candidates(
             yield from _thresholds(grid)
         del grid
     if any(map(_rows_repeat, outputs)):
-        rows, codes = np.unique(np.concatenate(outputs), axis=0, return_inverse=True)
-        split = np.split(codes.reshape(-1), [n])
-        yield from _unions(rows, split, lambda row: f"output == {_show_row(row)}", _is_row_of)
+        yield from _unions(*_distinct(outputs), lambda row: f"output == {_show_row(row)}", _is_row_of)
     yield from _codes(outputs, names, columns)
 
 
@@ -110,21 +108,14 @@ def _of_part(i: int, batch: Batch) -> Batch:
 
 def _equal_labels(outputs: Sequence[Outputs]) -> Iterator[Batch]:
     """Yield unions of labels."""
-    labels = [np.asarray(y.labels) for y in outputs]
-    values, codes = np.unique(np.concatenate(labels), return_inverse=True)
-    split = np.split(codes.reshape(-1), [len(labels[0])])
-    yield from _unions(values, split, _describe_label, lambda some, y: np.isin(y.labels, some))
+    distinct = _distinct([np.asarray(y.labels) for y in outputs])
+    yield from _unions(*distinct, _describe_label, lambda some, y: np.isin(y.labels, some))
 
 
 def _equal_keys(outputs: Sequence[Outputs]) -> Iterator[Batch]:
     """Yield unions of whole outputs, by their keys."""
-    keys = [np.asarray(y.keys) for y in outputs]
-    values, codes = np.unique(np.concatenate(keys), return_inverse=True)
-    split = np.split(codes.reshape(-1), [len(keys[0])])
-    shown = outputs[0].shown
-    yield from _unions(
-        values, split, lambda key: f"output == {shown[int(key)]!r}", lambda some, y: np.isin(y.keys, some)
-    )
+    distinct, shown = _distinct([np.asarray(y.keys) for y in outputs]), outputs[0].shown
+    yield from _unions(*distinct, lambda key: f"output == {shown[int(key)]!r}", lambda some, y: np.isin(y.keys, some))
 
 
 def _thresholds(feature: Feature) -> Iterator[Batch]:
@@ -171,9 +162,9 @@ def _intervals(feature: Feature) -> Iterator[Batch]:
 
 def _values(feature: Feature) -> Iterator[Batch]:
     """Yield unions of the numbers that occur at least four times."""
-    counts = np.diff(feature.starts, append=len(feature.pooled))
-    often = np.flatnonzero(counts >= 4)
-    often = np.sort(often[np.argsort(-counts[often], kind="stable")[:_N_VALUES]])
+    repeats = np.diff(feature.starts, append=len(feature.pooled))
+    often = np.flatnonzero(repeats >= 4)
+    often = np.sort(often[np.argsort(-repeats[often], kind="stable")[:_N_VALUES]])
     values, measure = feature.pooled[feature.starts[often]], feature.measure
     if not len(values):
         return
@@ -181,39 +172,64 @@ def _values(feature: Feature) -> Iterator[Batch]:
     for z in feature.measured:
         code = np.searchsorted(values, z).clip(max=len(values) - 1)
         codes.append(np.where(values[code] == z, code, len(values)))
-    yield from _unions(values, codes, partial(feature.describe, "=="), lambda chosen, y: np.isin(measure(y), chosen))
+    counts = _Counts.of(codes, len(values))
+    yield from _unions(values, counts, partial(feature.describe, "=="), lambda chosen, y: np.isin(measure(y), chosen))
 
 
 def _codes(outputs: Sequence[np.ndarray], names: Sequence[str], columns: Sequence[int]) -> Iterator[Batch]:
     """Yield the bits and the unions of the codes of all digit families."""
     for describe, code, n_codes, codes in digit_families(outputs, names, columns):
+        counts = _Counts.of(codes, n_codes)
         if isinstance(describe, BitWords):
-            yield _bits(describe, code, codes)
-        yield from _unions(np.arange(n_codes), codes, describe, partial(_has_code, code))
+            yield _bits(describe, code, counts)
+        yield from _unions(np.arange(n_codes), counts, describe, partial(_has_code, code))
 
 
-def _bits(describe: BitWords, code: Callable[[np.ndarray], np.ndarray], codes: Sequence[np.ndarray]) -> Batch:
+def _bits(describe: BitWords, code: Callable[[np.ndarray], np.ndarray], counts: "_Counts") -> Batch:
     """Return the bits of a code: event 2 k + v is "bit k is v"."""
-    counts = [np.bincount(c, minlength=describe.n_codes) @ describe.members for c in codes]
 
     def make(i: int) -> Event:
         return Event(describe.bit(i), lambda y: (code(y) >> i // 2 & 1) == i % 2)
 
-    return Batch(len(codes[0]), counts, make)
+    return Batch(counts.n, [k @ describe.members for k in counts.all], make)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """How often each value occurs among the first and the last draws from each of two inputs."""
+
+    n: int
+    first: list[np.ndarray]
+    last: list[np.ndarray]
+
+    @classmethod
+    def of(cls, codes: Sequence[np.ndarray], n_values: int) -> "_Counts":
+        """Count the codes below `n_values` among `n` draws from each input; larger codes are no candidates."""
+        n = len(codes[0])
+        first = [np.bincount(c[: n // 2], minlength=n_values)[:n_values] for c in codes]
+        last = [np.bincount(c[n // 2 :], minlength=n_values)[:n_values] for c in codes]
+        return cls(n, first, last)
+
+    @cached_property
+    def all(self) -> list[np.ndarray]:
+        """How often each value occurs among all draws from each input."""
+        return [first + last for first, last in zip(self.first, self.last, strict=True)]
+
+
+def _distinct(samples: Sequence[np.ndarray]) -> tuple[np.ndarray, _Counts]:
+    """Return the distinct entries or rows of two samples, with their counts."""
+    values, codes = np.unique(np.concatenate(samples), axis=0, return_inverse=True)
+    return values, _Counts.of(np.split(codes.reshape(-1), [len(samples[0])]), len(values))
 
 
 def _unions(
     values: np.ndarray,
-    codes: Sequence[np.ndarray],
+    counts: _Counts,
     describe: Callable[[Any], str],
     is_one_of: Callable[[np.ndarray, Any], np.ndarray],
 ) -> Iterator[Batch]:
     """Yield single repeated values, and unions of those that are likeliest on one input relative to the other."""
-    # Code i of an output means ``values[i]``, and a code from ``len(values)`` on means a value that is not a candidate.
-    n = len(codes[0])
-    halves = [[_frequencies(half, len(values)) for half in (c[: n // 2], c[n // 2 :])] for c in codes]
-    counts = [first + last for first, last in halves]
-    total = counts[0] + counts[1]
+    total = counts.all[0] + counts.all[1]
     often = np.argsort(-total, kind="stable")[:_N_VALUES]
     often = often[total[often] >= 4]
     if not len(often):
@@ -227,15 +243,10 @@ def _unions(
     def prefix(ranked: np.ndarray, i: int) -> Event:
         return union(ranked[: i + 1])
 
-    yield Batch(n, [k[often] for k in counts], lambda i: union(often[i : i + 1]))
+    yield Batch(counts.n, [k[often] for k in counts.all], lambda i: union(often[i : i + 1]))
     # A prefix of this order is a likelihood-ratio test.  The first draws give the order, and the last draws the counts.
     # With the same draws for both, values that are frequent by chance would lead, and their union would rank too high.
-    first, last = ([pair[i][often] for pair in halves] for i in (0, 1))
+    first, last = ([k[often] for k in half] for half in (counts.first, counts.last))
     order = np.argsort((first[0] + 1) / (first[1] + 1), kind="stable")
     for ranked in (order, order[::-1]):
-        yield Batch(n - n // 2, [np.cumsum(k[ranked]) for k in last], partial(prefix, often[ranked]))
-
-
-def _frequencies(codes: np.ndarray, n_values: int) -> np.ndarray:
-    """Return how often each code below `n_values` occurs."""
-    return np.bincount(codes, minlength=n_values)[:n_values]
+        yield Batch(counts.n - counts.n // 2, [np.cumsum(k[ranked]) for k in last], partial(prefix, often[ranked]))
