@@ -27,7 +27,7 @@ HEADINGS = {
 }
 #: Classes that state a nominal epsilon of their own.
 WITH_CLAIM = {
-    "DPALS", "DPFMF", "DPGram", "DPSubspace", "PrivateRecommender", "ShuffledPairs", "ShuffledSketchGram",
+    "DPALS", "DPFMF", "DPGram", "DPSubspace", "PrivateRecommender", "ShuffledGram", "ShuffledSketchGram",
 }  # fmt: skip
 
 

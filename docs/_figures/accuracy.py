@@ -138,7 +138,7 @@ def plot_fedgnn():
 
 def plot_pairs():
     """Return the plot of hits on two kinds of data with short rows."""
-    table = Table("explanation/systems/gram/shuffled-pairs.md", "Accuracy")
+    table = Table("explanation/systems/gram/shuffled-gram.md", "Accuracy")
     curves = {name: table.curve(name) for name in ("check-ins", "purchases")}
     return Plot(curves, "check-ins", OVER_EPSILON, "Generated data, 1,000 items, 99 other items, three seeds")
 
@@ -181,7 +181,7 @@ PLOTS = {
     "dmf": plot_dmf,
     "fedgnn": plot_fedgnn,
     "laplace-rr-svd": plot_laplace,
-    "shuffled-pairs": plot_pairs,
+    "shuffled-gram": plot_pairs,
     "ncf": plot_ncf,
 }
 PLOTS |= {page: partial(plot_map, *series) for page, series in SYSTEMS.items()}

@@ -120,7 +120,7 @@ FLOWS = {
             *_WEIGHTS,
         ),
     ),
-    "shuffled-pairs": Flow(
+    "shuffled-gram": Flow(
         {"device": "adds fakes", "shuffler": "trusted with the data", "server": "not trusted", "everyone": ""},
         (
             Repeat(

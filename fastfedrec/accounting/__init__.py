@@ -16,6 +16,7 @@ from fastfedrec.accounting.composition import Accountant, AdvancedAccountant, Pu
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
+    ChosenMessages,
     Composed,
     DiscreteGaussianRelease,
     Gaussian,
@@ -50,6 +51,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "CentralRelease",
+    "ChosenMessages",
     "CommunicationLedger",
     "Composed",
     "DiscreteGaussianRelease",

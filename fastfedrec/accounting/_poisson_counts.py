@@ -1,7 +1,7 @@
 """The privacy loss of counts of shuffled messages, among which each user's fake messages are Poisson distributed.
 
 A user has some number c of messages in each of up to n // c^2 cells, for one c from 1 to the root of n.  Each cell also
-has a Poisson number of fake messages.  docs/explanation/systems/gram/shuffled-pairs.md has the proof.
+has a Poisson number of fake messages.  docs/explanation/systems/gram/shuffled-gram.md has the proof.
 """
 
 import itertools

@@ -12,7 +12,7 @@ __all__ = ["add_systems"]
 
 _LEGEND = (
     "trust: the party that a user must trust. local: only the user's device; shuffle: a shuffler that breaks the link "
-    "between reports and senders, and sees data of shuffled-pairs; central: the server; entity: the user's entity, "
+    "between reports and senders, and sees data of shuffled-gram; central: the server; entity: the user's entity, "
     "such as a hospital; aggregator: an "
     "honest share of the nodes, which add noise to masked numbers; none: there is no guarantee, and before other "
     "entries, there is none by default"

@@ -43,12 +43,12 @@ class Decision:
     ----------
     chosen : Candidate
         The best personal candidate if its gain is above 0, else popularity.  While popularity can have more of the
-        budget, DPGram demands a gain above an error, and ShuffledSketchGram takes popularity if noise covers it.
+        budget, DPGram demands a gain above an error, and shuffled systems a loss of less than an error.
     scores : mapping of Candidate to float
         Score of each candidate.
     gain : float
         Score of the best personal candidate less the score of popularity.  DPGram: difference of nDCG@10 among 100.
-        ShuffledSketchGram: as a share of the score of popularity.
+        ShuffledGram and ShuffledSketchGram: as a share of the score of popularity.
     error : float
         Standard deviation of `gain` by the noise of the release, for given weights and a given score of popularity.
     """
@@ -89,6 +89,8 @@ class PairMatrix:
     item_squares: NDArray[np.float64]  # diagonal of the users' matrix, (n_items,)
     # Factor of the part that all users share, which `values` do not contain, (n_items,); None if they contain it.
     popularity: NDArray[np.float64] | None = None
+    # Scores of items that all users get with a weight of 0, by other messages; None for the sums of the matrix.
+    common_scores: NDArray[np.float64] | None = None
 
     @classmethod
     def about(cls, mean: np.ndarray, weight: float) -> Self:
@@ -103,7 +105,7 @@ class PairMatrix:
             return np.column_stack([scale * factors, shared]) if personal_weight else shared
         if personal_weight:  # the strongest factor is the shared part
             return np.column_stack([scale * factors[:, 1:], factors[:, :1]])
-        sums = np.maximum(item_sums(factors), 0.0)
+        sums = np.maximum(item_sums(factors) if self.common_scores is None else self.common_scores, 0.0)
         return sums[:, None] / math.sqrt(max(float(sums.sum()), math.ulp(0.0)))
 
     def score(self, factors: np.ndarray, candidate: Candidate, noise: float) -> LinearScores:

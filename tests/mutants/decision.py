@@ -114,7 +114,7 @@ DECISION = [
         "sketch-pairs-anyway", "the last reports of the sketch cover pairs regardless of the mean's noise",
         "not mean.is_noisy(mean.precision)", "True",
     ),
-    on("ShuffledSketchGram._noisy_mean", "test_the_noise_of_popularity_is_as_stated")(
+    on("SketchReader.noisy_mean", "test_the_noise_of_popularity_is_as_stated")(
         "sketch-noise-of-half-the-answers", "the stated noise of the sketch's popularity is too small",
         "math.sqrt(state.n_answers)", "math.sqrt(state.n_answers / 2)",
     ),

@@ -44,7 +44,7 @@ LOCAL = [
     on("NormalGradient.signs", "test_each_round_rotates_anew_and_runs_differ")(
         "fmf-ldp-same-rotation", "the rotation of gradients is the same in every round", "round=self.round", "round=0",
     ),
-    # ---- ShuffledPairs ----------------------------------------------------------------------------------------------
+    # ---- ShuffledGram ----------------------------------------------------------------------------------------------
     on("CellRound._chunks", "test_counts_do_not_depend_on_shards_and_threads")(
         "pairs-first-user-without-fakes", "the first user of each shard sends no fake messages",
         "self.fakes.table.draw(words)", "self.fakes.table.draw(words) * (np.arange(len(words)) > 0)",
@@ -53,30 +53,56 @@ LOCAL = [
         "pairs-more-messages", "users send more messages than their ledger counts",
         "shares_of_rows(n_cells, self.n_messages)", "shares_of_rows(n_cells, 2 * self.n_messages)",
     ),
-    on("ShuffledPairs._plan", "test_a_fit_costs_at_most_epsilon")(
-        "pairs-dishonest-counted", "the fake messages of dishonest users count in the plan", "mean / n_honest",
-        "mean / data.n_users",
+    on("ShuffledGram._rounds", "test_every_choice_costs_at_most_epsilon_for_a_replaced_user")(
+        "shuffled-gram-dishonest-counted", "the fake messages of dishonest users count in the plan",
+        "mean / event.n_honest_users", "mean / n_users",
     ),
-    on("ShuffledPairs._check_cost", "test_a_delta_below_the_rounding_of_fakes_is_refused")(
-        "pairs-rounding-free", "a fit begins although the rounding of its fake messages costs more than delta",
-        "not _epsilon_of(events, float(self.delta)) <= self.epsilon", "False",
+    on("ShuffledGram._rounds", "test_a_delta_below_the_rounding_of_fakes_is_refused")(
+        "shuffled-gram-unchecked", "a fit begins although its rounds cost more than epsilon",
+        "epsilon_of(events, delta) <= epsilon", "True",
+    ),
+    on("ShuffledGram._rounds", "test_every_choice_costs_at_most_epsilon_for_a_replaced_user")(
+        "shuffled-gram-kind-alone", "the ledger states the cost of reports, although counts may be chosen",
+        "reports.other, other.other = other, reports", "pass",
+    ),
+    on("LengthRound._own_cells", "test_classes_of_lengths_are_powers_of_two")(
+        "lengths-of-single-items", "rows of one item send a message about their length", "lengths >= 2", "lengths >= 1",
+    ),
+    on("rows_suit_counts", "test_short_rows_suit_counts")(
+        "lengths-without-fakes", "the choice of messages ignores the fakes", "math.sqrt(fakes_per_pair)", "1.0",
+    ),
+    on("run_plan", "test_noise_that_covers_popularity_leaves_messages_about_items")(
+        "covered-popularity-ignored", "pairs are collected although noise covers popularity",
+        "bool(plan.all_about_items) and mean.is_noisy(mean.precision)", "False",
+    ),
+    on("LastCellRound", "test_all_rounds_about_items_have_separate_draws")(
+        "last-cells-same-draws", "the last messages have the draws of earlier ones", "'shuffled_gram.last'",
+        "'shuffled_gram'",
+    ),
+    on("largest_loss", "test_the_cost_is_the_one_of_the_costlier_kind")(
+        "chosen-first-kind", "the cost of chosen messages is the one of the first kind", "for pair in totals], axis=0",
+        "for pair in totals[:1]], axis=0",
+    ),
+    on("ChosenMessages._seen_by", "test_views_need_the_shuffler_of_counts")(
+        "chosen-local-guarantee", "chosen messages claim the local guarantee of reports",
+        "self._counts._seen_by(view)", "self._reports._seen_by(view)",
     ),
     on("PoissonTable.draw", "test_a_draw_is_the_number_of_thresholds_up_to_all_128_bits")(
         "pairs-64-bits", "the number of fake messages ignores the second word", "('left', 'right')",
         "('right', 'right')",
     ),
-    on("CellRound.round_event", "test_a_fit_costs_at_most_epsilon")(
-        "pairs-all-honest", "the ledger of ShuffledPairs counts all users as honest", "self.honest_fraction", "1.0",
+    on("CellRound.own_event", "test_every_choice_costs_at_most_epsilon_for_a_replaced_user")(
+        "pairs-all-honest", "the ledger of ShuffledGram counts all users as honest", "self.honest_fraction", "1.0",
     ),
-    on("CellRound.round_event", "test_the_event_has_the_distance_of_every_users_fakes")(
-        "pairs-distance-of-one-user", "the ledger of ShuffledPairs counts the rounding of one user's fake messages",
+    on("CellRound.own_event", "test_the_event_has_the_distance_of_every_users_fakes")(
+        "pairs-distance-of-one-user", "the ledger of ShuffledGram counts the rounding of one user's fake messages",
         "n_clients * self.fakes.table.total_variation", "self.fakes.table.total_variation",
     ),
-    on("CellRound.messages", "test_an_entropy_key_makes_no_message_twice[ShuffledPairs]")(
+    on("CellRound.messages", "test_an_entropy_key_makes_no_message_twice[ShuffledGram]")(
         "pairs-messages-twice", "a user's messages are made twice, for a count and for a shuffler",
         "key.claim_message(self._purpose('messages'), round, sender)", "pass",
     ),
-    on("CellRound.local_round", "test_an_entropy_key_makes_no_message_twice[ShuffledPairs]")(
+    on("CellRound.local_round", "test_an_entropy_key_makes_no_message_twice[ShuffledGram]")(
         "pairs-counted-twice", "a user's messages are counted twice in one round",
         "key.claim_message(self._purpose('messages'), round, sender)", "pass",
     ),
@@ -96,15 +122,15 @@ LOCAL = [
         "sketch-more-candidates", "the number of candidates in ShuffledSketchGram exceeds the recorded number by one",
         "self.channel.n_candidates", "self.channel.n_candidates + 1",
     ),
-    on("SketchRound.round_event", "test_the_budget_is_kept_and_the_ledger_states_the_cost")(
+    on("SketchRound.own_event", "test_the_budget_is_kept_and_the_ledger_states_the_cost")(
         "sketch-one-candidate-counted", "the recorded number of candidates in ShuffledSketchGram is 1",
         "n_candidates=self.channel.n_candidates", "n_candidates=1",
     ),
-    on("SketchRound.round_event", f"{COUNTED}[ShuffledSketchGram]")(
+    on("SketchRound.own_event", f"{COUNTED}[ShuffledSketchGram]")(
         "sketch-one-report-counted", "only one of a user's ShuffledSketchGram reports is charged", "self.n_reports",
         "1",
     ),
-    on("SketchRound.round_event", "test_the_share_of_honest_users_is_in_the_event")(
+    on("SketchRound.own_event", "test_the_share_of_honest_users_is_in_the_event")(
         "sketch-all-honest", "all users of ShuffledSketchGram are recorded as honest", "self.honest_fraction", "1.0",
     ),
     on("SketchRound._randomize", f"{APART}[ShuffledSketchGram]")(

@@ -10,36 +10,32 @@ BUDGET = "test_the_budget_is_kept_and_the_ledger_states_the_cost[4.0-1.0]"
 
 SKETCH_DECISION = [
     # ---- the decision uses reports only ------------------------------------------------------------------------------
-    on("ShuffledSketchGram._pairs", EQUAL, REPORTED)(
-        "sketch-decides-by-data", "the decision evaluates candidates on exact pairs",
-        "PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self._means(rounds)))",
-        """PairMatrix(
-            (values + np.corrcoef(self.interactions_.to_scipy().toarray().T)).astype(np.float32), noise,
-            self.interactions_.n_users * popularity_shares(self._means(rounds)),
-        )""",
+    on("run_plan", EQUAL, REPORTED)(
+        "sketch-decides-by-data", "the ridges of the candidates depend on the exact length of rows",
+        "RIDGES if isinstance(model.ridge, str) else (model.ridge,)",
+        "tuple(one * (1 + data.n_interactions / 50) for one in RIDGES)",
     ),
-    on("ShuffledSketchGram._release_model", EQUAL, REPORTED)(
-        "sketch-ridge-of-exact-shares", "the ridge parameter depends on exact item counts",
-        "self.interactions_.n_users * popularity_shares(means)",
-        "np.bincount(self.interactions_.indices, minlength=len(pairs.values)) + 1.0",
+    on("run_plan", EQUAL, REPORTED)(
+        "sketch-counts-users-with-items", "popularity is divided by the private number of users with items",
+        "data.n_users", "int((data.interactions_per_user() > 0).sum())",
     ),
     on("ShuffledSketchGram._signal", "test_the_sketchs_signal_depends_on_public_numbers_only")(
         "sketch-counts-active-users", "the assumed signal depends on the private number of active users",
         "data.n_users * self.n_reports_ / data.n_items",
         "int((data.interactions_per_user() > 0).sum()) * self.n_reports_ / data.n_items",
     ),
-    on("ShuffledSketchGram._pairs", "test_the_noise_of_an_entry_is_as_stated")(
+    on("SketchReader.matrix", "test_the_noise_of_an_entry_is_as_stated")(
         "sketch-takes-noise-for-signal", "the stated noise of a pair is a fifth too small",
         "math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
         "0.8 * math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
     ),
-    on("ShuffledSketchGram._means", "test_popularity_is_the_mean_of_all_reports_about_items[True]")(
+    on("SketchReader.means", "test_popularity_is_the_mean_of_all_reports_about_items[True]")(
         "sketch-popularity-of-first-reports", "the last reports about items do not count for popularity",
         "[(system, state) for system, state, _ in rounds if not system.has_pairs]",
         "[(system, state) for system, state, _ in rounds[:1]]",
     ),
     # ---- cost of the rounds ------------------------------------------------------------------------------------------
-    on("ShuffledSketchGram._counts", EITHER, BUDGET)(
+    on("split_messages", EITHER, BUDGET)(
         "sketch-first-reports-free", "the first reports about items are not subtracted from the budget",
         "n_pairs = n_reports - n_first", "n_pairs = n_reports",
     ),

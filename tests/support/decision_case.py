@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastfedrec.systems.gram import dp_gram, shuffled_pairs, shuffled_sketch
+from fastfedrec.systems.gram import dp_gram, shuffled_fit
 from fastfedrec.systems.gram.decision import RIDGES
 from fastfedrec.systems.measurement import HitSum, NoisyMean
 
@@ -13,7 +13,7 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
     The choice is still a function of the releases alone.  `start` names the plan of DPGram or DPSubspace
     after the mean, and `needs_mean` is whether the mean has the last rounds of it.
     """
-    choose, decide, estimate = shuffled_sketch.choose_candidate, HitSum.decide, dp_gram.best_estimator
+    choose, decide, estimate = shuffled_fit.choose_candidate, HitSum.decide, dp_gram.best_estimator
 
     def best(decision, estimators=()):
         allowed = [candidate for candidate in decision.scores if (candidate.personal_weight > 0) == personal]
@@ -28,9 +28,8 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
     def chosen(pairs, estimators, ridges=RIDGES):
         return best(choose(pairs, estimators, ridges), estimators)
 
-    for module in (shuffled_pairs, shuffled_sketch):
-        patch.setattr(module, "choose_candidate", chosen)
-    patch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: personal)
+    patch.setattr(shuffled_fit, "choose_candidate", chosen)
+    patch.setattr(shuffled_fit, "_pairs_may_win", lambda decision, mean: personal)
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
     patch.setattr(dp_gram, "best_estimator", estimated)
     patch.setattr(

@@ -5,6 +5,7 @@ from dataclasses import fields
 from fastfedrec.accounting import (
     ZCDP,
     CentralRelease,
+    ChosenMessages,
     DiscreteGaussianRelease,
     Gaussian,
     GaussianShares,
@@ -28,6 +29,7 @@ EVENTS = [
     LocalReports("m", 1.5, 3, 40, separable=True),
     ShuffledReports("m", 1.5, 3, 40, 0.5, neighboring="zero_out", n_candidates=2),
     ShuffledCounts("m", 1.5, 3, 40, 0.5, neighboring="zero_out", distance=2.0**-24),
+    ChosenMessages("m", 1.5, 3, 1.5, 3, 40, 0.5, neighboring="zero_out", n_candidates=2, distance=2.0**-24),
     Gaussian(1.5, "m", **POISSON, **OF_ENTITY),
     Gaussian(1.5, "m", **FIXED),
     Gaussian(1.5, "m", **REPLACED),

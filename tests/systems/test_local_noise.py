@@ -14,7 +14,7 @@ from fastfedrec.accounting import LocalReports, ShuffledReports
 from fastfedrec.mechanisms import BinaryResponse, LargestResponse, RatedOrNot
 from fastfedrec.systems.dplcf import sum_answers
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFState
-from fastfedrec.systems.gram.shuffled_pairs_rounds import CellRound, CellState
+from fastfedrec.systems.gram.cell_rounds import CellRound, CellState
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 
@@ -96,7 +96,7 @@ def test_the_share_of_honest_users_is_in_the_event():
 
 
 MESSENGERS = [
-    "FMFLDP", "ShuffledSketchGram", "ShuffledPairs", "PrivatePrototypes", "LaplaceRRSVD", "FedRec", "FedRecPlusPlus",
+    "FMFLDP", "ShuffledSketchGram", "ShuffledGram", "PrivatePrototypes", "LaplaceRRSVD", "FedRec", "FedRecPlusPlus",
 ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_an_entropy_key_makes_no_message_twice(name):
     elif name == "ShuffledSketchGram":
         system = SketchRound(LargestResponse(2.5), 12, 4, 2, True)
         state = system.initial_state(KEY)
-    elif name == "ShuffledPairs":
+    elif name == "ShuffledGram":
         system, state = CellRound(12, 4, 0.5, has_pairs=True), CellState()
     elif name == "PrivatePrototypes":
         system = PrivatePrototypes(2, 2)._rounds(12)
@@ -120,7 +120,7 @@ def test_an_entropy_key_makes_no_message_twice(name):
     else:
         system, state = start({"FedRec": FedRec, "FedRecPlusPlus": FedRecPlusPlus}[name](), data, KEY)
     ways = [system.local_round, *([system.report_stream] if hasattr(system, "report_stream") else [])]
-    if name == "ShuffledPairs":
+    if name == "ShuffledGram":
         ways.append(lambda state, *shard_key_and_round: system.messages(*shard_key_and_round))
     for first in ways:
         key = Key.from_entropy()

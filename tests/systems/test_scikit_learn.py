@@ -25,7 +25,7 @@ APPLICABLE = [
     "check_valid_tag_types",
 ]
 #: Attributes of a parameter with the name of a method.
-RENAMED = {"DPGram", "ShuffledPairs", "ShuffledSketchGram"}
+RENAMED = {"DPGram", "ShuffledGram", "ShuffledSketchGram"}
 EPSILONS = {"epsilon": [1.0, 8.0]}
 
 

@@ -6,6 +6,7 @@ which it has a theorem; accountants, views, ledgers and the schema of documents 
 
 from fastfedrec.accounting.events._central import Neighboring, PrivacyUnit, Sampling
 from fastfedrec.accounting.events._central_release import CentralRelease
+from fastfedrec.accounting.events._chosen_messages import ChosenMessages
 from fastfedrec.accounting.events._composed import Composed
 from fastfedrec.accounting.events._crowd import CrowdEvent
 from fastfedrec.accounting.events._discrete_gaussian import DiscreteGaussianRelease
@@ -22,6 +23,7 @@ from fastfedrec.accounting.events._zcdp import ZCDP
 __all__ = [
     "ZCDP",
     "CentralRelease",
+    "ChosenMessages",
     "Composed",
     "CrowdEvent",
     "DiscreteGaussianRelease",

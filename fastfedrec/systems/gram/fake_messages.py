@@ -1,6 +1,6 @@
 """Messages about cells that hide a user's data in a crowd: its own cells, and a Poisson number of fake ones.
 
-docs/explanation/systems/gram/shuffled-pairs.md describes both.
+docs/explanation/systems/gram/shuffled-gram.md describes both.
 """
 
 import functools

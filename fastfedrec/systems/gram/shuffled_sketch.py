@@ -7,11 +7,10 @@ are about single items.  If rows have too little in common, all are.  See
 docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 """
 
-import functools
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Self
 
@@ -25,27 +24,25 @@ from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.parameters import declares_parameters, integer, real
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
+from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._checkpoint import open_checkpoint
-from fastfedrec.systems._featured import align_features, note_features
+from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._linear_scores import popularity_shares
-from fastfedrec.systems._pair_matrix import Candidate, Decision, PairMatrix, item_sums
-from fastfedrec.systems._pair_scores import PairScores, ReleasedPairs, note_decision, pair_ridge, pair_scoring
+from fastfedrec.systems._pair_matrix import PairMatrix
+from fastfedrec.systems._pair_scores import PairScores, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, run_delta
 from fastfedrec.systems._saved import saved_integer, saved_real
 from fastfedrec.systems._saved_decision import SAVED_DECISION
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, estimate_popularity
-from fastfedrec.systems.gram.decision import RIDGES, Estimator, choose_candidate, named_estimators
 from fastfedrec.systems.gram.shrinkage import denoising_memory
+from fastfedrec.systems.gram.shuffled_fit import Plan, run_plan, split_messages
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     FEWER_ROTATIONS,
     MAX_CELLS,
@@ -59,9 +56,15 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import (
 from fastfedrec.systems.measurement import NoisyMean
 from fastfedrec.systems.recommender import Recommender
 
-__all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
+__all__ = [
+    "N_CANDIDATES",
+    "ShuffledSketchGram",
+    "SketchReader",
+    "last_about_items",
+    "mean_largest",
+    "sketch_phases",
+]
 
-_N_ERRORS = 2  # number of standard errors by which pairs must be worse for the last reports to be about items
 N_CANDIDATES = 8  # candidates of a report; at the usual epsilon_0, other numbers have about the same accuracy
 # Largest epsilon, which protects no user; the number of reports for a larger one takes minutes to compute.
 _MAX_EPSILON = 50.0
@@ -110,7 +113,7 @@ class ShuffledSketchGram(Recommender):
     See Also
     --------
     fastfedrec.DPGram : A more accurate model at the same epsilon, with a trusted server.
-    fastfedrec.ShuffledPairs : A more accurate model of short rows, with a shuffler that is trusted with the data.
+    fastfedrec.ShuffledGram : A more accurate model, with a shuffler that is trusted with the data.
 
     References
     ----------
@@ -217,31 +220,11 @@ class ShuffledSketchGram(Recommender):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta, stored)
         phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        fit.check_budget(data, lambda: self._plans(phases))
+        plan = Plan(phases, last_about_items(phases))
+        number_phases(plan.choices())
+        fit.check_budget(data, plan.choices)
         self._note()
-        rounds = [self._run_round(fit, phases[0])]
-        released = ReleasedPairs.popularity(self._means(rounds))
-        note_features(self, features, are_used=len(phases) > 1)
-        if len(phases) == 1:
-            self.ledger_.note(
-                "ShuffledSketchGram spent all of epsilon on popularity, because pairs take two items and two reports "
-                "of each user.",
-                "choice",
-            )
-        else:
-            rounds.append(self._run_round(fit, phases[1]))
-            estimate = functools.partial(self._denoise, n_threads=fit.n_threads)
-            estimators = named_estimators(features, estimate)
-            ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
-            decision = choose_candidate(self._pairs(rounds), estimators, ridges)
-            if len(phases) > 2 and _pairs_may_win(decision, self._noisy_mean(rounds)):
-                rounds.append(self._run_round(fit, phases[2]))
-                decision = choose_candidate(self._pairs(rounds), estimators, ridges)
-            elif len(phases) > 2:
-                rounds.append(self._run_round(fit, self._plans(phases)[-1][2]))
-                decision = replace(decision, chosen=Candidate(0.0, min(ridges), next(iter(estimators))))
-            note_decision(type(self).__name__, self.ledger_, decision)
-            released = self._release_model(rounds, estimators[decision.chosen.estimator], decision)
+        rounds, released = run_plan(self, fit, plan, SketchReader(data.n_users), features)
         self.item_means_, self.item_factors_, self.scoring_factors_, self.item_scales_, self.decision_ = released
         self._note_drop_outs(rounds)
         return self
@@ -253,29 +236,12 @@ class ShuffledSketchGram(Recommender):
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
         has_pairs = min(data.n_items, self.n_reports_) > 1
-
-        def round_of(kind: type[SketchRound], n_reports: int, has_pairs: bool) -> Phase:
-            honest = float(self.honest_fraction)
-            system = kind(channel, data.n_items, n_reports, self.n_rotations, has_pairs, honest)
-            return Phase(system, system.initial_state(key))
-
-        kinds = (FirstSketchRound, SketchRound, LastSketchRound) if has_pairs else (SketchRound,)
-        counts = self._counts(self.n_reports_) if has_pairs else [self.n_reports_]
-        phases = [
-            round_of(kind, n_reports, has_pairs=has_pairs and number > 0)
-            for number, (kind, n_reports) in enumerate(zip(kinds, counts, strict=False))
-        ]
-        return phases
+        numbers = split_messages(self.n_reports_, self.mean_share) if has_pairs else [self.n_reports_]
+        return sketch_phases(channel, data.n_items, numbers, self.n_rotations, float(self.honest_fraction), key)
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
         """Return the plan and an alternative plan, in which the last round is about items."""
-        if len(phases) < 3:
-            return [phases]
-        *before, (last, _, _) = phases
-        # The alternative round has the same number of reports, and so the same cost, and the signs of the first round.
-        settings = last.channel, last.n_items, last.n_reports, self.n_rotations
-        about_items = LastSketchRound(*settings, has_pairs=False, honest_fraction=last.honest_fraction)
-        plans = [phases, [*before, Phase(about_items, phases[0].state)]]
+        plans = Plan(phases, last_about_items(phases)).choices()
         number_phases(plans)
         return plans
 
@@ -312,16 +278,10 @@ class ShuffledSketchGram(Recommender):
             n_reports -= 1
         return n_reports
 
-    def _counts(self, n_reports: int) -> list[int]:
-        """Return the numbers of reports of the round about items and of one or two rounds about pairs."""
-        n_first = min(max(1, round(self.mean_share * n_reports)), n_reports - 1)
-        n_pairs = n_reports - n_first
-        return [n_first, n_pairs] if n_pairs == 1 else [n_first, n_pairs - n_pairs // 2, n_pairs // 2]
-
     def _cost_of_rounds(self, event: ShuffledReports, n_reports: int) -> float:
         """Return the cost of this number of reports in all rounds."""
         account = PLDAccountant()
-        for n in self._counts(n_reports):
+        for n in split_messages(n_reports, self.mean_share):
             account.compose(replace(event, n_reports=n))
         return account.get_epsilon(self.delta)
 
@@ -357,57 +317,98 @@ class ShuffledSketchGram(Recommender):
             "guarantee",
         )
 
-    def _run_round(self, fit: Fit, phase: Phase) -> Phase:
-        """Run a round, and return its phase with the state after it."""
-        return phase._replace(state=fit.rounds(phase.system, phase.state, self.interactions_))
 
-    def _means(self, rounds: list[Phase]) -> NDArray[np.float64]:
+def sketch_phases(
+    channel: LargestResponse, n_items: int, numbers: Sequence[int], n_rotations: int, honest_fraction: float, key: Key
+) -> list[Phase]:
+    """Return rounds with these numbers of reports of each user: about items, then about pairs.
+
+    Parameters
+    ----------
+    channel : LargestResponse
+        Randomizer of one report.
+    n_items : int
+        Number of items.
+    numbers : sequence of int
+        Number of reports in each round; a single round is about items.
+    n_rotations : int
+        Number of public rotations.
+    honest_fraction : float
+        Share of the users who follow the protocol, for the ledger.
+    key : Key
+        Key of the public signs.
+
+    Returns
+    -------
+    list of Phase
+        At most three rounds.
+    """
+    kinds = (FirstSketchRound, SketchRound, LastSketchRound) if len(numbers) > 1 else (SketchRound,)
+    systems = [
+        kind(channel, n_items, n_reports, n_rotations, number > 0, honest_fraction)
+        for number, (kind, n_reports) in enumerate(zip(kinds, numbers, strict=False))
+    ]
+    return [Phase(system, system.initial_state(key)) for system in systems]
+
+
+def last_about_items(phases: Sequence[Phase]) -> Phase | None:
+    """Return a round about items in place of the last one of three, with its cost and the signs of the first round.
+
+    Parameters
+    ----------
+    phases : sequence of Phase
+        Rounds of `sketch_phases`.
+
+    Returns
+    -------
+    Phase or None
+        The round; None for fewer than three rounds.
+    """
+    if len(phases) < 3:
+        return None
+    last = phases[-1].system
+    settings = last.channel, last.n_items, last.n_reports, last.shape[0]
+    about_items = LastSketchRound(*settings, has_pairs=False, honest_fraction=last.honest_fraction)
+    return Phase(about_items, phases[0].state)
+
+
+@dataclass(frozen=True)
+class SketchReader:
+    """Estimates from sums of reports; `n_users` is the public number of users."""
+
+    n_users: int
+
+    def means(self, rounds: Sequence[Phase]) -> NDArray[np.float64]:
         """Return the mean of users' normalised rows, from the reports of all rounds about items."""
         about_items = [(system, state) for system, state, _ in rounds if not system.has_pairs]
         decoded = np.sum([state.decoded for _, state in about_items], axis=0)
         return decoded / sum(_units(system, state) * state.n_users for system, state in about_items)
 
-    def _noisy_mean(self, rounds: list[Phase]) -> NoisyMean:
+    def noisy_mean(self, rounds: Sequence[Phase]) -> NoisyMean:
         """Return the mean by the first round with its noise."""
         # The noise is the sum of the other entries of rotated rows.
         system, state, _ = rounds[0]
         noise = math.sqrt(state.n_answers) / (_units(system, state) * state.n_users)
-        return NoisyMean(self._means(rounds), noise, 1.0)
+        return NoisyMean(self.means(rounds), noise, 1.0)
 
-    def _pairs(self, rounds: list[Phase]) -> PairMatrix:
+    def squares(self, rounds: Sequence[Phase]) -> float:
+        """Return the sum of the squares of users' normalised rows."""
+        return self.n_users
+
+    def pairs(self, rounds: Sequence[Phase]) -> PairMatrix:
         """Return the matrix of pairs, from the reports of all rounds about pairs."""
+        values, noise = self.matrix(rounds)
+        return PairMatrix(values, noise, self.squares(rounds) * popularity_shares(self.means(rounds)))
+
+    def matrix(self, rounds: Sequence[Phase]) -> tuple[NDArray[np.float32], float]:
+        """Return the entries of the matrix without its diagonal, and the standard deviation of their noise."""
         # A decoded sum adds both orders of a pair, so values are halved, and so is the variance of their noise.
         about_pairs = [(system, state) for system, state, _ in rounds if system.has_pairs]
         unit = sum(_units(system, state) for system, state in about_pairs)
         noise = math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit
         values = (np.sum([state.decoded for _, state in about_pairs], axis=0) / (2 * unit)).astype(np.float32)
         np.fill_diagonal(values, 0)
-        return PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self._means(rounds)))
-
-    @staticmethod
-    def _denoise(
-        features: AlignedFeatures | None, matrix: np.ndarray, noise: float, *, n_threads: int
-    ) -> NDArray[np.float64]:
-        popularity = np.ones(len(matrix)) if features is None else estimate_popularity(matrix)
-        return denoise_with_features(matrix, noise, features, popularity, n_threads=n_threads)
-
-    @one_blas_thread()
-    def _release_model(self, rounds: list[Phase], estimate: Estimator, decision: Decision) -> ReleasedPairs:
-        """Compute popularity and scores from the reports of all rounds."""
-        means = self._means(rounds)
-        if not decision.is_personal:
-            return ReleasedPairs.popularity(means, decision)
-        pairs = self._pairs(rounds)
-        factors = estimate(pairs.values.copy(), pairs.noise)
-        if factors.shape[1]:  # the reports about pairs also contain popularity
-            means = item_sums(factors) / self.interactions_.n_users
-        pairs = replace(pairs, item_squares=self.interactions_.n_users * popularity_shares(means))
-        return ReleasedPairs.personal(means, pairs, factors, pairs.noise, decision, self.scoring)
-
-
-def _pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:
-    """Return whether the last reports are about pairs: popularity is precise and pairs are not clearly worse."""
-    return not mean.is_noisy(mean.precision) and decision.gain > -_N_ERRORS * decision.error
+        return values, noise
 
 
 def _units(system: SketchRound, state: SketchState) -> float:

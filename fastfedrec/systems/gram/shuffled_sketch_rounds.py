@@ -6,13 +6,13 @@ The content of a report and the proof of its privacy: docs/explanation/systems/g
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.gram import shuffled_sketch as _kernel
-from fastfedrec.accounting import RoundTraffic, ShuffledReports
+from fastfedrec.accounting import ChosenMessages, RoundTraffic, ShuffledReports
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.memory import Array, Arrays, check_memory, total_bytes
@@ -87,6 +87,8 @@ class SketchRound(FederatedSystem):
     """
 
     _stream: ClassVar[str] = "shuffled_sketch"
+    #: Round of counts that an earlier release may choose in place of this one, for the ledger.
+    other: Any = None
 
     def __init__(
         self,
@@ -252,8 +254,13 @@ class SketchRound(FederatedSystem):
             return f"its sums need {n_needed} answers or an even number more, and it claims {n_answers}"
         return None
 
-    def round_event(self, n_clients: int) -> ShuffledReports:
+    def round_event(self, n_clients: int) -> ShuffledReports | ChosenMessages:
         """Return the event of the round's privacy cost."""
+        reports = self.own_event(n_clients)
+        return reports if self.other is None else ChosenMessages.of(reports, self.other.own_event(n_clients))
+
+    def own_event(self, n_clients: int) -> ShuffledReports:
+        """Return the event of the reports, without another kind of messages that may take their place."""
         subject = "pairs of items" if self.has_pairs else "items"
         return ShuffledReports(
             f"largest response on sketched {subject}",

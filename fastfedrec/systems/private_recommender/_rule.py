@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 #: Systems that choose popularity or a personal model themselves, so that they need no figures, in order of preference.
-SELF_DECIDING = ("DPGram", "DPSubspace", "ShuffledSketchGram")
+SELF_DECIDING = ("DPGram", "DPSubspace", "ShuffledGram")
 
 
 def by_rule(offers: Sequence[Offer], popularities: Sequence[Offer]) -> Offer:

@@ -109,7 +109,7 @@ def advise(
     -----
     The rule takes a system that chooses popularity or a personal model by its private releases.  With a trusted server
     or secure aggregation this is DPGram, or DPSubspace if the matrix of item pairs or the number of users is too large
-    for DPGram.  Behind a shuffler it is ShuffledSketchGram.  Otherwise the rule takes popularity.
+    for DPGram.  Behind a shuffler it is ShuffledGram.  Otherwise the rule takes popularity.
 
     The figures of an offer are from one reference cell of the sweeps: HR@10 of the system, of private popularity on
     the same data at the same epsilon, and their difference with its error.  Cells have at most the requested number of

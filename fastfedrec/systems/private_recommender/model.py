@@ -95,7 +95,7 @@ class PrivateRecommender(Recommender):
     Notes
     -----
     The system is chosen by the numbers of users and items, `epsilon`, `delta` and `trust` alone, by the rule of
-    `fastfedrec.advise.advise`.  DPGram and ShuffledSketchGram then choose popularity or a personal model by their
+    `fastfedrec.advise.advise`.  DPGram and ShuffledGram then choose popularity or a personal model by their
     releases.  If that is popularity, all users get the same list.
 
     Examples

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastfedrec.accounting import CommunicationLedger, GaussianShares, Ledger, ShuffledReports
+from fastfedrec.accounting import CommunicationLedger, GaussianShares, Ledger
 from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
@@ -35,7 +35,7 @@ POPULARITY = "DPPopularity"
 _COUNTS = {
     "discrete Laplace on item counts", "binary response on interaction bits",
     "Gaussian noise on item shares", "Gaussian noise in shares on item shares",
-    "largest response on sketched items",
+    "largest response on sketched items", "counts of messages about items",
 }  # fmt: skip
 _SECURE = ("DPGram", "DPSubspace")  # systems with sums that nodes can add noise to
 _NO_KEY = Key.from_seed(0)  # a key for plans; only the sizes of a plan are used
@@ -50,7 +50,7 @@ _MAX_ALS_CELLS = 10_000_000  # users times items for DPALS, which solves for all
 _MAX_FMF_CELLS = 200_000_000  # users times items for DPFMF: about a minute on two cores
 _MAX_PAIR_ITEMS = 10_000  # number of items of a matrix of pairs: below a gigabyte
 _MAX_SKETCH_ITEMS = 4_096  # number of items that fit into the rotations of the sketch by default
-_MAX_SKETCH_EPSILON = 49.0  # nats; a larger epsilon protects no user
+_MAX_SHUFFLED_EPSILON = 12.0  # nats; a larger epsilon protects no user
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _few_fmf_cells(n_users: int, n_items: int, planned: "Planned") -> bool:
 
 
 def _few_answers(n_users: int, n_items: int, planned: "Planned") -> bool:
-    n_reports = sum(event.n_reports for event in planned.ledger.events if isinstance(event, ShuffledReports))
+    n_reports = sum(getattr(event, "n_reports", 0) for event in planned.ledger.events)
     return n_users * n_reports <= _MAX_ANSWERS
 
 
@@ -128,8 +128,9 @@ RECIPES = (
         lambda epsilon, n_users: epsilon / 2,
     ),
     Recipe(
-        "ShuffledSketchGram", "shuffle", _released, max_strength=_MAX_SKETCH_EPSILON, is_small=_few_answers,
-        max_items=_MAX_SKETCH_ITEMS,
+        # Its epsilon is for replacing a user, so the first step has the wanted cost.
+        "ShuffledGram", "shuffle", _released, lambda epsilon, n_users: epsilon, max_strength=_MAX_SHUFFLED_EPSILON,
+        is_small=_few_answers, max_items=_MAX_SKETCH_ITEMS,
     ),
     Recipe(
         "FMFLDP", "shuffle", _rotated, lambda epsilon, n_users: max(1.0, n_users / 2_000 * epsilon**2), 2.0,

@@ -159,7 +159,7 @@ def test_a_deployment_is_no_simulation_and_has_the_cost_of_fit(data, name, tmp_p
     ("name", "reason"),
     [
         ("shuffled_sketch", "its reports need a shuffler"),
-        ("ShuffledPairs", "its messages need a shuffler"),
+        ("ShuffledGram", "its messages need a shuffler"),
         ("privrec", "every node receives the whole cohort"),
         ("fedrec", "a node adds up messages that each user would send"),
         ("fedrec_plus_plus", "a node adds up messages that each user would send"),

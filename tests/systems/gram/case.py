@@ -1,11 +1,11 @@
-"""Cases of DPGram, ShuffledSketchGram and ShuffledPairs."""
+"""Cases of DPGram, ShuffledSketchGram and ShuffledGram."""
 
 import numpy as np
 from support.data import ITEM_FEATURES
 from support.numbers_calls import HALF, ONE, SMALL
 from support.system_case import SystemCase
 
-from fastfedrec import DPGram, ShuffledPairs, ShuffledSketchGram
+from fastfedrec import DPGram, ShuffledGram, ShuffledSketchGram
 
 CASES = (
     SystemCase(
@@ -69,18 +69,17 @@ CASES = (
         impossible=[("epsilon", 1e17), ("epsilon_0", 1e-300)],
     ),
     SystemCase(
-        # The cost of fewer messages takes less time.
-        small={"": ShuffledPairs(8.0, n_messages=8), "ridge": ShuffledPairs(8.0, n_messages=8, score="ridge")},
+        small={"": ShuffledGram(4.0), "ridge": ShuffledGram(4.0, score="ridge")},
         memory={
-            "pairs": (ShuffledPairs(20.0), (2000, 1000, 20_000)),
-            "items": (ShuffledPairs(20.0), (2000, 500, 20_000)),
+            "sums of reports": (ShuffledGram(4.0), (2000, 1000, 20_000)),
+            "pairs": (ShuffledGram(4.0), (2000, 500, 20_000)),
         },
-        private_for_users={"": ShuffledPairs(4.0), "ridge": ShuffledPairs(4.0, score="ridge")},
+        private_for_users={"": ShuffledGram(4.0), "ridge": ShuffledGram(4.0, score="ridge")},
         trust=["shuffle"],
-        local={"": ShuffledPairs(20.0), "features": ShuffledPairs(20.0, item_features=ITEM_FEATURES)},
+        local={"": ShuffledGram(8.0), "features": ShuffledGram(8.0, item_features=ITEM_FEATURES)},
         scores_are_sums=True,
         numbers={"delta": SMALL, "mean_share": HALF, "ridge": HALF},
-        numpy_numbers={"epsilon": np.float32(8), "n_messages": np.int64(20)},
+        numpy_numbers={"epsilon": np.float32(4)},
         impossible=[("epsilon", 1e17)],
     ),
 )

@@ -1,22 +1,37 @@
-"""The rounds of shuffled pairs; `shuffled_pairs.ShuffledPairs` runs them."""
+"""Rounds in which users send plain messages about cells among fake messages, and estimates from their counts."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import RoundTraffic, ShuffledCounts
+from fastfedrec.accounting import ChosenMessages, RoundTraffic, ShuffledCounts
 from fastfedrec.core.check import check_instance
 from fastfedrec.core.memory import Array, Arrays, check_memory, total_bytes
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, FederatedSystem, Update
+from fastfedrec.systems._linear_scores import popularity_shares
+from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram.fake_messages import FakeMessages, choose_ranks, scale_words, shares_of_rows
+from fastfedrec.systems.measurement import NoisyMean
 
-__all__ = ["TERMS", "CellRound", "CellState", "counts_memory", "split_pairs"]
+__all__ = [
+    "TERMS",
+    "CellRound",
+    "CellState",
+    "CountReader",
+    "FirstCellRound",
+    "LastCellRound",
+    "counts_memory",
+    "split_pairs",
+]
 
 #: Conditions of a run with data on nodes.
 TERMS = DeploymentTerms(
@@ -59,6 +74,10 @@ class CellRound(FederatedSystem):
     data, which is the same for all its cells, and `fake_rate` is the mean number of its fake messages about each cell.
     """
 
+    _stream: ClassVar[str] = "shuffled_gram"
+    #: Round of reports that an earlier release may choose in place of this one, for the ledger.
+    other: Any = None
+
     def __init__(self, n_items: int, n_messages: int, fake_rate: float, has_pairs: bool, honest_fraction: float = 1.0):
         self.n_items, self.n_messages, self.has_pairs = n_items, n_messages, has_pairs
         self.honest_fraction = honest_fraction
@@ -66,7 +85,12 @@ class CellRound(FederatedSystem):
         self.fakes = FakeMessages.of(fake_rate, self.n_cells)
 
     def _purpose(self, draws: str) -> str:
-        return f"shuffled_pairs.{'pairs' if self.has_pairs else 'items'}.{draws}"
+        return f"{self._stream}.{'pairs' if self.has_pairs else 'items'}.{draws}"
+
+    @property
+    def _subject(self) -> str:
+        """What messages are about, for the ledger."""
+        return "pairs of items" if self.has_pairs else "items"
 
     # ---- the three functions ------------------------------------------------------------------------------------
 
@@ -88,7 +112,7 @@ class CellRound(FederatedSystem):
         """Draw and count one shard's messages."""
         if self.has_pairs:
             check_memory(
-                "a shard of ShuffledPairs", self.n_items, lambda n: total_bytes(counts_memory(n)), FEWER_ITEMS,
+                "a shard of ShuffledGram", self.n_items, lambda n: total_bytes(counts_memory(n)), FEWER_ITEMS,
                 speaks=False,
             )  # fmt: skip
         key.claim_message(self._purpose("messages"), round, sender)
@@ -109,6 +133,12 @@ class CellRound(FederatedSystem):
         """Return the counts."""
         return CellState(update.arrays["counts"], update.n_clients)
 
+    def about_items(self) -> "CellRound":
+        """Return a round about items with the cost and the class of this one, which takes its place."""
+        other = type(self)(self.n_items, self.n_messages, self.fakes.rate, False, self.honest_fraction)
+        other.other = self.other
+        return other
+
     # ---- what a server accepts ----------------------------------------------------------------------------------
 
     def zero_update(self, state: CellState, round: int) -> Update:
@@ -120,10 +150,15 @@ class CellRound(FederatedSystem):
         most = n_clients * (self.n_messages + self.fakes.table.high)
         return {"counts": ArrayRule(np.int64, (self.n_cells,), 0, most)}
 
-    def round_event(self, n_clients: int) -> ShuffledCounts:
+    def round_event(self, n_clients: int) -> ShuffledCounts | ChosenMessages:
         """Return the event of the round's privacy cost."""
+        counts = self.own_event(n_clients)
+        return counts if self.other is None else ChosenMessages.of(self.other.own_event(n_clients), counts)
+
+    def own_event(self, n_clients: int) -> ShuffledCounts:
+        """Return the event of the counts, without another kind of messages that may take their place."""
         return ShuffledCounts(
-            f"counts of messages about {'pairs of items' if self.has_pairs else 'items'}",
+            f"counts of messages about {self._subject}",
             self.fakes.rate,
             self.n_messages,
             n_clients,
@@ -186,6 +221,18 @@ class CellRound(FederatedSystem):
         return high * (high - 1) // 2 + low
 
 
+class FirstCellRound(CellRound):
+    """The round about items before a choice; it has a random stream of its own."""
+
+    _stream = "shuffled_gram.first"
+
+
+class LastCellRound(CellRound):
+    """The round about items after the decision; it has a random stream of its own."""
+
+    _stream = "shuffled_gram.last"
+
+
 def split_pairs(numbers: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the larger and the smaller member of the pairs with these numbers.
 
@@ -203,3 +250,60 @@ def split_pairs(numbers: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int6
     later -= later * (later - 1) // 2 > numbers  # a root that was rounded up
     later += later * (later + 1) // 2 <= numbers
     return later, numbers - later * (later - 1) // 2
+
+
+@dataclass(frozen=True)
+class CountReader:
+    """Estimates from counts of messages; `n_users` is the public number of users."""
+
+    n_users: int
+
+    @staticmethod
+    def counts(phase: Phase) -> NDArray[np.float64]:
+        """Return the number of messages about each cell in a round, without the mean number of fakes."""
+        system, state, _ = phase
+        return state.counts - state.n_users * float(system.fakes.total) / system.n_cells
+
+    def means(self, rounds: Sequence[Phase]) -> NDArray[np.float64]:
+        """Return the number of messages about each item for each user, from all rounds about items."""
+        # The best weights of counts are in proportion to the signal over the variance of the noise.
+        about_items = [phase for phase in rounds if not phase.system.has_pairs]
+        weights = [phase.system.n_messages / phase.system.fakes.rate for phase in about_items]
+        return np.average([self.counts(phase) for phase in about_items], axis=0, weights=weights) / self.n_users
+
+    def noisy_mean(self, rounds: Sequence[Phase]) -> NoisyMean:
+        """Return the number of messages about each item by the first round, with its noise."""
+        return NoisyMean(self.means(rounds[:1]), _noise(rounds[:1]) / self.n_users, 1.0)
+
+    def squares(self, rounds: Sequence[Phase]) -> float:
+        """Return the sum over users of messages about each pair, times items, if all rows have the same length."""
+        about_pairs = [phase for phase in rounds if phase.system.has_pairs]
+        return math.fsum(
+            _trace(float(self.counts(phase).sum()), phase.system.n_messages, phase.state.n_users)
+            for phase in about_pairs
+        )
+
+    def pairs(self, rounds: Sequence[Phase]) -> PairMatrix:
+        """Return the matrix of pairs, from the messages of all rounds about pairs."""
+        about_pairs = [phase for phase in rounds if phase.system.has_pairs]
+        counts, n_items = np.sum([self.counts(phase) for phase in about_pairs], axis=0), about_pairs[0].system.n_items
+        values = np.zeros((n_items, n_items), dtype=np.float32)
+        for item in range(1, n_items):
+            start = item * (item - 1) // 2
+            values[item, :item] = values[:item, item] = counts[start : start + item]
+        means = self.means(rounds)
+        squares = self.squares(rounds) * popularity_shares(means)
+        return PairMatrix(values, _noise(about_pairs), squares, common_scores=means)
+
+
+def _noise(rounds: Sequence[Phase]) -> float:
+    """Return the standard deviation of a cell's number of fake messages in all rounds."""
+    return math.sqrt(sum(state.n_users * float(system.fakes.total) / system.n_cells for system, state, _ in rounds))
+
+
+def _trace(n_pairs: float, n_messages: int, n_users: int) -> float:
+    """Return the sum over users of messages for each pair, times items, if all users have rows of one length."""
+    # A user with P pairs sends about sqrt(n_messages P) messages, and has (1 + sqrt(1 + 8 P)) / 2 items.
+    mean = min(max(n_pairs / n_users, 1.0), float(n_messages))
+    length = (1 + math.sqrt(1 + 8 * max(1.0, mean**2 / n_messages))) / 2
+    return 2 * mean * n_users / (length - 1)

@@ -1,6 +1,6 @@
-"""ShuffledPairs: a complete fit of 20,000 users and 1,000 items with short rows; two threads."""
+"""ShuffledGram: a complete fit of 20,000 users and 1,000 items with short rows; two threads."""
 
-from fastfedrec import Key, ShuffledPairs, datasets
+from fastfedrec import Key, ShuffledGram, datasets
 
 N_THREADS = 2
 KEY = Key.from_seed(2)
@@ -16,6 +16,6 @@ class Fit:
         self.data = datasets.generate_implicit(n_users, 1_000, key=Key.from_seed(1), preset="check-ins")
 
     def time_fit(self, n_users, epsilon):
-        ShuffledPairs(epsilon).fit(self.data, key=KEY, n_threads=N_THREADS)
+        ShuffledGram(epsilon).fit(self.data, key=KEY, n_threads=N_THREADS)
 
     peakmem_fit = time_fit

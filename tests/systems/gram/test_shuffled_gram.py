@@ -1,6 +1,7 @@
-"""ShuffledPairs: messages, the server's estimates, the budget, and the guarantee."""
+"""ShuffledGram: messages, the server's estimates, the budget, and the guarantee."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,11 +13,14 @@ from scipy import stats
 from support.data import of_sets
 
 from fastfedrec import Key, Popularity, datasets
-from fastfedrec.accounting import PLDAccountant, ShuffledCounts
+from fastfedrec.accounting import ChosenMessages, Ledger, PLDAccountant, ShuffledCounts, composed_epsilon
 from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.systems.gram.shuffled_pairs import ShuffledPairs, fakes_per_cell
-from fastfedrec.systems.gram.shuffled_pairs_rounds import CellRound, CellState, split_pairs
+from fastfedrec.systems.gram.cell_rounds import CellRound, CellState, CountReader, split_pairs
+from fastfedrec.systems.gram.fake_budget import fakes_per_cell
+from fastfedrec.systems.gram.row_lengths import LengthRound, rows_suit_counts
+from fastfedrec.systems.gram.shuffled_gram import ShuffledGram
+from fastfedrec.systems.private_recommender.recipes import _Sizes
 
 ALPHA = 1e-6
 KEY = Key.from_seed(3)
@@ -86,7 +90,7 @@ def test_counts_do_not_depend_on_shards_and_threads(has_pairs):
 def test_blocks_of_users_do_not_change_counts(monkeypatch):
     data, system = of_sets(ROWS * 9, 6), CellRound(6, 6, 2.5, has_pairs=True)
     whole = system.local_round(CellState(), data, KEY, 0).arrays["counts"]
-    monkeypatch.setattr("fastfedrec.systems.gram.shuffled_pairs_rounds._CHUNK", 100)
+    monkeypatch.setattr("fastfedrec.systems.gram.cell_rounds._CHUNK", 100)
     np.testing.assert_array_equal(system.local_round(CellState(), data, KEY, 0).arrays["counts"], whole)
 
 
@@ -112,69 +116,135 @@ def test_the_event_has_the_distance_of_every_users_fakes(n_users):
     )
 
 
+@pytest.mark.parametrize("neighboring", ["zero_out", "replace"])
 @pytest.mark.parametrize(("epsilon", "numbers"), [(0.5, (2, 45)), (1.0, (2, 45)), (4.0, (1, 10))])
-def test_fakes_spend_the_budget(epsilon, numbers):
-    mean = fakes_per_cell(numbers, epsilon, 1e-6)
+def test_fakes_spend_the_budget(epsilon, numbers, neighboring):
+    means = fakes_per_cell(numbers, (0.1, 0.9), epsilon, 1e-6, neighboring)
     account = PLDAccountant()
-    for number in numbers:
-        account.compose(ShuffledCounts("counts", mean, number, 1, neighboring="zero_out"))
-    assert 0.98 * epsilon < account.get_epsilon(1e-6) <= epsilon
+    for mean, number in zip(means, numbers, strict=True):
+        account.compose(ShuffledCounts("counts", mean, number, 1, neighboring=neighboring))
+    assert 0.97 * epsilon < account.get_epsilon(1e-6) <= epsilon
 
 
 @pytest.mark.parametrize("change", [-1e-12, 1e-12])
 def test_the_last_bits_of_math_functions_do_not_change_the_fakes(change, monkeypatch):
-    before, get_epsilon = fakes_per_cell((2, 45), 2.0, 1e-6), PLDAccountant.get_epsilon
+    arguments = (2, 45), (0.1, 0.9), 2.0, 1e-6
+    before, get_epsilon = fakes_per_cell(*arguments), PLDAccountant.get_epsilon
     monkeypatch.setattr(PLDAccountant, "get_epsilon", lambda *args: get_epsilon(*args) * (1 + change))
-    assert fakes_per_cell.__wrapped__((2, 45), 2.0, 1e-6) == before
+    assert fakes_per_cell.__wrapped__(*arguments) == before
 
 
 def test_a_large_budget_keeps_the_fakes_that_delta_needs():
     # A user's message is the only one about its cell with a probability of about e^-mean.
-    mean = fakes_per_cell((2, 45), 20.0, 1e-6)
-    assert 47 * math.exp(-mean) < 1e-6 < 47 * math.exp(-mean / 2)
+    mean = fakes_per_cell((45,), (1.0,), 20.0, 1e-6)[0]
+    assert 45 * math.exp(-mean) < 1e-6 < 45 * math.exp(-mean / 2)
+
+
+def costs_of(model, n_users, n_items):
+    """Return the figures of all choices against the server behind the shuffler."""
+    plans = model._plans(model._plan(_Sizes(n_users, n_items), KEY))
+    ledgers = []
+    for plan in plans:
+        ledgers.append(Ledger(model.delta))
+        for system, *_ in plan:
+            ledgers[-1].record(system.round_event(n_users))
+    return [ledger.epsilon("shuffled_server") for ledger in ledgers]
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "honest_fraction"),
-    [(4.0, 1e-6, 1.0), (4.0, 1e-6, 0.5), (4.0, 1e-12, 1.0), (12.0, 1e-6, 1.0)],
+    ("epsilon", "delta", "honest_fraction", "n_choices"),
+    [(4.0, 1e-6, 1.0, 5), (4.0, 1e-6, 0.5, 5), (4.0, 1e-9, 1.0, 5), (12.0, 1e-6, 1.0, 5), (0.3, 1e-6, 1.0, 3)],
 )
-def test_a_fit_costs_at_most_epsilon(epsilon, delta, honest_fraction, monkeypatch):
-    monkeypatch.setattr(ShuffledPairs, "_check_cost", lambda *_: None)  # the plan alone must suffice
-    data = generated(500, 40)
-    model = ShuffledPairs(epsilon, delta, honest_fraction=honest_fraction)
-    phases = model._plan(data, KEY)
-    account = PLDAccountant()
-    for system, _, _ in phases:
-        event = system.round_event(data.n_users)
-        assert event.honest_fraction == honest_fraction
-        account.compose(event)
-    assert 0.97 * epsilon < account.get_epsilon(delta) <= epsilon
-    # All users send as many fakes as the honest ones need.
-    assert phases[0].system.fakes.rate * 500 * honest_fraction == pytest.approx(model.fakes_per_cell_)
+def test_every_choice_costs_at_most_epsilon_for_a_replaced_user(epsilon, delta, honest_fraction, n_choices):
+    costs = costs_of(ShuffledGram(epsilon, delta, honest_fraction=honest_fraction), 5_000, 300)
+    assert len(costs) == n_choices
+    assert 0.97 * epsilon < min(costs) <= max(costs) <= epsilon
+    assert max(costs) == pytest.approx(min(costs))  # the ledger has the same figure, whatever releases chose
+
+
+def test_the_events_of_a_kind_alone_would_understate_the_cost():
+    model = ShuffledGram(4.0)
+    phases = model._plan(_Sizes(5_000, 300), KEY)
+    events = [system.round_event(5_000) for system, *_ in phases]
+    for kind in ("_reports", "_counts"):
+        alone = [getattr(event, kind) if isinstance(event, ChosenMessages) else event for event in events]
+        assert composed_epsilon(Counter(alone), "shuffled_server", 1e-6) < composed_epsilon(
+            Counter(events), "shuffled_server", 1e-6
+        )
 
 
 def test_a_delta_below_the_rounding_of_fakes_is_refused(monkeypatch):
-    model, data, event_of = ShuffledPairs(4.0), generated(500, 40), CellRound.round_event
-    assert model._plan(data, KEY)
-    monkeypatch.setattr(CellRound, "round_event", lambda self, n: replace(event_of(self, n), distance=1e-6))
-    with pytest.raises(ValueError, match=r"delta must be larger for epsilon 4\.0 and 500 users, got 1e-06"):
-        model._plan(data, KEY)
+    event_of = CellRound.own_event
+    monkeypatch.setattr(CellRound, "own_event", lambda self, n: replace(event_of(self, n), distance=1e-6))
+    with pytest.raises(ValueError, match=r"epsilon or delta must be larger for 500 users, got 4\.0 and 1e-06"):
+        ShuffledGram(4.0)._plan(generated(500, 40), KEY)
 
 
 def test_the_ledger_has_a_figure_only_behind_the_shuffler():
-    model = ShuffledPairs(4.0).fit(generated(500, 40), key=KEY)
+    model = ShuffledGram(4.0).fit(generated(), key=KEY)
     assert math.isinf(model.ledger_.epsilon("server"))
-    assert 4.0 < model.ledger_.epsilon("shuffled_server") < 7.0
-    assert [event.mechanism for event in model.ledger_.events] == [
+    assert 3.9 < model.ledger_.epsilon("shuffled_server") <= 4.0
+    lengths, items, pairs, last = model.ledger_.events
+    assert (lengths.mechanism, items.mechanism) == (
+        "counts of messages about lengths of rows",
         "counts of messages about items",
-        "counts of messages about pairs of items",
-    ]
+    )
+    for event in (pairs, last):
+        assert isinstance(event, ChosenMessages)
+    assert pairs.mechanism.endswith("counts of messages about pairs of items")
 
 
 def test_one_item_has_a_round_about_items_alone():
-    model = ShuffledPairs(4.0).fit(of_sets([{0}, set(), {0}], 1), key=KEY)
+    model = ShuffledGram(4.0).fit(of_sets([{0}, set(), {0}], 1), key=KEY)
     assert not model.is_personal_
     assert len(model.ledger_.events) == 1
+
+
+# ---- choices --------------------------------------------------------------------------------------------------------
+
+
+def test_classes_of_lengths_are_powers_of_two():
+    rows = [set(range(length)) for length in (0, 1, 2, 3, 4, 7, 8, 15, 16, 20)]
+    system = LengthRound(20, 1e-9)
+    assert system.n_cells == 4
+    data = of_sets(rows, 20)
+    assert system._own_cells(data, data.global_user_ids, KEY, 0).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(("length", "counts"), [(3, True), (10, True), (15, True), (32, False), (130, False)])
+def test_short_rows_suit_counts(length, counts):
+    # The noises of 14,066 users at epsilon 2; counts of rows of 10 items have about 1.5 times the signal over noise.
+    numbers = np.zeros(9)
+    numbers[length.bit_length() - 2] = 14_066
+    assert rows_suit_counts(numbers, 45, 583.0, 4.4) == counts
+    assert rows_suit_counts(-numbers, 45, 583.0, 4.4) != counts
+
+
+@pytest.mark.parametrize(("n_sent", "kind"), [(5, "pairs among fake messages"), (60, "reports of rotated rows")])
+def test_lengths_choose_the_kind_of_messages(n_sent, kind):
+    rng = np.random.default_rng(1)
+    rows = [set(rng.permutation(80)[:n_sent].tolist()) for _ in range(4_000)]
+    model = ShuffledGram(4.0).fit(of_sets(rows, 80), key=KEY)
+    assert (model.n_reports_ == 0) == (n_sent == 5)
+    assert any(kind in note for note in model.ledger_.notes)
+
+
+def test_noise_that_covers_popularity_leaves_messages_about_items():
+    model = ShuffledGram(1.0).fit(generated(300, 60), key=KEY)
+    assert not model.is_personal_
+    assert model.decision_ is None
+    assert any("spent all of epsilon on popularity" in note for note in model.ledger_.notes)
+    # All rounds count, and only one of them about a twentieth of the budget.
+    popular = Popularity().fit(generated(300, 60))
+    means = popular.item_means_ if hasattr(popular, "item_means_") else generated(300, 60).interactions_per_item()
+    assert np.corrcoef(model.item_means_, means)[0, 1] > 0.5
+
+
+def test_all_rounds_about_items_have_separate_draws():
+    plans = ShuffledGram(4.0)._plans(ShuffledGram(4.0)._plan(generated(500, 40), KEY))
+    for plan in plans:
+        purposes = [system._purpose("numbers") for system, *_ in plan]
+        assert len(set(purposes)) == len(purposes)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -184,21 +254,18 @@ def test_one_item_has_a_round_about_items_alone():
     ("parameters", "message"),
     [
         ({"epsilon": 0.001}, "epsilon must be larger"),
-        ({"n_messages": 0}, "n_messages must be at least 1"),
-        ({"n_messages": 5000}, "n_messages must be at most 1024"),
-        ({"mean_share": 0.9999, "n_messages": 20}, "mean_share must be smaller, got 0.9999 with n_messages=20"),
-        ({"honest_fraction": 1e-9}, "honest_fraction times the number of users"),
+        ({"mean_share": 0.9}, "mean_share must be at most 0.5"),
+        ({"honest_fraction": 1e-9}, "honest_fraction times n_users"),
     ],
 )
 def test_parameters_are_checked(parameters, message):
     with pytest.raises(ValueError, match=message):
-        ShuffledPairs(**parameters).fit(of_sets(ROWS, 6), key=KEY)
+        ShuffledGram(**parameters).fit(of_sets(ROWS, 6), key=KEY)
 
 
 def test_few_users_and_many_items_would_send_too_many_fakes():
-    rows = of_sets([{0}, {8_999}], 9_000)
     with pytest.raises(ValueError, match="fake messages; raise epsilon"):
-        ShuffledPairs(0.5).fit(rows, key=KEY)
+        ShuffledGram(0.05)._plan(_Sizes(1, 4_000), KEY)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
@@ -229,7 +296,7 @@ def test_estimates_of_pairs_are_unbiased():
     data, sums = of_sets(rows, 6), np.zeros(15)
     for seed in range(200):
         state = system.apply(CellState(), system.local_round(CellState(), data, Key.from_seed(seed), 0))
-        sums += ShuffledPairs._counts(Phase(system, state))
+        sums += CountReader.counts(Phase(system, state))
     times = {6: 1, 3: 2, 2: 3}
     expected = np.zeros(15)
     for row in rows:
@@ -245,7 +312,7 @@ def test_estimates_of_pairs_are_unbiased():
 def test_a_personal_model_is_better_than_popularity():
     data = datasets.generate_implicit(6000, 200, key=Key.from_seed(1), preset="check-ins")
     train, test = next(LeaveOneOut().split(data, key=KEY))
-    model = ShuffledPairs(4.0).fit(train, key=KEY)
+    model = ShuffledGram(4.0).fit(train, key=KEY)
     assert model.is_personal_
     rates = [evaluate(one, train, test, metrics=["hr@10"])["hr@10"] for one in (model, Popularity().fit(train))]
     assert rates[0] > rates[1] + 0.02
