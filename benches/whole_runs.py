@@ -25,6 +25,7 @@ MODELS = {
         {"n_rounds": 25, "cohort_size": 400, "local_epochs": 3, "clip_norm": 0.3, "target_epsilon": 2.0},
     ),
     "DPGram": ("DPGram", {"epsilon": 8.0}),
+    "ShuffledGram": ("ShuffledGram", {"epsilon": 4.0}),
     "ShuffledSketchGram": ("ShuffledSketchGram", {"epsilon": 8.0}),
     "DPSubspace": ("DPSubspace", {"epsilon": 8.0}),
     "DP-ALS": ("DPALS", {"epsilon": 8.0}),

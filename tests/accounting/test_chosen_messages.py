@@ -19,7 +19,7 @@ from fastfedrec.accounting import (
 
 REPORTS = ShuffledReports("reports", 2.5, 40, 5_000, neighboring="zero_out", n_candidates=8)
 COUNTS = ShuffledCounts("counts", 0.1, 45, 5_000, neighboring="zero_out")
-BOTH = ChosenMessages.of(REPORTS, COUNTS)
+BOTH = ChosenMessages.of("messages", REPORTS, COUNTS)
 
 
 def account(*events):
@@ -125,7 +125,7 @@ def test_messages_that_nothing_hides_have_no_figure(fake_rate):
 )
 def test_both_kinds_have_the_same_users(change, message):
     with pytest.raises(ValueError, match=message):
-        ChosenMessages.of(REPORTS, replace(COUNTS, **change))
+        ChosenMessages.of("messages", REPORTS, replace(COUNTS, **change))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ SKETCH_DECISION = [
     # ---- cost of the rounds ------------------------------------------------------------------------------------------
     on("split_messages", EITHER, BUDGET)(
         "sketch-first-reports-free", "the first reports about items are not subtracted from the budget",
-        "n_pairs = n_reports - n_first", "n_pairs = n_reports",
+        "n_pairs = n_messages - n_first", "n_pairs = n_messages",
     ),
     on("ShuffledSketchGram._cost_of_rounds", f"{EFFECT}[1.5]")(
         "sketch-rounds-for-one", "the joint cost of all rounds is not computed", "account.get_epsilon(self.delta)",

@@ -46,6 +46,11 @@ class ChosenMessages(CrowdEvent):
     distance : float
         Total-variation distance of all fake messages from Poisson numbers.
 
+    See Also
+    --------
+    ShuffledReports : Reports that are randomized on the device, and shuffled.
+    ShuffledCounts : Plain messages among fake messages.
+
     Notes
     -----
     The cost is that of a pair whose delta is the larger one of both kinds, at each epsilon.  The pair dominates both
@@ -55,11 +60,6 @@ class ChosenMessages(CrowdEvent):
     References
     ----------
     .. [1] Zhu, Dong, Wang, "Optimal accounting of differential privacy via characteristic function", AISTATS 2022.
-
-    See Also
-    --------
-    ShuffledReports : Reports that are randomized on the device, and shuffled.
-    ShuffledCounts : Plain messages among fake messages.
     """
 
     mechanism: str
@@ -86,11 +86,13 @@ class ChosenMessages(CrowdEvent):
             store(self, **{name: getattr(reports, name) for name in ("epsilon", "n_reports", "n_candidates")})
 
     @classmethod
-    def of(cls, reports: ShuffledReports, counts: ShuffledCounts) -> "ChosenMessages":
+    def of(cls, mechanism: str, reports: ShuffledReports, counts: ShuffledCounts) -> "ChosenMessages":
         """Return the event of one of two kinds of messages of the same users.
 
         Parameters
         ----------
+        mechanism : str
+            Name, for the ledger.
         reports : ShuffledReports
             Event if reports were chosen.
         counts : ShuffledCounts
@@ -110,7 +112,7 @@ class ChosenMessages(CrowdEvent):
             if (one := getattr(reports, name)) != (other := getattr(counts, name)):
                 raise ValueError(f"counts.{name} must be the one of the reports, {one!r}, got {other!r}")
         return cls(
-            f"{reports.mechanism}, or {counts.mechanism}", reports.epsilon, reports.n_reports, counts.fake_rate,
+            mechanism, reports.epsilon, reports.n_reports, counts.fake_rate,
             counts.n_messages, counts.n_users, counts.honest_fraction, counts.neighboring,
             n_candidates=reports.n_candidates, distance=counts.distance,
         )  # fmt: skip

@@ -90,7 +90,7 @@ class CellRound(FederatedSystem):
     @property
     def _subject(self) -> str:
         """What messages are about, for the ledger."""
-        return "pairs of items" if self.has_pairs else "items"
+        return "pairs" if self.has_pairs else "items"
 
     # ---- the three functions ------------------------------------------------------------------------------------
 
@@ -153,12 +153,16 @@ class CellRound(FederatedSystem):
     def round_event(self, n_clients: int) -> ShuffledCounts | ChosenMessages:
         """Return the event of the round's privacy cost."""
         counts = self.own_event(n_clients)
-        return counts if self.other is None else ChosenMessages.of(self.other.own_event(n_clients), counts)
+        return (
+            counts
+            if self.other is None
+            else ChosenMessages.of(f"messages about {self._subject}", self.other.own_event(n_clients), counts)
+        )
 
     def own_event(self, n_clients: int) -> ShuffledCounts:
         """Return the event of the counts, without another kind of messages that may take their place."""
         return ShuffledCounts(
-            f"counts of messages about {self._subject}",
+            f"counts of {self._subject}",
             self.fakes.rate,
             self.n_messages,
             n_clients,

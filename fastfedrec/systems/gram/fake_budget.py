@@ -30,7 +30,9 @@ def epsilon_of(events: Sequence[Event], delta: float) -> float:
     return account.get_epsilon(delta)
 
 
-def messages_in(shares: Sequence[float], n_messages: Sequence[int], epsilon: float, delta: float) -> tuple[int, ...]:
+def messages_in(
+    shares: Sequence[float], n_messages: Sequence[int], epsilon: float, delta: float, most_fakes: float = math.inf
+) -> tuple[int, ...]:
     """Return the bounds of a user's numbers of messages in rounds with these shares of the squared budget.
 
     Parameters
@@ -41,14 +43,16 @@ def messages_in(shares: Sequence[float], n_messages: Sequence[int], epsilon: flo
         Sum of squares of a user's numbers of messages that each round should have, at most.
     epsilon, delta : float
         Budget of all rounds for a user's data against none.
+    most_fakes : float
+        Largest mean number of fake messages about a cell.
 
     Returns
     -------
     tuple of int
-        `n_messages`, or less in rounds with a small share, for which the accountant would count too few fakes.
+        `n_messages`, or less in rounds with a small share, which would need too many fakes.
     """
     square = gaussian_mu(epsilon, delta) ** 2
-    limits = (max(1, int(_MAX_MEAN / 4 * share * square)) for share in shares)
+    limits = (max(1, int(min(_MAX_MEAN / 4, most_fakes / 2) * share * square)) for share in shares)
     return tuple(map(min, n_messages, limits))
 
 

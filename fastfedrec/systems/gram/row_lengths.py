@@ -19,7 +19,7 @@ class LengthRound(CellRound):
     """
 
     _stream = "shuffled_gram.lengths"
-    _subject = "lengths of rows"
+    _subject = "lengths"
 
     def __init__(self, n_items: int, fake_rate: float, honest_fraction: float = 1.0):
         super().__init__(n_items.bit_length() - 1, 1, fake_rate, False, honest_fraction)

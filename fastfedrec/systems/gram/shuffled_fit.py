@@ -84,7 +84,7 @@ def run_plan(
     has_pairs = len(phases) > 1 and not is_covered
     note_features(model, features, are_used=has_pairs)
     if not has_pairs:
-        reason = "noise covered it" if is_covered else "pairs take two items and two messages of each user"
+        reason = "noise covered it" if is_covered else "these numbers of users and items leave no messages about pairs"
         model.ledger_.note(f"{name} spent all of epsilon on popularity, because {reason}.", "choice")
         rounds += map(run, plan.all_about_items)
         return rounds, ReleasedPairs.popularity(reader.means(rounds))

@@ -7,11 +7,8 @@ items among fake messages.  The server continues like DPGram.  See docs/explanat
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, ShuffledReports, calibrate_n_reports, gaussian_mu
 from fastfedrec.core.memory import Array, Arrays, Sizes
@@ -26,8 +23,6 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._linear_scores import popularity_shares
-from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems._pair_scores import PairScores, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, run_delta
 from fastfedrec.systems._saved import saved_integer, saved_real
@@ -48,9 +43,9 @@ from fastfedrec.systems.gram.fake_budget import epsilon_of, fakes_per_cell, mess
 from fastfedrec.systems.gram.row_lengths import LengthRound, rows_suit_counts
 from fastfedrec.systems.gram.shrinkage import denoising_memory
 from fastfedrec.systems.gram.shuffled_fit import Plan, Reader, run_plan
-from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, ShuffledSketchGram, SketchReader, mean_largest
+from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, ShuffledSketchGram, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import LastSketchRound, SketchRound
-from fastfedrec.systems.measurement import NoisyMean
+from fastfedrec.systems.gram.sketch_reader import ReportReader, SketchReader
 from fastfedrec.systems.recommender import Recommender
 
 __all__ = ["ShuffledGram"]
@@ -60,6 +55,7 @@ _N_ROTATIONS = 8  # number of public rotations, as in ShuffledSketchGram
 # Sum of squares of a user's numbers of messages in a round about pairs, and in a round about items, at most: all pairs
 # of ten items, and 90 items.  More messages lose less of long rows, and need as many times more fakes.
 _N_PAIRS, _N_ITEMS = 45, 90
+_MAX_PAIR_ITEMS = 4096  # with more items the sums of all rotations exceed 1 GB, and popularity alone is collected
 _MAX_EPSILON = 50.0  # a larger epsilon protects no user
 # Shares of the squared budget for the lengths of rows, and for the messages after the decision; tuned, see "Settings"
 # in docs/explanation/systems/gram/shuffled-gram.md.
@@ -257,12 +253,13 @@ class ShuffledGram(Recommender):
         # With many fakes they have the cost of Gaussian noise on the counts, of which a replaced user changes twice 45.
         square = gaussian_mu(float(self.epsilon), float(self.delta)) ** 2 * (1 - self.mean_share - _LAST_SHARE)
         n_pairs = n_items * (n_items - 1) // 2
-        return 0 < 2 * _N_PAIRS * n_pairs <= square * min(_MAX_FAKES, n_users * _MAX_FAKES_OF_PAIRS)
+        is_cheap = 2 * _N_PAIRS * n_pairs <= square * min(_MAX_FAKES, n_users * _MAX_FAKES_OF_PAIRS)
+        return is_cheap and _has_pairs(n_items)
 
     def _rounds(self, n_users: int, n_items: int) -> list[Any]:
         """Return the rounds of the usual plan, which cost at most epsilon for a replaced user with every choice."""
         epsilon, delta, honest = float(self.epsilon), float(self.delta), float(self.honest_fraction)
-        has_lengths, has_pairs = self._may_count_pairs(n_users, n_items), n_items > 1
+        has_lengths, has_pairs = self._may_count_pairs(n_users, n_items), _has_pairs(n_items)
         # Without counts of pairs, two equal rounds of reports have no more noise than one.
         items, of_lengths = float(self.mean_share), _LENGTH_SHARE * has_lengths
         last = _LAST_SHARE if has_lengths else (1 - items) / 2
@@ -276,7 +273,7 @@ class ShuffledGram(Recommender):
                 has_lengths, has_pairs = False, False
             shares = (items, pairs, last) if has_pairs else (1.0,)
             wanted = (_N_ITEMS, _N_PAIRS, _N_ITEMS)[: len(shares)]
-            numbers = messages_in(shares, wanted, part * epsilon, delta)
+            numbers = messages_in(shares, wanted, part * epsilon, delta, _MAX_FAKES / n_items)
             if has_lengths:
                 shares, numbers = (of_lengths, *shares), (1, *numbers)
             means = fakes_per_cell(numbers, shares, part * epsilon, delta, "replace")
@@ -321,13 +318,15 @@ class ShuffledGram(Recommender):
         prefers = rows_suit_counts(CountReader.counts(first), counts.n_messages, fakes, noise)
         kind, rows = ("pairs among fake messages", "short") if prefers else ("reports of rotated rows", "long")
         self.ledger_.note(
-            f"ShuffledGram collected {kind}, because the first messages showed {rows} rows. The ledger states the "
+            f"ShuffledGram uses {kind}, because rows are {rows} by the first messages. The ledger states the "
             "larger cost of both kinds.",
             "choice",
         )
         return prefers
 
     def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
+        if not _has_pairs(sizes.n_items):
+            return [{"counts": Array.of("int64", 2, sizes.n_items)}]
         moments = list(ShuffledSketchGram(n_rotations=_N_ROTATIONS)._memory(sizes))
         if self._may_count_pairs(sizes.n_users, n_items := sizes.n_items):
             pairs = {
@@ -366,30 +365,9 @@ class ShuffledGram(Recommender):
             )
 
 
-@dataclass(frozen=True)
-class ReportReader:
-    """Estimates of popularity from counts of messages about items, and of pairs from reports."""
-
-    items: CountReader
-    reports: SketchReader
-
-    def means(self, rounds: Sequence[Phase]) -> NDArray[np.float64]:
-        """Return the number of messages about each item for each user, from all rounds about items."""
-        return self.items.means(rounds)
-
-    def noisy_mean(self, rounds: Sequence[Phase]) -> NoisyMean:
-        """Return the number of messages about each item by the first round, with its noise."""
-        return self.items.noisy_mean(rounds)
-
-    def squares(self, rounds: Sequence[Phase]) -> float:
-        """Return the sum of the squares of users' normalised rows."""
-        return self.reports.squares(rounds)
-
-    def pairs(self, rounds: Sequence[Phase]) -> PairMatrix:
-        """Return the matrix of pairs, from the reports of all rounds about pairs."""
-        means = self.means(rounds)
-        squares = self.squares(rounds) * popularity_shares(means)
-        return PairMatrix(*self.reports.matrix(rounds), squares, common_scores=means)
+def _has_pairs(n_items: int) -> bool:
+    """Return whether messages may be about pairs: all of their sums fit into memory."""
+    return 1 < n_items <= _MAX_PAIR_ITEMS
 
 
 def _all_choices(lengths: list[Phase], reports: Plan, counts: Plan | None) -> list[list[Phase]]:

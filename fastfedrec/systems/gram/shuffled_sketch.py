@@ -10,16 +10,10 @@ docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gr
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import ClassVar, Self
 
-import numpy as np
-import scipy
-from numpy.typing import NDArray
-
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
-from fastfedrec.core.check import check_integer
 from fastfedrec.core.memory import Array, Arrays, Sizes
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.parameters import declares_parameters, integer, real
@@ -33,8 +27,6 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._checkpoint import open_checkpoint
 from fastfedrec.systems._featured import align_features
 from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._linear_scores import popularity_shares
-from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems._pair_scores import PairScores, pair_ridge, pair_scoring
 from fastfedrec.systems._parameters import public_features, run_delta
 from fastfedrec.systems._saved import saved_integer, saved_real
@@ -47,25 +39,19 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     FEWER_ROTATIONS,
     MAX_CELLS,
     TERMS,
-    FirstSketchRound,
-    LastSketchRound,
-    SketchRound,
-    SketchState,
     sketch_memory,
 )
-from fastfedrec.systems.measurement import NoisyMean
+from fastfedrec.systems.gram.sketch_reader import (
+    N_CANDIDATES,
+    SketchReader,
+    last_about_items,
+    mean_largest,
+    sketch_phases,
+)
 from fastfedrec.systems.recommender import Recommender
 
-__all__ = [
-    "N_CANDIDATES",
-    "ShuffledSketchGram",
-    "SketchReader",
-    "last_about_items",
-    "mean_largest",
-    "sketch_phases",
-]
+__all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
-N_CANDIDATES = 8  # candidates of a report; at the usual epsilon_0, other numbers have about the same accuracy
 # Largest epsilon, which protects no user; the number of reports for a larger one takes minutes to compute.
 _MAX_EPSILON = 50.0
 
@@ -316,134 +302,3 @@ class ShuffledSketchGram(Recommender):
             "(zero_out).",
             "guarantee",
         )
-
-
-def sketch_phases(
-    channel: LargestResponse, n_items: int, numbers: Sequence[int], n_rotations: int, honest_fraction: float, key: Key
-) -> list[Phase]:
-    """Return rounds with these numbers of reports of each user: about items, then about pairs.
-
-    Parameters
-    ----------
-    channel : LargestResponse
-        Randomizer of one report.
-    n_items : int
-        Number of items.
-    numbers : sequence of int
-        Number of reports in each round; a single round is about items.
-    n_rotations : int
-        Number of public rotations.
-    honest_fraction : float
-        Share of the users who follow the protocol, for the ledger.
-    key : Key
-        Key of the public signs.
-
-    Returns
-    -------
-    list of Phase
-        At most three rounds.
-    """
-    kinds = (FirstSketchRound, SketchRound, LastSketchRound) if len(numbers) > 1 else (SketchRound,)
-    systems = [
-        kind(channel, n_items, n_reports, n_rotations, number > 0, honest_fraction)
-        for number, (kind, n_reports) in enumerate(zip(kinds, numbers, strict=False))
-    ]
-    return [Phase(system, system.initial_state(key)) for system in systems]
-
-
-def last_about_items(phases: Sequence[Phase]) -> Phase | None:
-    """Return a round about items in place of the last one of three, with its cost and the signs of the first round.
-
-    Parameters
-    ----------
-    phases : sequence of Phase
-        Rounds of `sketch_phases`.
-
-    Returns
-    -------
-    Phase or None
-        The round; None for fewer than three rounds.
-    """
-    if len(phases) < 3:
-        return None
-    last = phases[-1].system
-    settings = last.channel, last.n_items, last.n_reports, last.shape[0]
-    about_items = LastSketchRound(*settings, has_pairs=False, honest_fraction=last.honest_fraction)
-    return Phase(about_items, phases[0].state)
-
-
-@dataclass(frozen=True)
-class SketchReader:
-    """Estimates from sums of reports; `n_users` is the public number of users."""
-
-    n_users: int
-
-    def means(self, rounds: Sequence[Phase]) -> NDArray[np.float64]:
-        """Return the mean of users' normalised rows, from the reports of all rounds about items."""
-        about_items = [(system, state) for system, state, _ in rounds if not system.has_pairs]
-        decoded = np.sum([state.decoded for _, state in about_items], axis=0)
-        return decoded / sum(_units(system, state) * state.n_users for system, state in about_items)
-
-    def noisy_mean(self, rounds: Sequence[Phase]) -> NoisyMean:
-        """Return the mean by the first round with its noise."""
-        # The noise is the sum of the other entries of rotated rows.
-        system, state, _ = rounds[0]
-        noise = math.sqrt(state.n_answers) / (_units(system, state) * state.n_users)
-        return NoisyMean(self.means(rounds), noise, 1.0)
-
-    def squares(self, rounds: Sequence[Phase]) -> float:
-        """Return the sum of the squares of users' normalised rows."""
-        return self.n_users
-
-    def pairs(self, rounds: Sequence[Phase]) -> PairMatrix:
-        """Return the matrix of pairs, from the reports of all rounds about pairs."""
-        values, noise = self.matrix(rounds)
-        return PairMatrix(values, noise, self.squares(rounds) * popularity_shares(self.means(rounds)))
-
-    def matrix(self, rounds: Sequence[Phase]) -> tuple[NDArray[np.float32], float]:
-        """Return the entries of the matrix without its diagonal, and the standard deviation of their noise."""
-        # A decoded sum adds both orders of a pair, so values are halved, and so is the variance of their noise.
-        about_pairs = [(system, state) for system, state, _ in rounds if system.has_pairs]
-        unit = sum(_units(system, state) for system, state in about_pairs)
-        noise = math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit
-        values = (np.sum([state.decoded for _, state in about_pairs], axis=0) / (2 * unit)).astype(np.float32)
-        np.fill_diagonal(values, 0)
-        return values, noise
-
-
-def _units(system: SketchRound, state: SketchState) -> float:
-    """Return the mean sum of one user's answers for an entry, or product, of 1 in the normalised row."""
-    weight = mean_largest(system.channel.n_candidates, system.has_pairs)
-    return state.n_answers / system.channel.decoder * weight / state.n_users
-
-
-@lru_cache(maxsize=16)
-def mean_largest(n_candidates: int, has_pairs: bool) -> float:
-    """Compute the mean of the largest magnitude among standard normal numbers, or products of two of them.
-
-    For a long row, it is the mean of a report's answer times the chosen entry, over the entries' standard deviation.
-
-    Parameters
-    ----------
-    n_candidates : int
-        Number of independent normal numbers or products, at least 1.
-    has_pairs : bool
-        Whether the candidates are products.
-
-    Returns
-    -------
-    float
-        Mean; sqrt(2 / pi) for one number and 2 / pi for one product.
-
-    Examples
-    --------
-    >>> from fastfedrec.systems.gram.shuffled_sketch import mean_largest
-    >>> [round(mean_largest(n, has_pairs=True), 3) for n in (1, 2, 4, 8, 16)]
-    [0.637, 1.0, 1.453, 1.973, 2.537]
-    """
-    n_candidates = check_integer("n_candidates", n_candidates, low=1)
-    # Trapezoidal rule for the integral of 1 - F^n, F the distribution function; a product's density is 2/pi K_0.
-    x, step = np.linspace(0, 40, 40_001, retstep=True)
-    below = 2 / math.pi * scipy.special.iti0k0(x)[1] if has_pairs else scipy.special.erf(x / math.sqrt(2))
-    tail = 1 - np.minimum(below, 1.0) ** n_candidates
-    return float((tail.sum() - (tail[0] + tail[-1]) / 2) * step)

@@ -257,7 +257,10 @@ class SketchRound(FederatedSystem):
     def round_event(self, n_clients: int) -> ShuffledReports | ChosenMessages:
         """Return the event of the round's privacy cost."""
         reports = self.own_event(n_clients)
-        return reports if self.other is None else ChosenMessages.of(reports, self.other.own_event(n_clients))
+        if self.other is None:
+            return reports
+        subject = "pairs" if self.has_pairs else "items"
+        return ChosenMessages.of(f"messages about {subject}", reports, self.other.own_event(n_clients))
 
     def own_event(self, n_clients: int) -> ShuffledReports:
         """Return the event of the reports, without another kind of messages that may take their place."""

@@ -13,7 +13,6 @@ __all__ = [
     "in_order",
     "lack_of_lists",
     "reason_of",
-    "undominated",
     "without_figures",
 ]
 
@@ -57,16 +56,6 @@ def lack_of_lists(advice: Advice) -> str:
         f"{advice.n_users:,} users and {advice.n_items:,} items, so all users get items in a random order: "
         f"{'; '.join(reasons)}"
     )
-
-
-def undominated(popularities: Sequence[Offer], offers: Sequence[Offer]) -> list[Offer]:
-    """Return popularities without counts for which a self-deciding system costs less without the shuffler."""
-    local_costs = [offer.epsilon_alone for offer in offers if offer.system in SELF_DECIDING]
-    return [
-        offer
-        for offer in popularities
-        if offer.system != POPULARITY or not any(cost < offer.epsilon_alone for cost in local_costs)
-    ]
 
 
 def in_order(popularities: Sequence[Offer]) -> list[Offer]:

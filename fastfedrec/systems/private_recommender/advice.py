@@ -239,10 +239,9 @@ class Advice:
         if honest := best.parameters.get("honest_fraction"):
             lines.append(f"If fewer than {honest:.0%} of the nodes are honest, users have less protection.")
         if self.trust == "shuffle":
-            lines.append(
-                "If the shuffler links reports to their senders, the cost is epsilon "
-                f"{format_epsilon(best.epsilon_alone)}."
-            )
+            cost = f"the cost is epsilon {format_epsilon(best.epsilon_alone)}"
+            cost = cost if math.isfinite(best.epsilon_alone) else "users have no protection"
+            lines.append(f"If the shuffler links messages to their senders, {cost}.")
         ties = [offer.system for offer in self.offers if offer is not best and is_tie(best, offer)]
         if best in self.offers and ties:
             lines.append(f"By these figures it is not clearly better than {' or '.join(ties)}.")

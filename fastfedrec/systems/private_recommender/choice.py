@@ -34,7 +34,6 @@ from fastfedrec.systems.private_recommender._rule import (
     by_rule,
     in_order,
     reason_of,
-    undominated,
     without_figures,
 )
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
@@ -216,8 +215,6 @@ def _compared(
         (popularities if offer.is_popularity else offers).append(offer)
     if has_figures:
         remarks += without_privacy(stored["rows"], n_items, near_length)
-    if trust == "shuffle":
-        popularities = undominated(popularities, (*popularities, *offers))
     return Advice(
         n_users, n_items, epsilon, delta, trust,
         tuple(sorted(offers, key=lambda offer: -offer.sure_gain)),

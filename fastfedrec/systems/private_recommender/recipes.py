@@ -35,7 +35,7 @@ POPULARITY = "DPPopularity"
 _COUNTS = {
     "discrete Laplace on item counts", "binary response on interaction bits",
     "Gaussian noise on item shares", "Gaussian noise in shares on item shares",
-    "largest response on sketched items", "counts of messages about items",
+    "largest response on sketched items", "counts of items",
 }  # fmt: skip
 _SECURE = ("DPGram", "DPSubspace")  # systems with sums that nodes can add noise to
 _NO_KEY = Key.from_seed(0)  # a key for plans; only the sizes of a plan are used
@@ -49,7 +49,6 @@ _MAX_CELLS = 30_000_000  # users times items, for systems that process all items
 _MAX_ALS_CELLS = 10_000_000  # users times items for DPALS, which solves for all items in each round
 _MAX_FMF_CELLS = 200_000_000  # users times items for DPFMF: about a minute on two cores
 _MAX_PAIR_ITEMS = 10_000  # number of items of a matrix of pairs: below a gigabyte
-_MAX_SKETCH_ITEMS = 4_096  # number of items that fit into the rotations of the sketch by default
 _MAX_SHUFFLED_EPSILON = 12.0  # nats; a larger epsilon protects no user
 
 
@@ -130,7 +129,7 @@ RECIPES = (
     Recipe(
         # Its epsilon is for replacing a user, so the first step has the wanted cost.
         "ShuffledGram", "shuffle", _released, lambda epsilon, n_users: epsilon, max_strength=_MAX_SHUFFLED_EPSILON,
-        is_small=_few_answers, max_items=_MAX_SKETCH_ITEMS,
+        is_small=_few_answers,
     ),
     Recipe(
         "FMFLDP", "shuffle", _rotated, lambda epsilon, n_users: max(1.0, n_users / 2_000 * epsilon**2), 2.0,

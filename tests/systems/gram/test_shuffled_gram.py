@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from fastfedrec.systems.gram.cell_rounds import CellRound, CellState, CountReade
 from fastfedrec.systems.gram.fake_budget import fakes_per_cell
 from fastfedrec.systems.gram.row_lengths import LengthRound, rows_suit_counts
 from fastfedrec.systems.gram.shuffled_gram import ShuffledGram
-from fastfedrec.systems.private_recommender.recipes import _Sizes
 
 ALPHA = 1e-6
 KEY = Key.from_seed(3)
@@ -34,6 +34,10 @@ def cell_of(i, j):
 def cells_of(row, has_pairs):
     """Return the cells of a row by a loop."""
     return [cell_of(i, j) for i in row for j in row if i < j] if has_pairs else sorted(row)
+
+
+def sizes(n_users, n_items):
+    return SimpleNamespace(n_users=n_users, n_items=n_items)
 
 
 def own_cells(system, rows):
@@ -142,7 +146,7 @@ def test_a_large_budget_keeps_the_fakes_that_delta_needs():
 
 def costs_of(model, n_users, n_items):
     """Return the figures of all choices against the server behind the shuffler."""
-    plans = model._plans(model._plan(_Sizes(n_users, n_items), KEY))
+    plans = model._plans(model._plan(sizes(n_users, n_items), KEY))
     ledgers = []
     for plan in plans:
         ledgers.append(Ledger(model.delta))
@@ -164,7 +168,7 @@ def test_every_choice_costs_at_most_epsilon_for_a_replaced_user(epsilon, delta, 
 
 def test_the_events_of_a_kind_alone_would_understate_the_cost():
     model = ShuffledGram(4.0)
-    phases = model._plan(_Sizes(5_000, 300), KEY)
+    phases = model._plan(sizes(5_000, 300), KEY)
     events = [system.round_event(5_000) for system, *_ in phases]
     for kind in ("_reports", "_counts"):
         alone = [getattr(event, kind) if isinstance(event, ChosenMessages) else event for event in events]
@@ -185,13 +189,10 @@ def test_the_ledger_has_a_figure_only_behind_the_shuffler():
     assert math.isinf(model.ledger_.epsilon("server"))
     assert 3.9 < model.ledger_.epsilon("shuffled_server") <= 4.0
     lengths, items, pairs, last = model.ledger_.events
-    assert (lengths.mechanism, items.mechanism) == (
-        "counts of messages about lengths of rows",
-        "counts of messages about items",
-    )
+    assert (lengths.mechanism, items.mechanism) == ("counts of lengths", "counts of items")
     for event in (pairs, last):
         assert isinstance(event, ChosenMessages)
-    assert pairs.mechanism.endswith("counts of messages about pairs of items")
+    assert pairs.mechanism == "messages about pairs"
 
 
 def test_one_item_has_a_round_about_items_alone():
@@ -265,7 +266,7 @@ def test_parameters_are_checked(parameters, message):
 
 def test_few_users_and_many_items_would_send_too_many_fakes():
     with pytest.raises(ValueError, match="fake messages; raise epsilon"):
-        ShuffledGram(0.05)._plan(_Sizes(1, 4_000), KEY)
+        ShuffledGram(0.05)._plan(sizes(1, 4_000), KEY)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Advice: the events that a fit will record, settings within a budget, and figures of sweeps made by hand."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -12,8 +13,7 @@ from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.cli.main import main
 from fastfedrec.studies.advise import grid as grid_module
 from fastfedrec.systems.private_recommender._measured import stored_sweeps
-from fastfedrec.systems.private_recommender._rule import SELF_DECIDING, at_random, reason_of, undominated
-from fastfedrec.systems.private_recommender.advice import Offer
+from fastfedrec.systems.private_recommender._rule import SELF_DECIDING, reason_of
 from fastfedrec.systems.private_recommender.choice import advise
 from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, calibrated, plan_run
 from fastfedrec.systems.registry import make_system
@@ -127,34 +127,16 @@ def test_sweeps_that_come_with_the_package_never_choose_and_have_no_stale_rows()
         advice = advise(10_000, 1_000, 1.0, trust, row_length=30)
         assert advice.is_measured  # other systems have figures
         assert advice.reason == reason_of(advice.best, trust)
-        assert advice.best.system == {"central": "DPGram", "shuffle": "ShuffledSketchGram"}.get(trust, POPULARITY)
-
-
-@pytest.mark.parametrize(
-    ("name", "local_epsilon", "is_kept"),
-    [
-        ("ShuffledSketchGram", 9.0, False),  # the sketch selects popularity if that is better
-        ("ShuffledSketchGram", 11.0, True),
-        ("FMFLDP", 9.0, True),
-    ],
-)
-def test_popularity_is_omitted_where_the_sketch_costs_less_without_the_shuffler(name, local_epsilon, is_kept):
-    """Offers are compared by the local epsilon that remains if the shuffler fails."""
-    popular = Offer(
-        POPULARITY, {"epsilon": 10.0}, 1.0, 10.0, 0.35, None, 0.0, 0.0, None, None, True, None, None, None
-    )  # fmt: skip
-    other = replace(popular, system=name, epsilon_alone=local_epsilon, expected=None)
-    remaining = undominated([popular, at_random()], [popular, at_random(), other])
-    assert (popular in remaining) is is_kept
+        assert advice.best.system == {"central": "DPGram", "shuffle": "ShuffledGram"}.get(trust, POPULARITY)
 
 
 @given(st.integers(1, 200_000), st.integers(1, 5_000), st.sampled_from([0.5, 1.0, 2.0, 4.0]))
 @settings(deadline=None, max_examples=15)
-def test_shuffled_popularity_is_never_chosen_where_the_sketch_fits(n_users, n_items, epsilon):
+def test_local_popularity_is_never_chosen_where_shuffled_messages_fit(n_users, n_items, epsilon):
     advice = advise(n_users, n_items, epsilon, "shuffle")
-    sketch = next(recipe for recipe in RECIPES if recipe.system == "ShuffledSketchGram")
-    fits = calibrated(sketch, epsilon, 1e-6, n_users, n_items) is not None
-    assert (advice.best.system == "ShuffledSketchGram") is fits
+    gram = next(recipe for recipe in RECIPES if recipe.system == "ShuffledGram")
+    fits = calibrated(gram, epsilon, 1e-6, n_users, n_items) is not None
+    assert (advice.best.system == "ShuffledGram") is fits
 
 
 @pytest.mark.parametrize("epsilon", [60.0, 100.0, 1000.0])
@@ -189,10 +171,13 @@ def test_the_guarantee_for_misplaced_trust_and_ties_are_stated(write):
     assert "If the server is not trustworthy, users have no protection." in central.summary()
     assert "By these figures it is not clearly better than DPFMF.\n" in central.summary()
     shuffle = advise(5_000, 5_000, 2.0, "shuffle")
-    epsilon_alone = shuffle.best.epsilon_alone
-    assert epsilon_alone == pytest.approx(shuffle.best.parameters["epsilon"])
-    assert epsilon_alone > 2.0
-    assert f"links reports to their senders, the cost is epsilon {epsilon_alone:.1f}" in shuffle.summary()
+    assert math.isinf(shuffle.best.epsilon_alone)
+    assert "If the shuffler links messages to their senders, users have no protection." in shuffle.summary()
+    reports = next(offer for offer in shuffle.offers if offer.system == "FMFLDP")
+    assert reports.epsilon_alone > 2.0
+    only_reports = replace(shuffle, ruled=reports)
+    cost = f"{reports.epsilon_alone:.1f}"
+    assert f"links messages to their senders, the cost is epsilon {cost}" in only_reports.summary()
 
 
 def test_measurements_with_fewer_users_are_stated(write):
@@ -286,9 +271,10 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
         (60_000, 10_001, "central", "DPSubspace", False),
         (900, 10_001, "central", "DPSubspace", False),  # it decides by its releases, too
         (100, 10**6, "central", "DPSubspace", False),
-        (40_000, 290, "shuffle", "ShuffledSketchGram", False),
-        (900, 4_096, "shuffle", "ShuffledSketchGram", False),
-        (900, 4_097, "shuffle", POPULARITY, True),
+        (40_000, 290, "shuffle", "ShuffledGram", False),
+        (900, 4_096, "shuffle", "ShuffledGram", False),
+        (900, 4_097, "shuffle", "ShuffledGram", True),
+        (2_000, 10**6, "shuffle", "ShuffledGram", True),
         (900, 1_075, "local", POPULARITY, True),
         (1, 1, "local", POPULARITY, True),
     ],

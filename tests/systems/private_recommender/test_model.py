@@ -20,7 +20,7 @@ from fastfedrec import (
     Interactions,
     Key,
     PrivateRecommender,
-    ShuffledSketchGram,
+    ShuffledGram,
     datasets,
     load,
 )
@@ -398,7 +398,7 @@ def test_advice_before_a_fit_is_refused():
 
 DEARER = {
     "central": lambda: DPGram(8.0),
-    "shuffle": lambda: ShuffledSketchGram(8.0),
+    "shuffle": lambda: ShuffledGram(8.0),
     "local": lambda: DPPopularity(8.0, trust="local"),
 }
 

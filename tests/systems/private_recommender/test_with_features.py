@@ -22,8 +22,8 @@ KEY = Key.from_seed(3)
     [
         ((6_000, 300, 2.0, "central"), "DPGram takes features of items"),
         ((6_000, 20_000, 8.0, "central"), "DPSubspace takes features of items"),
-        ((5_000, 3_000, 4.0, "shuffle"), "ShuffledSketchGram takes features of items"),
-        ((900, 5_000, 2.0, "shuffle"), "DPPopularity does not take features of items"),
+        ((5_000, 3_000, 4.0, "shuffle"), "ShuffledGram takes features of items"),
+        ((900, 5_000, 2.0, "shuffle"), "ShuffledGram takes features of items"),
         ((6_000, 300, 1.0, "local"), "DPPopularity does not take features of items"),
         ((1, 10**6, 1e-300, "local"), "Random does not take features of items"),
     ],
