@@ -124,13 +124,14 @@ FLOWS = {
         {"device": "adds fakes", "shuffler": "trusted with the data", "server": "not trusted", "everyone": ""},
         (
             Repeat(
-                "2 rounds: about items, then pairs",
+                "3 or 4 rounds: about lengths of rows, items, and pairs",
                 (
-                    Send("device", "shuffler", "its cells, and fake messages", EXACT),
+                    Send("device", "shuffler", "its cells and fake messages, or reports", EXACT),
                     Send("shuffler", "server", "all users' messages, in random order", PROTECTED),
+                    Do("server", "counts or adds up; selects the next messages"),
                 ),
             ),
-            Do("server", "counts, subtracts the mean of fakes; selects popularity or a personal model"),
+            Do("server", "selects popularity or a personal model"),
             *_WEIGHTS,
         ),
     ),

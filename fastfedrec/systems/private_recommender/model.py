@@ -59,12 +59,12 @@ class PrivateRecommender(Recommender):
 
     **Guarantee.** The whole run is (`epsilon`, `delta`)-differentially private for replacing all data of one user
     ("replace", privacy unit "user").  With ``trust="central"``, this holds for all releases, against all parties but
-    the server, which sees the data ("central").  With ``trust="shuffle"``, it holds for all reports of a user, against
-    the server and the public, behind a shuffler that breaks every link between reports.  With ``trust="local"``, it
-    holds for all reports of a user, and only the user's device is trusted.  With ``trust="aggregator"``, it holds for
-    all releases, against the server as well, if a share `honest_fraction` of the nodes adds noise to the masked numbers
-    and does not reveal it ("aggregator").  The list of items and the number of users
-    are public.  The choice depends on no interaction, so it has no privacy cost.
+    the server, which sees the data ("central").  With ``trust="shuffle"``, it holds for all messages of a user, against
+    the server and the public, behind a shuffler that mixes them, reveals no sender, and is trusted with the data.  With
+    ``trust="local"``, it holds for all reports of a user, and only the user's device is trusted.  With
+    ``trust="aggregator"``, it holds for all releases, against the server as well, if a share `honest_fraction` of the
+    nodes adds noise to the masked numbers and does not reveal it ("aggregator").  The list of items and the number of
+    users are public.  The choice depends on no interaction, so it has no privacy cost.
 
     Attributes
     ----------

@@ -71,8 +71,8 @@ CASES = (
     SystemCase(
         small={"": ShuffledGram(4.0), "ridge": ShuffledGram(4.0, score="ridge")},
         memory={
-            "sums of reports": (ShuffledGram(4.0), (2000, 1000, 20_000)),
-            "pairs": (ShuffledGram(4.0), (2000, 500, 20_000)),
+            "reports": (ShuffledGram(8.0), (3000, 1000, 180_000)),
+            "counts": (ShuffledGram(8.0), (3000, 250, 20_000)),
         },
         private_for_users={"": ShuffledGram(4.0), "ridge": ShuffledGram(4.0, score="ridge")},
         trust=["shuffle"],
