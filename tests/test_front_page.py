@@ -62,7 +62,7 @@ def test_the_table_has_the_best_private_system_of_each_epsilon(front):
 
 def test_the_plot_has_four_curves_within_its_size(front):
     plot = front.landing()
-    assert [name.partition(",")[0] for name in plot.curves] == ["DPGram", "ShuffledSketchGram", "EASE", "Popularity"]
+    assert [name.partition(",")[0] for name in plot.curves] == ["DPGram", "ShuffledGram", "EASE", "Popularity"]
     svg = ElementTree.fromstring(front.make_picture(plot))
     classes = [line.get("class") for line in svg.iter("{http://www.w3.org/2000/svg}polyline")]
     assert sorted({*classes}) == ["other n0", "other n2", "own", "second"]

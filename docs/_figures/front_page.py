@@ -82,7 +82,7 @@ def landing(results=None):
     results = results or read_results()
     names = {
         ("DPGram", "central"): "DPGram, a server is trusted",
-        ("ShuffledSketchGram", "shuffle"): "ShuffledSketchGram, a shuffler is trusted",
+        ("ShuffledGram", "shuffle"): "ShuffledGram, a shuffler is trusted",
     }
     curves = {
         name: [(r["epsilon"], r["metrics"]["hr@10"]) for r in results if (r["system"], r["trust"]) == system]

@@ -30,7 +30,7 @@ PUBLISHED = "FMFLDP"  # measured at its published setting, not calibrated to a t
 TARGETS: dict[str, dict[str, tuple[float, ...]]] = {
     "central": {"DPGram": (0.5, 1.0, 2.0), "DPPopularity": (0.5, 1.0, 2.0)},
     "aggregator": {"DPGram": (1.0, 2.0)},
-    "shuffle": {"ShuffledSketchGram": (1.0, 2.0), "DPPopularity": (1.0, 2.0)},
+    "shuffle": {"ShuffledGram": (1.0, 2.0), "DPPopularity": (1.0, 2.0)},
     "local": {"DPPopularity": (1.0, 2.0)},
 }
 
