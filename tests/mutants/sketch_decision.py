@@ -16,8 +16,8 @@ SKETCH_DECISION = [
         "tuple(one * (1 + data.n_interactions / 50) for one in RIDGES)",
     ),
     on("run_plan", EQUAL, REPORTED)(
-        "sketch-counts-users-with-items", "popularity is divided by the private number of users with items",
-        "data.n_users", "int((data.interactions_per_user() > 0).sum())",
+        "sketch-scales-by-interactions", "popularity is divided by the private number of interactions",
+        "data.n_users", "data.n_interactions",
     ),
     on("ShuffledSketchGram._signal", "test_the_sketchs_signal_depends_on_public_numbers_only")(
         "sketch-counts-active-users", "the assumed signal depends on the private number of active users",

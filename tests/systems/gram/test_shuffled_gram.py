@@ -120,6 +120,15 @@ def test_the_event_has_the_distance_of_every_users_fakes(n_users):
     )
 
 
+def test_fakes_of_dishonest_users_do_not_count():
+    event = CellRound(6, 6, 2.5, has_pairs=True, honest_fraction=0.5).round_event(100)
+    assert event.n_honest_users == 50
+    phases = ShuffledGram(4.0, honest_fraction=0.5)._plan(sizes(5_000, 300), KEY)
+    all_honest = ShuffledGram(4.0)._plan(sizes(5_000, 300), KEY)
+    for one, other in zip(phases[:2], all_honest, strict=False):  # half of the users send all fakes that are needed
+        assert one.system.fakes.rate == pytest.approx(2 * other.system.fakes.rate, rel=0.02)
+
+
 @pytest.mark.parametrize("neighboring", ["zero_out", "replace"])
 @pytest.mark.parametrize(("epsilon", "numbers"), [(0.5, (2, 45)), (1.0, (2, 45)), (4.0, (1, 10))])
 def test_fakes_spend_the_budget(epsilon, numbers, neighboring):
