@@ -264,7 +264,7 @@ def test_pairs_take_two_reports_of_every_user(monkeypatch):
     model = fitted(2.0, LONG)
     assert model.item_factors_.shape == (60, 0)
     assert (
-        "spent all of epsilon on popularity, because pairs take two items and two messages of each user."
+        "spent all of epsilon on popularity, because these numbers of users and items leave no messages about pairs."
         in model.ledger_.summary()
     )
     assert [event.n_reports for event in model.ledger_.events] == [1]
