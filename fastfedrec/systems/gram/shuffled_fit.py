@@ -1,7 +1,7 @@
 """The rounds that models from shuffled messages share, the decision between them, and the released model.
 
-The first messages are about single items, and half of the others about pairs of items.  These decide whether the last
-messages are about items or about pairs.
+The first messages are about single items, and half or most of the others about pairs of items.  These decide whether
+the last messages are about items or about pairs.
 """
 
 import functools
