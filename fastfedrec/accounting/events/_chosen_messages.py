@@ -54,8 +54,8 @@ class ChosenMessages(CrowdEvent):
     Notes
     -----
     The cost is that of a pair whose delta is the larger one of both kinds, at each epsilon.  The pair dominates both
-    kinds.  Therefore it may stand for the chosen kind in a composition, whatever release chose it ([1]_, theorem 10).
-    A ledger records the same event for both choices, so the number and the parameters of events are fixed beforehand.
+    kinds.  Therefore it may stand for the chosen kind in a composition, whatever release chose it [1]_.
+    A ledger records the same event for both choices, so the number and the costs of events are fixed beforehand.
 
     References
     ----------

@@ -89,7 +89,7 @@ class CellRound(FederatedSystem):
 
     @property
     def _subject(self) -> str:
-        """What messages are about, for the ledger."""
+        """The subject of messages, for the ledger."""
         return "pairs" if self.has_pairs else "items"
 
     # ---- the three functions ------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def messages_in(
     n_messages : sequence of int
         Sum of squares of a user's numbers of messages that each round should have, at most.
     epsilon, delta : float
-        Budget of all rounds for a user's data against none.
+        Budget of all rounds.
     most_fakes : float
         Largest mean number of fake messages about a cell.
 

@@ -27,7 +27,7 @@ __all__ = ["Plan", "Reader", "run_plan", "split_messages"]
 
 
 class Reader(Protocol):
-    """What a server computes from the messages of some rounds, given as phases with the states after them."""
+    """Estimates that a server computes from the messages of rounds, as phases with the states after them."""
 
     def means(self, rounds: Sequence[Phase]) -> NDArray[np.float64]:
         """Return the popularity of each item, from all rounds about items."""

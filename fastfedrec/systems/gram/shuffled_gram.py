@@ -85,7 +85,7 @@ class ShuffledGram(Recommender):
     decision_ : Decision or None
         Candidates that were compared on the estimated matrix; None if all messages were about single items.
     n_reports_ : int
-        Number of reports of each user; 0 if users sent pairs among fake messages instead.
+        Number of reports of each user; 0 if no report was about pairs.
     fakes_per_user_ : float
         Mean number of fake messages that a user sent in the whole run.
     item_means_ : ndarray of shape (n_items,), float64

@@ -240,7 +240,7 @@ class Advice:
             lines.append(f"If fewer than {honest:.0%} of the nodes are honest, users have less protection.")
         if self.trust == "shuffle":
             cost = f"the cost is epsilon {format_epsilon(best.epsilon_alone)}"
-            cost = cost if math.isfinite(best.epsilon_alone) else "users have no protection"
+            cost = cost if math.isfinite(best.epsilon_alone) else "or discloses them, users have no protection"
             lines.append(f"If the shuffler links messages to their senders, {cost}.")
         ties = [offer.system for offer in self.offers if offer is not best and is_tie(best, offer)]
         if best in self.offers and ties:

@@ -49,7 +49,7 @@ _MAX_CELLS = 30_000_000  # users times items, for systems that process all items
 _MAX_ALS_CELLS = 10_000_000  # users times items for DPALS, which solves for all items in each round
 _MAX_FMF_CELLS = 200_000_000  # users times items for DPFMF: about a minute on two cores
 _MAX_PAIR_ITEMS = 10_000  # number of items of a matrix of pairs: below a gigabyte
-_MAX_SHUFFLED_EPSILON = 12.0  # nats; a larger epsilon protects no user
+_MAX_SHUFFLED_EPSILON = 12.0  # nats; the plan of a larger one takes up to a minute, and protects no user
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,15 @@ def test_every_choice_costs_at_most_epsilon_for_a_replaced_user(epsilon, delta, 
     assert max(costs) == pytest.approx(min(costs))  # the ledger has the same figure, whatever releases chose
 
 
+def test_events_of_all_choices_have_the_same_parameters():
+    model = ShuffledGram(4.0)
+    plans = model._plans(model._plan(sizes(5_000, 300), KEY))
+    events = [[system.round_event(5_000) for system, *_ in plan] for plan in plans]
+    assert len({tuple(replace(one, mechanism="", distance=0.0) for one in some) for some in events}) == 1
+    # Distances of draws differ by the number of cells, far below any delta.
+    assert max(one.distance for some in events for one in some) < 1e-28
+
+
 def test_the_events_of_a_kind_alone_would_understate_the_cost():
     model = ShuffledGram(4.0)
     phases = model._plan(sizes(5_000, 300), KEY)

@@ -172,7 +172,10 @@ def test_the_guarantee_for_misplaced_trust_and_ties_are_stated(write):
     assert "By these figures it is not clearly better than DPFMF.\n" in central.summary()
     shuffle = advise(5_000, 5_000, 2.0, "shuffle")
     assert math.isinf(shuffle.best.epsilon_alone)
-    assert "If the shuffler links messages to their senders, users have no protection." in shuffle.summary()
+    assert (
+        "If the shuffler links messages to their senders, or discloses them, users have no protection."
+        in shuffle.summary()
+    )
     reports = next(offer for offer in shuffle.offers if offer.system == "FMFLDP")
     assert reports.epsilon_alone > 2.0
     only_reports = replace(shuffle, ruled=reports)
