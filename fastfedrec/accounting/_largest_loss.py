@@ -21,7 +21,7 @@ def largest_loss(alternatives: Sequence[tuple[Loss, int]]) -> Loss:
     stddev = min(_stddev(total) for pair in totals for total in pair)
     per_loss = max(min(stddev, reach) / _PER_STDDEV, reach / _MAX_LOSSES)
     losses = per_loss * np.arange(math.ceil(reach / per_loss) + 1)
-    curves = [np.max([[pair[way].delta(one) for one in losses] for pair in totals], axis=0) for way in (0, -1)]
+    curves = [np.max([pair[way].deltas(losses) for pair in totals], axis=0) for way in (0, -1)]
     is_symmetric = all(len(pair) == 1 for pair in totals)
 
     def build(step):

@@ -204,6 +204,18 @@ class TotalLoss:
             return allowed
         return self._above(max(0, math.floor((epsilon - self.first) / self.step) - 1), epsilon) + allowed
 
+    def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        """Return `delta` at ascending epsilons, from the last one down, so that each mass is read once."""
+        starts, deltas = np.searchsorted(self._loss(np.arange(len(self.pmf))), epsilons), np.empty(len(epsilons))
+        # Mass from `stop` on, and delta at the epsilon before, without the allowance.
+        mass, above, stop, before = 0.0, 0.0, len(self.pmf), 0.0
+        for i in range(len(epsilons) - 1, -1, -1):
+            start, epsilon = int(starts[i]), float(epsilons[i])
+            above = self._lowered(mass, above, before - epsilon) + self._above(start, epsilon, stop)
+            mass, stop, before = mass + float(self._masses(start, stop).sum()), start, epsilon
+            deltas[i] = self.allowed(epsilon) + above
+        return deltas
+
     def epsilon(self, delta: float) -> float:
         """Return the epsilon at which `delta` falls to its argument, by bisection over the losses."""
         # Between two losses delta is linear in e^epsilon, so the bisection ends at two neighbouring losses.  The result

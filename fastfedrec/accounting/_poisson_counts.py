@@ -67,8 +67,7 @@ def _curves(mean, n_messages, neighboring):
         parts = [(_shifted(mean, added[0]), added[1])]
         if removed is not None:
             parts.append((_swapped(_shifted(mean, removed[0])), removed[1]))
-        totals = compose(parts)
-        found = [[total.delta(loss) for loss in losses] for total in totals]
+        found = [total.deltas(losses) for total in compose(parts)]
         curves = np.maximum(curves, [found[0], found[-1]])
     if neighboring == "replace":
         curves[:] = curves.max(axis=0)

@@ -352,6 +352,20 @@ def test_a_grid_so_coarse_that_all_mass_lies_far_above_the_answer_divides_by_not
         assert total.delta(epsilon) <= at_100 + share * (at_50 - at_100)
 
 
+@pytest.mark.parametrize("tilt", [0.0, 0.25])
+@pytest.mark.parametrize(("first", "infinity"), [(-3.0, 0.0), (0.5, 1e-4)])
+def test_deltas_of_many_epsilons_equal_the_deltas_of_single_ones(tilt, first, infinity):
+    masses = np.random.default_rng(1).dirichlet(np.ones(60))
+    total = loss.TotalLoss(
+        first, 0.1, masses, infinity, outside_mass=1e-13, slack=1e-12, tilt=tilt, log_scale=-4 * tilt
+    )
+    # Some are losses of the grid, some lie between them, and some are outside of it.
+    epsilons = np.sort(np.concatenate([np.linspace(0, 8, 41), first + 0.1 * np.arange(40, 60)]))
+    expected = [total.delta(epsilon) for epsilon in epsilons]
+    np.testing.assert_allclose(total.deltas(epsilons), expected, rtol=1e-12, atol=1e-15)
+    assert min(expected) < 1e-3 < max(expected)
+
+
 # --- bad inputs ---
 def test_lower_bound_refuses_what_it_does_not_know():
     with pytest.raises(TypeError, match="event must be Gaussian, got CentralRelease"):

@@ -45,7 +45,7 @@ LOCAL = [
         "fmf-ldp-same-rotation", "the rotation of gradients is the same in every round", "round=self.round", "round=0",
     ),
     # ---- ShuffledGram ----------------------------------------------------------------------------------------------
-    on("CellRound._chunks", "test_counts_do_not_depend_on_shards_and_threads")(
+    on("CellRound._numbers", "test_counts_do_not_depend_on_shards_and_threads")(
         "pairs-first-user-without-fakes", "the first user of each shard sends no fake messages",
         "self.fakes.table.draw(words)", "self.fakes.table.draw(words) * (np.arange(len(words)) > 0)",
     ),
@@ -77,8 +77,14 @@ LOCAL = [
     ),
     on("largest_loss", "test_the_cost_is_the_one_of_the_costlier_kind")(
         "chosen-first-kind", "the cost of chosen messages is the one of the first kind",
-        "np.max([[pair[way].delta(one) for one in losses] for pair in totals], axis=0)",
-        "np.array([totals[0][way].delta(one) for one in losses])",
+        "np.max([pair[way].deltas(losses) for pair in totals], axis=0)", "totals[0][way].deltas(losses)",
+    ),
+    on("TotalLoss.deltas", "test_deltas_of_many_epsilons_equal_the_deltas_of_single_ones")(
+        "deltas-forget-larger-losses", "a delta misses the losses above the next epsilon",
+        "self._lowered(mass, above, before - epsilon)", "above",
+    ),
+    on("FakeMessages.counts", "test_cells_and_their_counts_equal_the_naive_twin")(
+        "counted-fakes-of-one-round", "the counted fake messages are the same in every round", "round_number", "0",
     ),
     on("ChosenMessages._seen_by", "test_views_need_the_shuffler_of_counts")(
         "chosen-local-guarantee", "chosen messages claim the local guarantee of reports",

@@ -57,6 +57,7 @@ from fastfedrec.mechanisms import (
 from fastfedrec.mechanisms.bounded_rows import project_rows
 from fastfedrec.systems.dp_als.rounds import select_items, sum_by_item
 from fastfedrec.systems.factor_rounds import FactorState
+from fastfedrec.systems.gram.fake_messages import FakeMessages
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.private_prototypes import private_kmeans
 
@@ -141,6 +142,9 @@ CALLS = {
     "mechanisms.clipping": lambda n: clip_rows_l2(np.ones((N, 3)), 1.0, n_threads=n),
     "compute.clustering": lambda n: clustering.kmeans(ratings(), 32, n_iterations=2, key=KEY, n_threads=n).centers,
     "systems.dp_als.model": chosen_and_summed,
+    "systems.gram.shuffled_gram": lambda n: FakeMessages.of(1.0, 100).counts(
+        KEY, "test", np.arange(50, dtype=np.uint64), np.full(50, 20), 0, n
+    ),
     "systems.gram.dp_gram": lambda n: DPGram(8.0).fit(data(), key=KEY, n_threads=n).item_factors_,
     "systems.subspace.model": lambda n: DPSubspace(8.0).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation.splits": lambda n: (

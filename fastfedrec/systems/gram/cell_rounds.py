@@ -13,13 +13,14 @@ from fastfedrec.core.check import check_instance
 from fastfedrec.core.memory import Array, Arrays, check_memory, total_bytes
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.system import ArrayRule, DeploymentTerms, FederatedSystem, Update
 from fastfedrec.systems._linear_scores import popularity_shares
 from fastfedrec.systems._pair_matrix import PairMatrix
 from fastfedrec.systems.claims import FEWER_ITEMS
-from fastfedrec.systems.gram.fake_messages import FakeMessages, choose_ranks, scale_words, shares_of_rows
+from fastfedrec.systems.gram.fake_messages import MAX_THREADS, FakeMessages, choose_ranks, shares_of_rows
 from fastfedrec.systems.measurement import NoisyMean
 
 __all__ = [
@@ -43,20 +44,23 @@ _CHUNK = 2**20  # approximate number of messages in memory at the same time
 _BYTES = 4  # bytes of a message
 
 
-def counts_memory(n_items: int) -> Arrays:
+def counts_memory(n_items: int, n_threads: int) -> Arrays:
     """Return the arrays of a round about pairs.
 
     Parameters
     ----------
-    n_items : int
-        Number of items.
+    n_items, n_threads : int
+        Numbers of items and of threads.
 
     Returns
     -------
     mapping of str to Array
         Arrays by name.
     """
-    return {"counts": Array.of("int64", 2, n_items * (n_items - 1) // 2), "messages": Array.of("int64", 3, _CHUNK)}
+    return {
+        "counts": Array.of("int64", 1 + min(n_threads, MAX_THREADS), n_items * (n_items - 1) // 2),
+        "messages": Array.of("int64", 3, _CHUNK),
+    }
 
 
 @dataclass(frozen=True)
@@ -112,12 +116,15 @@ class CellRound(FederatedSystem):
         """Draw and count one shard's messages."""
         if self.has_pairs:
             check_memory(
-                "a shard of ShuffledGram", self.n_items, lambda n: total_bytes(counts_memory(n)), FEWER_ITEMS,
-                speaks=False,
+                "a shard of ShuffledGram", self.n_items,
+                lambda n: total_bytes(counts_memory(n, resolve_n_threads(n_threads))), FEWER_ITEMS, speaks=False,
             )  # fmt: skip
         key.claim_message(self._purpose("messages"), round, sender)
-        counts = np.zeros(self.n_cells, dtype=np.int64)
-        for cells in self._chunks(shard, key, round, n_threads):
+        users = np.asarray(shard.global_user_ids, dtype=np.uint64)
+        numbers = self._numbers(users, key, round, n_threads)
+        counts = self.fakes.counts(key, self._purpose("fakes"), users, numbers, round, n_threads)
+        for block in _blocks(shard.n_users, self.n_messages):
+            cells = self._own_cells(shard._user_range(block.start, block.stop), users[block], key, round)
             counts += np.bincount(cells, minlength=self.n_cells)
         return Update(round, sender, shard.n_users, {"counts": counts})
 
@@ -126,8 +133,14 @@ class CellRound(FederatedSystem):
     ) -> NDArray[np.uint32]:
         """Return the messages that `local_round` counts, for a shuffler; their order has information about users."""
         key.claim_message(self._purpose("messages"), round, sender)
-        parts = [cells.astype(np.uint32) for cells in self._chunks(shard, key, round, n_threads)]
-        return np.concatenate([np.empty(0, np.uint32), *parts])
+        users = np.asarray(shard.global_user_ids, dtype=np.uint64)
+        numbers = self._numbers(users, key, round, n_threads)
+        parts = [np.empty(0, np.uint32)]
+        for block in _blocks(shard.n_users, self.n_messages + float(self.fakes.total)):
+            own = self._own_cells(shard._user_range(block.start, block.stop), users[block], key, round)
+            fakes = self.fakes.cells(key, self._purpose("fakes"), users[block], numbers[block], round, n_threads)
+            parts += own.astype(np.uint32), fakes.astype(np.uint32)
+        return np.concatenate(parts)
 
     def apply(self, state: CellState, update: Update) -> CellState:
         """Return the counts."""
@@ -177,20 +190,10 @@ class CellRound(FederatedSystem):
 
     # ---- messages -----------------------------------------------------------------------------------------------
 
-    def _chunks(self, shard: Interactions, key: Key, round_number: int, n_threads: int) -> Iterator[np.ndarray]:
-        """Yield the cells of all messages of a shard's users, by blocks of users."""
-        users = np.asarray(shard.global_user_ids, dtype=np.uint64)
+    def _numbers(self, users: np.ndarray, key: Key, round_number: int, n_threads: int) -> NDArray[np.int64]:
+        """Return the number of fake messages of each user."""
         words = key.words_by_user(self._purpose("numbers"), users, round=round_number, size=2, n_threads=n_threads)
-        numbers = self.fakes.table.draw(words)
-        step = max(1, int(_CHUNK // (self.n_messages + self.fakes.total)))
-        for start in range(0, shard.n_users, step):
-            stop = min(start + step, shard.n_users)
-            part, ids = shard._user_range(start, stop), users[start:stop]
-            draws, _ = key.ragged_words(
-                self._purpose("fakes"), ids, numbers[start:stop], round=round_number, n_threads=n_threads
-            )
-            yield scale_words(draws, self.n_cells)
-            yield self._own_cells(part, ids, key, round_number)
+        return self.fakes.table.draw(words)
 
     def _own_cells(self, shard: Interactions, users: np.ndarray, key: Key, round_number: int) -> NDArray[np.int64]:
         """Return the cells of the messages about users' data."""
@@ -235,6 +238,12 @@ class LastCellRound(CellRound):
     """The round about items after the decision; it has a random stream of its own."""
 
     _stream = "shuffled_gram.last"
+
+
+def _blocks(n_users: int, n_messages: float) -> Iterator[slice]:
+    """Yield blocks of users who send about `_CHUNK` messages, `n_messages` each."""
+    step = max(1, int(_CHUNK // n_messages))
+    return (slice(start, min(start + step, n_users)) for start in range(0, n_users, step))
 
 
 def split_pairs(numbers: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

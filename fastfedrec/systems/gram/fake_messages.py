@@ -11,13 +11,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec._kernels.systems.gram import shuffled_gram as _kernel
 from fastfedrec.core.numbers import float_up
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
 
-__all__ = ["FakeMessages", "PoissonTable", "choose_ranks", "poisson_table", "scale_words", "shares_of_rows"]
+__all__ = [
+    "MAX_THREADS",
+    "FakeMessages",
+    "PoissonTable",
+    "choose_ranks",
+    "poisson_table",
+    "scale_words",
+    "shares_of_rows",
+]
 
 _BITS = 256  # fraction bits of a weight
 _LEAST = 2**112  # smallest weight of a table; smaller ones have a total far below 2^-128
 _MAX_CELLS = 2**32 - 1  # largest number of cells: `scale_words` multiplies halves of 32 bits
+#: Maximum number of threads that count messages, each with counts of its own.
+MAX_THREADS = 4
 
 
 class PoissonTable(NamedTuple):
@@ -109,6 +122,23 @@ class FakeMessages(NamedTuple):
     def table(self) -> PoissonTable:
         """Table of the number of messages."""
         return poisson_table(self.total)
+
+    def cells(
+        self, key: Key, purpose: str, users: np.ndarray, numbers: np.ndarray, round_number: int, n_threads: int
+    ) -> NDArray[np.int64]:
+        """Return the cell of each message of users with these numbers of messages, in the order of the users."""
+        words, _ = key.ragged_words(purpose, users, numbers, round=round_number, n_threads=n_threads)
+        return scale_words(words, self.n_cells)
+
+    def counts(
+        self, key: Key, purpose: str, users: np.ndarray, numbers: np.ndarray, round_number: int, n_threads: int
+    ) -> NDArray[np.int64]:
+        """Return the number of `cells` of each kind, without an array of all cells."""
+        # A thread is not worth its counts of all cells if it adds fewer messages.
+        n_useful = 1 + int(numbers.sum()) // self.n_cells
+        counts = np.zeros((min(resolve_n_threads(n_threads), MAX_THREADS, n_useful), self.n_cells), dtype=np.int64)
+        _kernel.count_uniform_cells(key.subkey(purpose), users, numbers, counts, round_number)
+        return counts.sum(axis=0) if len(counts) > 1 else counts[0]
 
 
 def scale_words(words: np.ndarray, n: np.ndarray | int) -> NDArray[np.int64]:

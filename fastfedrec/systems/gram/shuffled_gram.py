@@ -333,7 +333,7 @@ class ShuffledGram(Recommender):
                 "counts": Array.of("int64", n_items * (n_items - 1) // 2),
                 "pairs, for training and for tests": Array.of("float32", 3, n_items, n_items),
             }
-            moments += [counts_memory(n_items), {**pairs, **denoising_memory(n_items)}]
+            moments += [counts_memory(n_items, sizes.n_threads), {**pairs, **denoising_memory(n_items)}]
         return moments
 
     # ---- privacy ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive.systems.gram import shuffled_gram as naive
 from scipy import stats
 from support.data import of_sets
 
@@ -19,6 +20,7 @@ from fastfedrec.evaluation import LeaveOneOut, evaluate
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems.gram.cell_rounds import CellRound, CellState, CountReader, split_pairs
 from fastfedrec.systems.gram.fake_budget import fakes_per_cell
+from fastfedrec.systems.gram.fake_messages import MAX_THREADS, FakeMessages
 from fastfedrec.systems.gram.row_lengths import LengthRound, rows_suit_counts
 from fastfedrec.systems.gram.shuffled_gram import ShuffledGram
 
@@ -64,6 +66,30 @@ def test_a_user_sends_some_of_its_cells(row, n_messages, has_pairs):
     if len(expected) <= n_messages // 4 and expected:
         assert len(cells) == len(expected)
         assert numbers[0] >= 2
+
+
+@pytest.mark.every_instruction_set
+@settings(deadline=None)
+@given(
+    messages=st.lists(st.tuples(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 8, 255, 256, 300])), max_size=4),
+    n_cells=st.one_of(st.integers(1, 20), st.integers(1, 10**5)), round_number=st.integers(0, 2**32 - 1),
+    n_threads=st.integers(1, 2),
+)  # fmt: skip
+def test_cells_and_their_counts_equal_the_naive_twin(messages, n_cells, round_number, n_threads):
+    users = np.array([user for user, _ in messages], dtype=np.uint64)
+    numbers = np.array([n for _, n in messages], dtype=np.int64)
+    fakes, options = FakeMessages.of(1.0, n_cells), (KEY, "some draws", users, numbers, round_number, n_threads)
+    expected = naive.cells(KEY._secret, "some draws", round_number, users.tolist(), numbers.tolist(), n_cells)
+    assert fakes.cells(*options).tolist() == expected
+    counts = fakes.counts(*options)
+    assert counts.tolist() == np.bincount(np.array(expected, dtype=np.int64), minlength=n_cells).tolist()
+
+
+def test_counts_do_not_depend_on_threads():
+    users, numbers = np.arange(500, dtype=np.uint64), np.arange(500)
+    one, many = (FakeMessages.of(1.0, 1000).counts(KEY, "fakes", users, numbers, 3, n) for n in (1, 2 * MAX_THREADS))
+    assert one.sum() == numbers.sum()
+    np.testing.assert_array_equal(one, many)
 
 
 def test_numbers_of_pairs_are_the_ones_of_a_loop():
