@@ -60,43 +60,63 @@ struct BlockWords {
     }
 };
 
-inline uint128 sum(uint128 a, uint128 b) {
-    if (a > ~b) throw TOO_LARGE;  // a + b would wrap
+template <class Int>
+inline Int sum(Int a, Int b) {
+    if (a > (Int)~b) throw TOO_LARGE;  // a + b would wrap
     return a + b;
 }
 
 // Returns a uniform integer in [0, bound): the fewest high bits of one or two words that can hold it, drawn until the
 // number is below.
 template <class Words>
+inline uint64_t below(uint64_t bound, Words& words) {
+    const uint64_t last = bound - 1;
+    if (last == 0) return 0;
+    const int surplus = __builtin_clzll(last);  // bits of a word that `last` does not need
+    uint64_t number;
+    do number = words.next() >> surplus;
+    while (number > last);  // a number above `last` is drawn again, so the result is uniform without bias
+    return number;
+}
+
+template <class Words>
 inline uint128 below(uint128 bound, Words& words) {
     const uint128 last = bound - 1;
     const uint64_t high = (uint64_t)(last >> 64);
-    if (last == 0) return 0;
-    const int surplus = __builtin_clzll(high ? high : (uint64_t)last);  // bits of a word that `last` does not need
+    if (!high) return below((uint64_t)bound, words);  // 2^64 becomes 0, and 0 - 1 is its last number
+    const int surplus = __builtin_clzll(high);
     uint128 number;
     do {
-        number = words.next();
-        if (high) number = number << 64 | words.next();
-        number >>= surplus;
-    } while (number > last);  // a number above `last` is drawn again, so the result is uniform without bias
+        const uint64_t first = words.next();
+        number = ((uint128)first << 64 | words.next()) >> surplus;
+    } while (number > last);
     return number;
 }
 
 // Returns true with probability exp(-numerator / denominator), for a ratio in [0, 1]. Trial k = 1, 2, ... succeeds with
 // probability x / k, for x = numerator / denominator; the number of successes before the first failure is even with
 // probability exp(-x) (Canonne, Kamath, Steinke 2020, algorithm 1).
-template <class Words>
-inline bool bernoulli_exp_fraction(uint128 numerator, uint128 denominator, Words& words) {
+template <class Int, class Words>
+inline bool bernoulli_exp_fraction(Int numerator, Int denominator, Words& words) {
     bool even = true;
-    for (uint128 bound = denominator; below(bound, words) < numerator; bound = sum(bound, denominator)) even = !even;
+    for (Int bound = denominator; below(bound, words) < numerator; bound = sum(bound, denominator)) even = !even;
     return even;
 }
+
+template <class Words>
+inline bool bernoulli_exp_one(Words& words) {
+    return bernoulli_exp_fraction<uint64_t>(1, 1, words);
+}
+
+// Integers of this size are computed in 64 bits. Hundreds of them can be added, so that draws are hardly ever rejected.
+inline bool is_narrow(uint128 number) { return number >> 56 == 0; }
 
 template <class Words>
 inline bool bernoulli_exp(uint128 numerator, uint128 denominator, Words& words) {
     // For x above 1, exp(-x) = exp(-(x - 1)) exp(-1): one factor exp(-1) at a time.
     for (; numerator > denominator; numerator -= denominator)
-        if (!bernoulli_exp_fraction(1, 1, words)) return false;
+        if (!bernoulli_exp_one(words)) return false;
+    if (is_narrow(denominator)) return bernoulli_exp_fraction((uint64_t)numerator, (uint64_t)denominator, words);
     return bernoulli_exp_fraction(numerator, denominator, words);
 }
 
@@ -107,14 +127,20 @@ struct Laplace {
 
     template <class Words>
     int64_t draw(Words& words) const {
-        // Draws by Canonne, Kamath, Steinke 2020, algorithm 2, with scale t / s for t = numerator, s = denominator.
+        if (is_narrow(numerator | denominator)) return draw((uint64_t)numerator, (uint64_t)denominator, words);
+        return draw(numerator, denominator, words);
+    }
+
+    // Draws by Canonne, Kamath, Steinke 2020, algorithm 2, with scale t / s for t = numerator, s = denominator.
+    template <class Int, class Words>
+    static int64_t draw(Int numerator, Int denominator, Words& words) {
         for (;;) {
-            uint128 size = below(numerator, words);  // uniform in [0, t)
+            Int size = below(numerator, words);  // uniform in [0, t)
             if (!bernoulli_exp_fraction(size, numerator, words)) continue;  // kept with probability exp(-size / t)
             // size + t v has a geometric v: P(v) is proportional to exp(-v).
-            while (bernoulli_exp_fraction(1, 1, words)) size = sum(size, numerator);
+            while (bernoulli_exp_one(words)) size = sum(size, numerator);
             size /= denominator;  // the floor is geometric with ratio exp(-s / t)
-            const bool negative = below(2, words);
+            const bool negative = below((uint64_t)2, words);
             if (negative && size == 0) continue;  // otherwise 0 would be drawn twice as often
             if (size > INT64_MAX) throw TOO_LARGE;  // outside int64
             return negative ? -(int64_t)size : (int64_t)size;

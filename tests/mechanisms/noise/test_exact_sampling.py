@@ -53,6 +53,8 @@ def first_draws(fill, numbers, draws, first, key, sizes):
 
 @given(scale=st.builds(Fraction, whole_numbers, whole_numbers), first=some_words, key=keys(), sizes=block_sizes)
 @example(scale=Fraction(1), first=[0] * 40, key=Key.from_seed(1), sizes=[1])
+@example(scale=Fraction(2**56 - 1), first=[0] * 40, key=Key.from_seed(1), sizes=[2])  # the largest in 64 bits
+@example(scale=Fraction(2**56), first=[0] * 40, key=Key.from_seed(1), sizes=[2])
 @example(scale=Fraction(2**64), first=[], key=Key.from_seed(1), sizes=[3])
 @example(scale=Fraction(2**64 + 1, 2**40), first=[2**64 - 1] * 9, key=Key.from_seed(1), sizes=[1, 2])
 def test_laplace_draws_are_those_of_numbers_of_any_size(scale, first, key, sizes):
