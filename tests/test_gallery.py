@@ -21,8 +21,11 @@ def run(monkeypatch):
     pyplot.close("all")
 
     def run(name):
+        windows = []
+        monkeypatch.setattr(pyplot, "show", lambda: windows.extend(pyplot.get_fignums()))
         names = runpy.run_path(str(GALLERY / f"{name}.py"))
         (number,) = pyplot.get_fignums()
+        assert windows == [number]  # a program in a shell opens its figure
         for axes in pyplot.figure(number).axes:
             assert axes.get_xlabel()
             assert axes.get_ylabel()

@@ -57,6 +57,7 @@ axes.set(
     xscale="log", yscale="log", xlabel="rounds", ylabel="epsilon (nats) at delta = 1e-6"
 )
 axes.legend()
+plt.show()
 
 # %%
 # The accountant of privacy loss distributions (PLD) gives the smallest bound. It holds

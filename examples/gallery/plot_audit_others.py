@@ -52,6 +52,7 @@ axes.set(xlabel="lower bound of epsilon (nats)", ylabel="mechanism")
 axes.invert_yaxis()
 axes.margins(x=0.15)
 axes.legend()
+plt.show()
 
 # %%
 # The floating-point mechanism has the correct scale of noise, but the last bits of its

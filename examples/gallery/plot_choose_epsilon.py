@@ -59,6 +59,7 @@ axes.set(ylabel="HR@10 among 99 other items", ylim=0)
 axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
 axes.minorticks_off()
 axes.legend()
+plt.show()
 
 # %%
 # If users trust their device alone, an epsilon of a few nats suffices for popularity

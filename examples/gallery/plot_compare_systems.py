@@ -36,6 +36,7 @@ comparison = compare(results, key=Key.from_seed(4))
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 _ = comparison.plot("recall@20", ax=axes)
+plt.show()
 
 # %%
 # The conclusion follows from paired permutation tests, which are corrected for multiple

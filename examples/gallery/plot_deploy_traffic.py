@@ -45,6 +45,7 @@ axes.set(
     xscale="log", xlabel="kilobytes of one device in the whole run", ylabel="system"
 )
 figure.legend(loc="outside upper center", ncols=2)
+plt.show()
 
 # %%
 # Systems that sum pairs of items send few large messages. Randomized reports are small,

@@ -64,6 +64,7 @@ for axes in (above, below):
     axes.set_xscale("log")
     axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
     axes.minorticks_off()
+plt.show()
 
 # %%
 # The model uses the pairs if the first measured gain exceeds zero by more than its

@@ -49,6 +49,7 @@ axes.set(xscale="log", xlabel="users of each entity", ylabel="RMSE on held-out r
 axes.set_xticks(SIZES, [f"{size:,}" for size in SIZES])
 axes.minorticks_off()
 axes.legend()
+plt.show()
 
 # %%
 # Privacy increases the error of large entities a little and of small ones much. With

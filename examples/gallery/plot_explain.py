@@ -31,6 +31,7 @@ figure, axes = plt.subplots(figsize=(5.4, 3.6), layout="constrained")
 axes.barh(labels, values, color=["C0"] * len(shown) + ["0.6"])
 axes.invert_yaxis()
 axes.set(xlabel=f"share in the score of item {ids[0, 0]}", ylabel="the user has")
+plt.show()
 
 # %%
 # An explanation has no privacy cost, because it uses the released model and the data of

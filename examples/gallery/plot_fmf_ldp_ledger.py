@@ -56,6 +56,7 @@ figure.suptitle(
     f"{data.n_users:,} users, {model.n_reports} reports per user and round",
     fontsize="medium",
 )
+plt.show()
 
 # %%
 # Against a server that knows the senders, the cost is almost the product of rounds,

@@ -50,3 +50,4 @@ axes.set_xticks(
 )
 axes.set(xlabel="number of users, and their signal", ylabel="HR@10", ylim=0)
 axes.legend()
+plt.show()

@@ -70,6 +70,7 @@ axes.set(
     aspect="equal",
 )
 axes.legend(loc="lower right")
+plt.show()
 
 # %%
 # The attack identifies users of the exact model. Against the private model it is no

@@ -78,6 +78,7 @@ for (name, values), style in zip(losses.items(), ("o-", "s-", "^-"), strict=True
     )
 axes.set(xlabel="epochs", ylabel="loss divided by the smallest loss", yscale="log")
 axes.legend()
+plt.show()
 
 # %%
 # No half epoch can increase the loss, because it minimizes the loss over one side, or

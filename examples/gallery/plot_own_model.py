@@ -83,3 +83,4 @@ for name, result in results.items():
     axes.errorbar(x, y, [[y - low], [high - y]], fmt="o", label=name)
 axes.set(xlabel="share of the list outside the 20 most used items", ylabel="ndcg@10")
 axes.legend()
+plt.show()

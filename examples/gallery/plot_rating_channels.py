@@ -63,6 +63,7 @@ axes.axhline(
 )
 axes.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
 axes.legend()
+plt.show()
 
 # %%
 # These channels protect the value of one rating, and n ratings of a user cost n times

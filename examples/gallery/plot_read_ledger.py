@@ -47,6 +47,7 @@ axes.set_xticks(range(len(VIEWS)), list(VIEWS.values()))
 axes.set(yscale="log", ylabel="epsilon (nats) of all runs", xlabel="view")
 axes.set_ylim(0.05, 3 * MAX_HEIGHT)
 axes.legend(loc="upper right", ncols=3, fontsize="small")
+plt.show()
 
 # %%
 # "none" means that there is no guarantee. The summary of the ledger also states the

@@ -75,6 +75,7 @@ for (n_fits, (hits, epsilon, *_)), style in zip(
     axes.plot(weeks, hits, style, label=label)
 axes.set(xlabel="week", ylabel="HR@10 among all items", ylim=(0, None))
 axes.legend(loc="lower right")
+plt.show()
 
 # %%
 # All plans have a total of at most 2 for each user, also if an operator decides by the

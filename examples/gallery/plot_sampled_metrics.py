@@ -45,3 +45,4 @@ for (name, values), style in zip(hit_ratios.items(), ("o-", "s-", "k--"), strict
 axes.set_xticks(range(len(N_SAMPLED)), [str(n or "all") for n in N_SAMPLED])
 axes.set(xlabel="items that are ranked with the held-out item", ylabel="HR@10", ylim=0)
 axes.legend()
+plt.show()

@@ -37,6 +37,7 @@ axes.plot([], [], "k:", linewidth=1, label="without a shuffler")
 axes.set(xscale="log", yscale="log", xlabel="users")
 axes.set_ylabel("epsilon (nats) at delta = 1e-6")
 axes.legend()
+plt.show()
 
 # %%
 # Ten times as many users reduce epsilon by a factor of about the square root of ten. A
