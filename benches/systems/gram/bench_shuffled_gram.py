@@ -4,6 +4,9 @@ import numpy as np
 
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key, ShuffledGram, datasets
+from fastfedrec.accounting import _poisson_counts as counts
+from fastfedrec.accounting.events import _chosen_messages as messages
+from fastfedrec.systems.gram import fake_budget as budget
 from fastfedrec.systems.gram.fake_messages import FakeMessages
 
 N_THREADS = 2
@@ -44,6 +47,19 @@ class Counts:
 
     def time_counts(self, impl):
         self.run()
+
+
+class Plan:
+    """Numbers of fakes and reports for 20,000 users and 1,000 items; a process computes them once."""
+
+    number = 1  # `setup` comes before each call
+
+    def setup(self):
+        for cached in (budget.fakes_per_cell, budget.epsilon_of, counts._curves, messages._largest_loss):
+            cached.cache_clear()
+
+    def time_plan(self):
+        ShuffledGram(2.0)._rounds(20_000, 1_000)
 
 
 class Fit:
