@@ -48,10 +48,18 @@ test-levels: $(VENV)/.installed-dev
 test-x86-64-v2: $(VENV)/.installed-dev
 	$(BIN)/python -P .ci/x86_64_v2.py $(MAKE) test-fast test-levels test-docstrings test-pages
 
-# The share of lines and branches of the Python code that the tests run.
-test-coverage: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly" --cov \
-		--cov-report=term:skip-covered --cov-report=json:nightly-output/coverage.json
+# The share of lines and branches of the Python code that the tests run, in both environments.  Functions that Numba
+# compiles are counted in some tests without its compiler.
+COVERED := COVERAGE_FILE=nightly-output/coverage/.coverage
+NUMBA_TESTS := tests/compute/networks/test_gru.py tests/compute/networks/test_joint_loss.py
+test-coverage: $(VENV)/.installed-dev $(VENV)-flower/.installed
+	rm -rf nightly-output/coverage
+	$(COVERED).dev $(BIN)/pytest -n 2 --dist worksteal -m "not nightly" --cov --cov-report=
+	$(COVERED).flower $(VENV)-flower/bin/pytest -n 2 --cov --cov-report= $(FLOWER_TESTS)
+	$(COVERED).numba NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -k twin --cov --cov-report= $(NUMBA_TESTS)
+	$(COVERED) $(BIN)/coverage combine
+	$(COVERED) $(BIN)/coverage json --quiet -o nightly-output/coverage.json
+	$(COVERED) $(BIN)/coverage report --skip-covered --fail-under=97
 
 # The share of lines of Cython and C++ that the tests of kernels run, at every instruction set, in a build with counters.
 test-kernel-coverage: $(VENV)/.installed-dev
@@ -93,10 +101,10 @@ test-lowest: $(VENV)/.built
 	$(VENV)-lowest/bin/pytest -n 2
 
 # Flower's tests in a separate environment, because Flower requires older versions of some packages than other extras.
+FLOWER_TESTS := $(addprefix tests/engines/flower/test_,app.py restarts.py messages.py systems.py shuffled_server.py \
+	empty_nodes.py private.py secure_sums.py secure_systems.py) tests/engines/flower/wire/test_state_codec.py
 test-flower: $(VENV)-flower/.installed
-	$(VENV)-flower/bin/pytest -n 2 tests/engines/flower/test_app.py tests/engines/flower/test_restarts.py tests/engines/flower/test_messages.py \
-		tests/engines/flower/test_systems.py tests/engines/flower/test_shuffled_server.py tests/engines/flower/test_empty_nodes.py tests/engines/flower/wire/test_state_codec.py tests/engines/flower/test_private.py \
-		tests/engines/flower/test_secure_sums.py tests/engines/flower/test_secure_systems.py
+	$(VENV)-flower/bin/pytest -n 2 $(FLOWER_TESTS)
 
 # Tests of SuperLinks and SuperNodes in separate processes, and of the quality of deployed models, which take minutes.
 test-flower-slow: $(VENV)-flower/.installed
@@ -105,7 +113,7 @@ test-flower-slow: $(VENV)-flower/.installed
 $(VENV)-flower/.installed: $(VENV)/.built
 	$(PYTHON) -m venv $(VENV)-flower
 	$(VENV)-flower/bin/$(INSTALL) "$$(echo $(VENV)/wheel/*.whl)[cli,flower]" \
-		"pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
+		"pytest>=8" "pytest-xdist>=3.5" "pytest-cov>=6" "hypothesis>=6.100"
 	$(VENV)-flower/bin/$(INSTALL) --force-reinstall --no-deps $(VENV)/wheel/*.whl
 	$(VENV)-flower/bin/python -c "import flwr"  # without it the tests would be skipped, not fail
 	@touch $@

@@ -14,6 +14,7 @@ from fastfedrec.mechanisms.report_checks import check_reals
 __all__ = ["LargestResponse"]
 
 _MAX_CANDIDATES = 2**16
+_BLOCK = 2**16  # approximate number of words of a block of vectors
 
 
 class LargestResponse(NominalEpsilon[np.int64]):
@@ -123,16 +124,26 @@ class LargestResponse(NominalEpsilon[np.int64]):
         return len(values), 2
 
     def _draw_reports(self, values: np.ndarray, out: np.ndarray, key: Key, round_number: int, n_threads: int) -> None:
+        n, n_words = len(values), 1 + self.n_candidates
+        words = key.words(self._purpose, round=round_number, size=n * n_words, n_threads=n_threads).reshape(n, n_words)
+        # Arrays of a block stay in a cache.
+        size = max(1, _BLOCK // n_words)
+        for start in range(0, n, size):
+            part = slice(start, start + size)
+            self._write_reports(values[part], words[part], out[part])
+
+    def _write_reports(self, values: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
+        """Write the reports of some vectors, from the words of each."""
         n, n_entries = values.shape
-        words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates))
-        words = words.reshape(n, 1 + self.n_candidates)
         # A report's first word decides if it is a clone, and the other words draw its candidates.
-        first, candidates = words[:, 0], np.zeros((self.n_candidates, n), dtype=np.int64)
+        first, candidates = words[:, 0], np.zeros((n, self.n_candidates), dtype=np.int64)
         if n_entries > 1:  # the word's highest bits are uniform positions
-            np.right_shift(words[:, 1:].T, np.uint64(65 - n_entries.bit_length()), out=candidates, casting="unsafe")
+            np.right_shift(words[:, 1:], np.uint64(65 - n_entries.bit_length()), out=candidates, casting="unsafe")
         rows = np.arange(n)
+        # Vectors are read one after the other, and the results are sorted by candidates.
+        drawn = np.ascontiguousarray(values.reshape(-1).take(candidates + n_entries * rows[:, None]).T)
         # Masks and integers replace branches and searches, which take a time that depends on the entries.
-        drawn, integer = values[rows, candidates], f"i{values.itemsize}"
+        integer = f"i{values.itemsize}"
         is_finite = -np.isfinite(drawn).astype(integer)  # all ones, or 0 for an entry that counts as 0
         drawn = (drawn.view(integer) & is_finite).view(drawn.dtype)
         sizes = np.abs(drawn)
@@ -141,7 +152,7 @@ class LargestResponse(NominalEpsilon[np.int64]):
         chosen = self.n_candidates - ((sizes == sizes.max(axis=0)) * numbers).max(axis=0)
         is_clone = first < np.uint64(self.clones)
         chosen *= ~is_clone
-        entries, chosen_values = candidates[chosen, rows], drawn[chosen, rows]
+        entries, chosen_values = candidates[rows, chosen], drawn[chosen, rows]
         signs = ((chosen_values > 0).astype(np.int64) - (chosen_values < 0)) * ~is_clone
         # `clones` is even, so that the lowest bit of a clone's word is a fair coin.
         coins = 1 - 2 * (first & np.uint64(1)).astype(np.int64)

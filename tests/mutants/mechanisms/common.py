@@ -21,14 +21,14 @@ MUTANTS = [
         "round=0",
     ),
     on(
-        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._write_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-too-much-truth", "the probability of a clone is halved", "np.uint64(self.clones)",
         "np.uint64(self.clones // 2)",
     ),
     on(
-        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._write_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-clones-tell-the-sign", "a clone reveals the sign of its entry",
@@ -36,19 +36,19 @@ MUTANTS = [
         "signs = (chosen_values > 0).astype(np.int64) - (chosen_values < 0)",
     ),
     on(
-        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._write_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-without-sign", "the reported sign is always +1 unless the report is a clone",
         "((chosen_values > 0).astype(np.int64) - (chosen_values < 0))", "1",
     ),
     on(
-        "LargestResponse._draw_reports", "test_largest_responses_equal_naive_twin",
+        "LargestResponse._write_reports", "test_largest_responses_equal_naive_twin",
         "test_reports_have_the_exact_distribution_and_no_other",
     )(
         "largest-of-all", "the largest of all entries is reported instead of the largest candidate",
-        "candidates[chosen, rows]",
-        "np.where(is_clone, candidates[0], np.abs(values).argmax(axis=1))",
+        "candidates[rows, chosen]",
+        "np.where(is_clone, candidates[:, 0], np.abs(values).argmax(axis=1))",
     ),
     # ---- local randomizers ------------------------------------------------------------------------------------------
     on("BinaryResponse.__init__", "test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one")(
