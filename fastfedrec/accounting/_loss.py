@@ -208,7 +208,7 @@ class TotalLoss:
         """Return `delta` at ascending epsilons, from the last one down, so that each mass is read once."""
         starts, deltas = np.searchsorted(self._loss(np.arange(len(self.pmf))), epsilons), np.empty(len(epsilons))
         # Mass from `stop` on, and delta at the epsilon before, without the allowance.
-        mass, above, stop, before = 0.0, 0.0, len(self.pmf), 0.0
+        mass, above, stop, before = 0.0, 0.0, len(self.pmf), float(epsilons[-1])
         for i in range(len(epsilons) - 1, -1, -1):
             start, epsilon = int(starts[i]), float(epsilons[i])
             above = self._lowered(mass, above, before - epsilon) + self._above(start, epsilon, stop)

@@ -364,6 +364,7 @@ def test_deltas_of_many_epsilons_equal_the_deltas_of_single_ones(tilt, first, in
     expected = [total.delta(epsilon) for epsilon in epsilons]
     np.testing.assert_allclose(total.deltas(epsilons), expected, rtol=1e-12, atol=1e-15)
     assert min(expected) < 1e-3 < max(expected)
+    assert total.deltas(np.array([1000.0])) == total.delta(1000.0)  # e^1000 is no float
 
 
 # --- bad inputs ---

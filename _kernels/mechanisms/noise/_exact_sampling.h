@@ -1,4 +1,5 @@
-// Exact draws from uniform words, equal to those of mechanisms.noise.exact_sampling, in 128-bit integers.
+// Exact draws from uniform words, equal to those of mechanisms.noise.exact_sampling, in integers of 64 or 128
+// bits.
 //
 // No number wraps: a draw that needs more bits, or is outside int64, is rejected, and the integers of Python replace
 // it.

@@ -133,7 +133,7 @@ class FakeMessages(NamedTuple):
     def counts(
         self, key: Key, purpose: str, users: np.ndarray, numbers: np.ndarray, round_number: int, n_threads: int
     ) -> NDArray[np.int64]:
-        """Return the number of `cells` of each kind, without an array of all cells."""
+        """Return the number of messages about each cell, as of `cells`, without an array of all messages."""
         # A thread is not worth its counts of all cells if it adds fewer messages.
         n_useful = 1 + int(numbers.sum()) // self.n_cells
         counts = np.zeros((min(resolve_n_threads(n_threads), MAX_THREADS, n_useful), self.n_cells), dtype=np.int64)
