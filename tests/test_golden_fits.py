@@ -17,6 +17,7 @@ from support.data import rated
 from support.models import MODELS, SECURE, new
 
 from fastfedrec import DPGram, DPSubspace, Interactions, Key, PrivateRecommender
+from fastfedrec._kernels.systems.gram import shrinkage
 from fastfedrec.accounting import Ledger
 
 GOLDEN = Path(__file__).with_suffix(".json")
@@ -92,6 +93,13 @@ def with_other_signs(monkeypatch):
         signs = rng.choice([-1, 1], len(triangle))
         return basis * signs, triangle * signs[:, None]
 
+    def replace(routine, matrix, values):
+        code = kernel(routine, matrix, values)
+        matrix *= rng.choice([-1, 1], values.shape).astype(matrix.dtype)[:, None]  # a row is an eigenvector
+        return code
+
+    kernel = shrinkage.replace_by_eigenvectors
+    monkeypatch.setattr(shrinkage, "replace_by_eigenvectors", replace)
     for module in (np.linalg, scipy.linalg):
         monkeypatch.setattr(module, "eigh", functools.partial(eigh, of=module.eigh))
         monkeypatch.setattr(module, "qr", functools.partial(qr, of=module.qr))

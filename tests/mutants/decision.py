@@ -80,11 +80,19 @@ DECISION = [
     # ---- the decision -----------------------------------------------------------------------------------------------
     on("DPGram._begin", FOLLOWS)(
         "decision-by-exact-pairs", "the decision about item features uses exact pairs",
-        "best_estimator(pairs, named_estimators(features, estimate))",
+        "best_estimator(pairs, named_estimators(features, estimate), fit.n_threads)",
         """best_estimator(
             form.matrix(system._sums(GramState(form.centre), data, fit.key, 1)["item_pairs"] / UNIT, system.width),
-            named_estimators(features, estimate),
+            named_estimators(features, estimate), fit.n_threads,
         )""",
+    ),
+    on("_n_at_once", "test_a_decision_does_not_depend_on_threads")(
+        "decision-on-one-thread", "both training matrices are evaluated on one thread",
+        "min(2, resolve_n_threads(n_threads))", "1",
+    ),
+    on("decision_memory", "test_large_matrices_are_evaluated_one_after_another")(
+        "decision-memory-of-one", "the declared memory has one training matrix when two are in memory",
+        "(n, *shape)", "(1, *shape)",
     ),
     on("_test_matrix", DENSE, "test_a_matrix_that_scored_itself_would_choose_a_model_of_noise")(
         "decision-without-split", "candidates are evaluated on the matrix that they were fitted to",

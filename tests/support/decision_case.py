@@ -21,12 +21,12 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
             allowed = [candidate for candidate in allowed if "features" in candidate.estimator]
         return replace(decision, chosen=max(allowed, key=decision.scores.__getitem__))
 
-    def estimated(pairs, estimators):
+    def estimated(pairs, estimators, n_threads):
         with_features_only = {name: one for name, one in estimators.items() if with_features and "features" in name}
-        return estimate(pairs, with_features_only or estimators)
+        return estimate(pairs, with_features_only or estimators, n_threads)
 
-    def chosen(pairs, estimators, ridges=RIDGES):
-        return best(choose(pairs, estimators, ridges), estimators)
+    def chosen(pairs, estimators, ridges=RIDGES, n_threads=1):
+        return best(choose(pairs, estimators, ridges, n_threads), estimators)
 
     patch.setattr(shuffled_fit, "choose_candidate", chosen)
     patch.setattr(shuffled_fit, "_pairs_may_win", lambda decision, mean: personal)

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
+from fastfedrec._kernels.systems.gram import shrinkage as _kernel
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 
@@ -36,12 +36,19 @@ class Spectrum(NamedTuple):
 
 def full_spectrum(matrix: np.ndarray, diagonal: np.ndarray) -> Spectrum:
     """Return all eigenvalues of a symmetric matrix with another diagonal, of large ones in single precision."""
-    matrix = matrix.astype(np.float32 if len(matrix) >= _MIN_SINGLE else np.float64)
-    np.fill_diagonal(matrix, diagonal)
-    eigh = scipy.linalg.eigh  # loaded before the block, so that its threads are held too
+    from scipy.linalg import cython_lapack  # loaded before the block, so that its threads are held too
+
+    is_single = len(matrix) >= _MIN_SINGLE
+    vectors = np.array(matrix, dtype=np.float32 if is_single else np.float64, order="C")
+    np.fill_diagonal(vectors, diagonal)
+    values = np.empty(len(vectors), vectors.dtype)
     with one_blas_thread():
-        values, vectors = eigh(matrix.T, overwrite_a=True, check_finite=False, driver="evd")
-    return Spectrum(values.astype(np.float64), vectors, np.empty(0), np.empty(0))
+        code = _kernel.replace_by_eigenvectors(
+            cython_lapack.__pyx_capi__["ssyevd" if is_single else "dsyevd"], vectors, values
+        )
+    if code:
+        raise np.linalg.LinAlgError(f"the eigenvalues of {len(values)} items did not converge; LAPACK returned {code}")
+    return Spectrum(values.astype(np.float64), vectors.T, np.empty(0), np.empty(0))
 
 
 class FilteredSpectra:

@@ -9,18 +9,21 @@ docs/explanation/systems/gram/dp-gram.md.
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.memory import Array, Arrays
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.systems._linear_scores import LinearScores
 from fastfedrec.systems._pair_matrix import Candidate, Decision, PairMatrix
+from fastfedrec.systems.gram.shrinkage import RANK, _is_full, denoising_memory
 
-__all__ = ["RIDGES", "Estimator", "best_estimator", "choose_candidate", "named_estimators"]
+__all__ = ["RIDGES", "Estimator", "best_estimator", "choose_candidate", "decision_memory", "named_estimators"]
 
 #: Candidate ridges, in units of the standard deviation of an entry's noise times the root of the number of items.
 RIDGES = (0.25, 1.0, 4.0, 16.0)
@@ -42,19 +45,21 @@ def named_estimators(
     return {name: functools.partial(estimate, value) for name, value in given.items()}
 
 
-def best_estimator(pairs: PairMatrix, estimators: Mapping[str, Estimator]) -> str:
+def best_estimator(pairs: PairMatrix, estimators: Mapping[str, Estimator], n_threads: int = 1) -> str:
     """Return the name of the estimator that scores best on independent noise."""
     if len(estimators) == 1:
         return next(iter(estimators))
-    scores = choose_candidate(pairs, estimators).scores
+    scores = choose_candidate(pairs, estimators, n_threads=n_threads).scores
     return max((one for one in scores if one.personal_weight), key=scores.__getitem__).estimator
 
 
 @one_blas_thread()
 def choose_candidate(
-    pairs: PairMatrix, estimators: Mapping[str, Estimator], ridges: Sequence[float] = RIDGES
+    pairs: PairMatrix, estimators: Mapping[str, Estimator], ridges: Sequence[float] = RIDGES, n_threads: int = 1
 ) -> Decision:
     """Choose the personal weight, the ridge and the estimator that score best on independent noise.
+
+    The result does not depend on `n_threads`.
 
     References
     ----------
@@ -65,17 +70,27 @@ def choose_candidate(
     candidates = [popularity] + [
         Candidate(weight, ridge, name) for name in estimators for weight in _PERSONAL_WEIGHTS for ridge in ridges
     ]
-    noise, scores, lengths = pairs.noise * math.sqrt(1 + _SPLIT), dict.fromkeys(candidates, 0.0), {}
-    factors: dict[str, NDArray[np.float64]] = {}
-    # The two training matrices have E and -E, so that the first order of E cancels in the mean of their scores.
-    for training in _training_matrices(pairs):
+    noise = pairs.noise * math.sqrt(1 + _SPLIT)
+
+    @one_blas_thread()
+    def evaluate(training: NDArray[np.float32]) -> tuple[list[float], dict[Candidate, float], dict[str, np.ndarray]]:
         factors = {name: estimate(training.copy(), noise) for name, estimate in estimators.items()}
-        test = _test_matrix(pairs, training)
+        test, cosines, lengths = _test_matrix(pairs, training), [], {}
         for candidate in candidates:
             scoring = pairs.score(factors[candidate.estimator], candidate, noise)
             agreement, lengths[candidate] = _agreement(pairs, test, scoring)
-            scores[candidate] += agreement / lengths[candidate] / 2
-        del test  # the next estimate is the peak of memory
+            cosines.append(agreement / lengths[candidate])
+        return cosines, lengths, factors
+
+    # The two training matrices have E and -E, so that the first order of E cancels in the mean of their scores.
+    trainings = _training_matrices(pairs)
+    if (n_at_once := _n_at_once(len(pairs.values), n_threads)) > 1:
+        with ThreadPoolExecutor(n_at_once) as pool:
+            evaluated = list(pool.map(evaluate, [training.copy() for training in trainings]))
+    else:
+        evaluated = list(map(evaluate, trainings))
+    (first, *_), (last, lengths, factors) = evaluated
+    scores = dict(zip(candidates, (np.add(first, last) / 2).tolist(), strict=True))
 
     def weights(candidate: Candidate) -> tuple[np.ndarray, ...]:  # recomputed to save memory
         return pairs.score(factors[candidate.estimator], candidate, noise).weights(1 / lengths[candidate])
@@ -85,6 +100,19 @@ def choose_candidate(
     gain = (scores[best] - scores[popularity]) / reference
     error = pairs.noise * _spread(weights(best), weights(popularity)) / reference
     return Decision(best if gain > 0 else popularity, scores, gain, error)
+
+
+def decision_memory(n_items: int, n_threads: int) -> Arrays:
+    """Return the arrays of a decision at its peak, without the released pairs."""
+    n = _n_at_once(n_items, n_threads)
+    arrays = {"pairs for training": Array.of("float32", n_items, n_items), **denoising_memory(n_items)}
+    return {name: Array(dtype, (n, *shape)) for name, (dtype, shape) in arrays.items()}
+
+
+def _n_at_once(n_items: int, n_threads: int) -> int:
+    """Return the number of training matrices that are evaluated at the same time, at most 2."""
+    # Products with a large matrix use all threads themselves, and the memory of two estimates would limit a catalogue.
+    return min(2, resolve_n_threads(n_threads)) if _is_full(n_items, RANK) else 1
 
 
 def _training_matrices(pairs: PairMatrix) -> Iterator[NDArray[np.float32]]:

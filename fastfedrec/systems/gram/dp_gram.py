@@ -41,11 +41,11 @@ from fastfedrec.systems._saved import saved_real
 from fastfedrec.systems._saved_decision import SAVED_DECISION
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
-from fastfedrec.systems.gram.decision import best_estimator, named_estimators
+from fastfedrec.systems.gram.decision import best_estimator, decision_memory, named_estimators
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, RepeatedShareSum, SubstituteShareSum
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.plan import planned_rounds
-from fastfedrec.systems.gram.pooled import PooledPairs
+from fastfedrec.systems.gram.pooled import N_LEADING, PooledPairs
 from fastfedrec.systems.gram.shrinkage import denoising_memory
 from fastfedrec.systems.measurement import candidates_with
 
@@ -163,9 +163,9 @@ class DPGram(CentralModel):
         pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
 
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
-            return denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)
+            return denoise_with_features(matrix, noise, given, form.mean, rank=N_LEADING, n_threads=fit.n_threads)
 
-        if best_estimator(pairs, named_estimators(features, estimate)) == "pairs":
+        if best_estimator(pairs, named_estimators(features, estimate), fit.n_threads) == "pairs":
             features = None
         return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)
 
@@ -177,12 +177,13 @@ class DPGram(CentralModel):
 
     def _memory(self, sizes: Sizes) -> Sequence[Arrays]:
         n_items = sizes.n_items
-        pairs = {"pairs": Array.of("float32", n_items, n_items)}
+        pairs: Arrays = {"pairs": Array.of("float32", n_items, n_items)}
         sums = {"noisy sums of pairs i < j, and in units": Array.of("int64", n_items, n_items)}
-        training = (
-            {} if self.item_features is None else {"pairs for training": Array.of("float32", 2, n_items, n_items)}
-        )
-        return [{**pairs, **sums}, {**pairs, **training, **denoising_memory(n_items)}]
+        estimate = denoising_memory(n_items)
+        if self.item_features is not None:
+            prior = {"pairs less the part of features": Array.of("float32", n_items, n_items)}
+            estimate = {**prior, **decision_memory(n_items, sizes.n_threads)}
+        return [{**pairs, **sums}, {**pairs, **estimate}]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from fastfedrec.systems.gram.non_negative import non_negative
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
 
-__all__ = ["PooledPairs", "wiener_weights"]
+__all__ = ["N_LEADING", "PooledPairs", "wiener_weights"]
 
-_N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
+N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
 _MIN_PRECISION = 1e-6  # smallest precision of columns about a direction, over the precision of pairs
 _MIN_GAP = 1e-7  # relative gap between consecutive eigenvalues
 _ROWS = 1024  # rows of a block, so that no second array of the matrix's size is held
@@ -47,7 +47,7 @@ class PooledPairs:
         self._prior = subtract_prior(pairs.values, pairs.noise, features, form.mean)
         self._columns = self._answers = np.zeros((len(pairs.values), 0))
         self._diagonal = np.zeros(len(pairs.values))
-        self._values, self._vectors, self._diagonal = self._estimated(_N_LEADING)
+        self._values, self._vectors, self._diagonal = self._estimated(N_LEADING)
 
     @property
     def factors(self) -> NDArray[np.float64]:
@@ -63,12 +63,12 @@ class PooledPairs:
     @property
     def leading(self) -> NDArray[np.float64]:
         """Factors of a smaller rank, for measurements."""
-        return self._joined(self._values, self._item_weights() * self._vectors, _N_LEADING)
+        return self._joined(self._values, self._item_weights() * self._vectors, N_LEADING)
 
     @property
     def directions(self) -> NDArray[np.float64]:
         """Factors of a smaller rank without the weights of items, for encoders."""
-        return self._joined(self._values, self._vectors, _N_LEADING)
+        return self._joined(self._values, self._vectors, N_LEADING)
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, with the shape of the planned encoder."""
@@ -86,7 +86,7 @@ class PooledPairs:
             of_prior = self._prior @ (self._prior.T @ columns) - squares(self._prior)[:, None] * columns
         self._columns = np.column_stack([self._columns, columns])
         self._answers = np.column_stack([self._answers, sums[:, used] / noise - of_prior])
-        self._values, self._vectors, self._diagonal = self._estimated(_N_LEADING)
+        self._values, self._vectors, self._diagonal = self._estimated(N_LEADING)
 
     def _item_weights(self) -> NDArray[np.float64]:
         """Return the factor of each item's row of the estimate about the prior, at most 1, (n_items, 1)."""

@@ -91,13 +91,13 @@ def run_plan(
     rounds.append(run(phases[1]))
     estimators = named_estimators(features, functools.partial(_denoise, n_threads=fit.n_threads))
     ridges = RIDGES if isinstance(model.ridge, str) else (model.ridge,)
-    decision = choose_candidate(reader.pairs(rounds), estimators, ridges)
+    decision = choose_candidate(reader.pairs(rounds), estimators, ridges, fit.n_threads)
     if len(phases) > 2:
         may_win = _pairs_may_win(decision, mean)
         last = phases[2] if may_win or plan.last_about_items is None else plan.last_about_items
         rounds.append(run(last))
         if may_win:
-            decision = choose_candidate(reader.pairs(rounds), estimators, ridges)
+            decision = choose_candidate(reader.pairs(rounds), estimators, ridges, fit.n_threads)
         else:
             decision = replace(decision, chosen=Candidate(0.0, min(ridges), next(iter(estimators))))
     note_decision(name, model.ledger_, decision)

@@ -39,9 +39,9 @@ from fastfedrec.systems.gram.cell_rounds import (
     LastCellRound,
     counts_memory,
 )
+from fastfedrec.systems.gram.decision import decision_memory
 from fastfedrec.systems.gram.fake_budget import epsilon_of, fakes_per_cell, messages_in
 from fastfedrec.systems.gram.row_lengths import LengthRound, rows_suit_counts
-from fastfedrec.systems.gram.shrinkage import denoising_memory
 from fastfedrec.systems.gram.shuffled_fit import Plan, Reader, run_plan
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, ShuffledSketchGram, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import LastSketchRound, SketchRound
@@ -331,9 +331,11 @@ class ShuffledGram(Recommender):
         if self._may_count_pairs(sizes.n_users, n_items := sizes.n_items):
             pairs = {
                 "counts": Array.of("int64", n_items * (n_items - 1) // 2),
-                "pairs, for training and for tests": Array.of("float32", 3, n_items, n_items),
+                "pairs, and without shared popularity": Array.of("float32", 2, n_items, n_items),
             }
-            moments += [counts_memory(n_items, sizes.n_threads), {**pairs, **denoising_memory(n_items)}]
+            moments += [
+                counts_memory(n_items, sizes.n_threads), {**pairs, **decision_memory(n_items, sizes.n_threads)}
+            ]  # fmt: skip
         return moments
 
     # ---- privacy ------------------------------------------------------------------------------------------------

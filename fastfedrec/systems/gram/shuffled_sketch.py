@@ -33,7 +33,7 @@ from fastfedrec.systems._saved import saved_integer, saved_real
 from fastfedrec.systems._saved_decision import SAVED_DECISION
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.gram.shrinkage import denoising_memory
+from fastfedrec.systems.gram.decision import decision_memory
 from fastfedrec.systems.gram.shuffled_fit import Plan, run_plan, split_messages
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     FEWER_ROTATIONS,
@@ -241,9 +241,9 @@ class ShuffledSketchGram(Recommender):
         n_items = sizes.n_items
         pairs = {
             "sums of both rounds": Array.of("int64", 2, n_items, n_items),
-            "pairs, for training and for tests": Array.of("float32", 2, n_items, n_items),
+            "pairs": Array.of("float32", n_items, n_items),
         }
-        return [*sketch_memory(n_items, self.n_rotations), {**pairs, **denoising_memory(n_items)}]
+        return [*sketch_memory(n_items, self.n_rotations), {**pairs, **decision_memory(n_items, sizes.n_threads)}]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from support.feature_case import grouped
 from support.noise_case import RecordingEngine
 
 from fastfedrec import DPGram, Key, datasets
+from fastfedrec.core.memory import total_bytes
 from fastfedrec.systems._linear_scores import popularity_shares
 from fastfedrec.systems._pair_matrix import Candidate, PairMatrix
 from fastfedrec.systems.gram import decision as module
 from fastfedrec.systems.gram import dp_gram
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
-from fastfedrec.systems.gram.decision import RIDGES, choose_candidate, named_estimators
+from fastfedrec.systems.gram.decision import RIDGES, choose_candidate, decision_memory, named_estimators
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
 from fastfedrec.systems.measurement import HitSum
@@ -165,6 +167,32 @@ def test_no_noise_makes_a_decision_fail(has_popularity):
     assert not decision.is_personal
     assert np.isfinite([decision.gain, decision.error, *decision.scores.values()]).all()
     assert len(set(decision.scores.values())) == 1
+
+
+def test_a_decision_does_not_depend_on_threads():
+    pairs = pair_matrix(600, noise=1.0, strength=0.5)
+    threads: dict[int, set[int]] = {}
+
+    def decided(n_threads):
+        def estimate(matrix, noise):
+            threads.setdefault(n_threads, set()).add(threading.get_ident())
+            return denoise_pairs(matrix, noise)
+
+        return choose_candidate(pairs, {"pairs": estimate}, RIDGES, n_threads)
+
+    assert decided(1) == decided(2) == decided(5)
+    assert [len(idents) for idents in threads.values()] == [1, 2, 2]
+
+
+def test_large_matrices_are_evaluated_one_after_another(monkeypatch):
+    """Their estimates use all threads, and two of them would take twice the memory."""
+    monkeypatch.setattr("fastfedrec.systems.gram.shrinkage._MAX_FULL", 0)
+    one, two = (decision_memory(5_000, n) for n in (1, 2))
+    assert total_bytes(one) == total_bytes(two)
+    small, both = (total_bytes(decision_memory(1_500, n)) for n in (1, 2))
+    assert small == both
+    monkeypatch.undo()
+    assert total_bytes(decision_memory(1_500, 2)) == 2 * total_bytes(decision_memory(1_500, 1))
 
 
 def test_a_decision_is_written_as_plain_values():

@@ -1,9 +1,12 @@
 """The rotation-invariant estimator: comparison with its twin and with known limits, and large matrices."""
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import shrinkage as naive
@@ -197,6 +200,25 @@ def test_bad_arguments():
         shrink_eigenvalues(np.zeros(3), np.ones(2), 1.0)
 
 
+@pytest.mark.parametrize("n", [1, 2, 70, 600])
+def test_eigenvectors_are_those_of_numpy(n):
+    matrix, _ = noisy(n, 1.0)
+    diagonal = np.arange(n, dtype=float)
+    given = matrix.copy()
+    values, vectors, *_ = _spectrum.full_spectrum(matrix, diagonal)
+    np.testing.assert_array_equal(matrix, given)
+    np.fill_diagonal(given, diagonal)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(given.astype(float)), atol=1e-6 * n)
+    np.testing.assert_allclose(given @ vectors, vectors * values, atol=2e-6 * n)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(n), atol=1e-5)
+
+
+def test_eigenvalues_that_do_not_converge_raise(monkeypatch):
+    monkeypatch.setattr(_spectrum._kernel, "replace_by_eigenvectors", lambda *_: 3)
+    with pytest.raises(np.linalg.LinAlgError, match="eigenvalues of 30 items did not converge; LAPACK returned 3"):
+        denoise_pairs(noisy(30, 1.0)[0], 1.0)
+
+
 # ---- threads --------------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +228,24 @@ def test_bits_do_not_depend_on_threads(monkeypatch):
     matrix, _ = noisy(300, 1.0, (200.0, 100.0, 60.0))
     one, four = (denoise_pairs(matrix, 1.0, rank=40, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one, four)
+
+
+def most_turns(decompose):
+    """Return how often this thread ran, at most once in 2 ms, while another one decomposed a matrix five times."""
+    matrix, turns = noisy(900, 1.0)[0], 0
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(lambda: [decompose(matrix) for _ in range(5)])
+        while not call.done():
+            time.sleep(2e-3)
+            turns += 1
+    return turns
+
+
+def test_other_threads_run_during_a_decomposition():
+    """Two estimates take half the time on two threads, since LAPACK is called without Python's lock."""
+    turns = most_turns(lambda matrix: _spectrum.full_spectrum(matrix, matrix.diagonal()))
+    held = most_turns(lambda matrix: scipy.linalg.eigh(matrix, driver="evd"))  # the control
+    assert turns > 2 * held
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
