@@ -3,6 +3,8 @@
 `scipy.linalg.eigh` holds the lock, so two threads that call it take as long as one.  Inputs are trusted.
 """
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.limits cimport INT_MAX
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
 ctypedef fused real:
@@ -27,10 +29,14 @@ def replace_by_eigenvectors(
     """Compute all eigenvalues and eigenvectors by divide and conquer, and return LAPACK's code, 0 for success."""
     cdef void* solve = PyCapsule_GetPointer(routine, PyCapsule_GetName(routine))
     cdef int n = <int>matrix.shape[0], n_integers = 0, code
-    cdef real n_work = 0
-    # A first call returns the sizes of the arrays that the second one needs.
-    call[real](solve, n, &matrix[0, 0], &values[0], &n_work, -1, &n_integers, -1)
-    cdef real* work = <real*>malloc(<size_t>n_work * sizeof(real))
+    cdef real best = 0
+    cdef int64_t n_work = 1 + <int64_t>n * (6 + 2 * <int64_t>n)  # the least size that LAPACK states
+    if n_work > INT_MAX:
+        raise ValueError(f"matrix must have at most 32,766 rows for all eigenvectors, got {n}; take a smaller rank")
+    # A first call returns the sizes of the arrays that the second one needs; a large one is rounded in float32.
+    call[real](solve, n, &matrix[0, 0], &values[0], &best, -1, &n_integers, -1)
+    n_work = max(n_work, <int64_t>best)
+    cdef real* work = <real*>malloc(n_work * sizeof(real))
     cdef int* integers = <int*>malloc(n_integers * sizeof(int))
     try:
         if work == NULL or integers == NULL:
@@ -49,11 +55,7 @@ cdef int call(
     cdef char job = b"V", triangle = b"L"
     cdef int code = 0
     if real is float:
-        (<Single>solve)(
-            &job, &triangle, &n, matrix, &n, values, work, &n_work, integers, &n_integers, &code
-        )
+        (<Single>solve)(&job, &triangle, &n, matrix, &n, values, work, &n_work, integers, &n_integers, &code)
     else:
-        (<Double>solve)(
-            &job, &triangle, &n, matrix, &n, values, work, &n_work, integers, &n_integers, &code
-        )
+        (<Double>solve)(&job, &triangle, &n, matrix, &n, values, work, &n_work, integers, &n_integers, &code)
     return code
