@@ -84,7 +84,7 @@ class Fit:
 
 
 class FitWithFeatures:
-    """Complete fit with informative public features, which may take at most 30% longer than without."""
+    """Complete fit with informative public features, which first decides whether to use them."""
 
     param_names = ("item_features",)
     params = (("none", "labels and vectors"),)
