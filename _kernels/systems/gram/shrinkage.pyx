@@ -3,8 +3,6 @@
 `scipy.linalg.eigh` holds the lock, so two threads that call it take as long as one.  Inputs are trusted.
 """
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
-from libc.limits cimport INT_MAX
-from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
 ctypedef fused real:
@@ -23,33 +21,30 @@ ctypedef void (*Double)(
 
 def replace_by_eigenvectors(
     object routine,          # capsule of LAPACK's ssyevd for float32, dsyevd for float64
-    real[:, ::1] matrix,     # IN/OUT (n, n), symmetric; row i becomes the eigenvector of values[i]
+    real[:, ::1] matrix,     # IN/OUT (n, n), symmetric, n at most 32,766; row i becomes the eigenvector of values[i]
     real[::1] values,        # OUT (n,), in rising order
 ):
     """Compute all eigenvalues and eigenvectors by divide and conquer, and return LAPACK's code, 0 for success."""
     cdef void* solve = PyCapsule_GetPointer(routine, PyCapsule_GetName(routine))
     cdef int n = <int>matrix.shape[0], n_integers = 0, code
-    cdef real best = 0
-    cdef int64_t n_work = 1 + <int64_t>n * (6 + 2 * <int64_t>n)  # the least size that LAPACK states
-    if n_work > INT_MAX:
-        raise ValueError(f"matrix must have at most 32,766 rows for all eigenvectors, got {n}; take a smaller rank")
-    # A first call returns the sizes of the arrays that the second one needs; a large one is rounded in float32.
-    call[real](solve, n, &matrix[0, 0], &values[0], &best, -1, &n_integers, -1)
-    n_work = max(n_work, <int64_t>best)
+    cdef real stated = 0
+    # A first call states the sizes of the arrays that the second one needs; float32 may round a large one down.
+    decompose[real](solve, n, &matrix[0, 0], &values[0], &stated, -1, &n_integers, -1)
+    cdef Py_ssize_t n_work = max(<Py_ssize_t>stated, 1 + <Py_ssize_t>n * (6 + 2 * <Py_ssize_t>n))
     cdef real* work = <real*>malloc(n_work * sizeof(real))
     cdef int* integers = <int*>malloc(n_integers * sizeof(int))
     try:
         if work == NULL or integers == NULL:
             raise MemoryError(f"no memory for the eigenvectors of {n} items")
         with nogil:
-            code = call[real](solve, n, &matrix[0, 0], &values[0], work, <int>n_work, integers, n_integers)
+            code = decompose[real](solve, n, &matrix[0, 0], &values[0], work, <int>n_work, integers, n_integers)
     finally:
         free(work)
         free(integers)
     return code
 
 
-cdef int call(
+cdef int decompose(
     void* solve, int n, real* matrix, real* values, real* work, int n_work, int* integers, int n_integers
 ) noexcept nogil:
     cdef char job = b"V", triangle = b"L"

@@ -22,6 +22,7 @@ _MAX_GROWTH = 1e4
 # Number of items from which single precision is used: its errors are far below the noise, and it saves time.  With
 # fewer items, models are equal on all processors but for the last digits.
 _MIN_SINGLE = 512
+_MAX_ITEMS = 32_766  # for all eigenvectors, since LAPACK counts 2 n^2 numbers of its workspace in 32 bits
 _ROWS = 1024  # rows of the matrix in one product of a thread
 
 
@@ -38,6 +39,8 @@ def full_spectrum(matrix: np.ndarray, diagonal: np.ndarray) -> Spectrum:
     """Return all eigenvalues of a symmetric matrix with another diagonal, of large ones in single precision."""
     from scipy.linalg import cython_lapack  # loaded before the block, so that its threads are held too
 
+    if len(matrix) > _MAX_ITEMS:
+        raise ValueError(f"matrix must have at most {_MAX_ITEMS:,} rows, got {len(matrix):,}; take a smaller rank")
     is_single = len(matrix) >= _MIN_SINGLE
     vectors = np.array(matrix, dtype=np.float32 if is_single else np.float64, order="C")
     np.fill_diagonal(vectors, diagonal)

@@ -163,6 +163,7 @@ class DPGram(CentralModel):
         pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
 
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
+            # The rank is that of the models which devices measure.
             return denoise_with_features(matrix, noise, given, form.mean, rank=N_LEADING, n_threads=fit.n_threads)
 
         if best_estimator(pairs, named_estimators(features, estimate), fit.n_threads) == "pairs":
