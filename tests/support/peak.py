@@ -17,11 +17,11 @@ _ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "1
 _SMALL = 1000, 80, 16_000  # a fit that loads modules and compiles, so that these do not count
 
 
-def measure_peaks(models, shapes):
-    """Return the bytes that a fit of each model takes on one thread beside data of the shape at its position."""
+def measure_peaks(models, shapes, n_threads=1):
+    """Return the bytes that a fit of each model takes beside data of the shape at its position."""
     spawn = multiprocessing.get_context("spawn")
     with mock.patch.dict(os.environ, _ENVIRONMENT), ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        return pool.submit(_measure, models, shapes).result()
+        return pool.submit(_measure, models, shapes, n_threads).result()
 
 
 def spread(n_users, n_items, n_interactions, *, with_values):
@@ -35,22 +35,22 @@ def spread(n_users, n_items, n_interactions, *, with_values):
     return Interactions(indptr, items, values, None, users, np.arange(n_items), users.astype(np.uint64))
 
 
-def _measure(models, shapes):
+def _measure(models, shapes, n_threads):
     peaks = []
     warnings.simplefilter("ignore")
     for model, shape in zip(models, shapes, strict=True):
-        _fit(model, _SMALL)
-        peaks.append(_fit(model, shape))
+        _fit(model, _SMALL, n_threads)
+        peaks.append(_fit(model, shape, n_threads))
     return peaks
 
 
-def _fit(model, shape):
+def _fit(model, shape, n_threads):
     data = spread(*shape, with_values=hasattr(model, "predict"))
     model = type(model)(**model.get_params())
     gc.collect()
     before = _bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # sets the peak to the current memory
-    model.fit(data, key=Key.from_seed(1), n_threads=1)
+    model.fit(data, key=Key.from_seed(1), n_threads=n_threads)
     return _bytes("VmHWM") - before
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.models import CASES, MODELS, new
 from support.peak import measure_peaks, spread
 
-from fastfedrec import Interactions, Key, PrivateRecommender, accounting
+from fastfedrec import DPGram, Interactions, Key, PrivateRecommender, accounting
 from fastfedrec.core import memory
 from fastfedrec.core.memory import Array, Sizes, total_bytes
 
@@ -48,6 +48,16 @@ def test_a_fit_takes_the_memory_that_its_class_declares(name, scale):
         arrays = [model.memory_needed(*shape, details=True).values() for model, shape in case.memory.values()]
         without = [sum(sorted(array.n_bytes for array in some)[:-1]) for some in arrays]
         assert any(map(differ, without, measured)) or max(measured) < SMALL
+
+
+@pytest.mark.slow
+def test_a_decision_on_two_threads_takes_the_memory_that_its_class_declares():
+    shape = 6000, 1000, 180_000
+    features = {"item": np.arange(1000), "label": [f"{i % 7}" for i in range(1000)]}
+    model = DPGram(8.0, item_features=features)
+    (peak,) = measure_peaks([model], [shape], n_threads=2)
+    assert not differ(model.memory_needed(*shape, n_threads=2), peak)
+    assert differ(model.memory_needed(*shape, n_threads=1), peak)  # the control
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
