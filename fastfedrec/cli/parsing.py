@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fastfedrec.cli.inputs import UsageError
@@ -19,6 +20,7 @@ _ELSEWHERE = {
 }
 # Prefix of an id that begins with "-"; arguments of a process never contain it.
 _ESCAPE = "\0"
+_EMPTY_VARIABLE = " (a variable of the shell may be empty)"
 
 
 class ExtendIds(argparse.Action):
@@ -52,17 +54,21 @@ class Parser(argparse.ArgumentParser):
         """Raise a `UsageError` instead of printing the usage."""
         if "expected one argument" in message or "expected at least one argument" in message:
             message += " (write a value that begins with - after =, as --option=-value)"
-        if message.startswith("unrecognized arguments: "):
-            message += _hint_for_word(message.split()[2])
         raise UsageError(f"{message}; see {self.prog} --help")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """Keep a value "--" of an option, as in --exclude=--, which argparse omits in some versions of Python."""
         if not action.option_strings or arg_strings != ["--"]:
             return super()._get_values(action, arg_strings)  # type: ignore[misc]
-        value = self._get_value(action, "--")  # type: ignore[attr-defined]
+        value = self._get_value(action, "--")
         self._check_value(action, value)
         return value if action.nargs in (None, argparse.OPTIONAL) else [value]
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Refuse a blank path, which `Path` would read as the current folder."""
+        if action.type is Path and not arg_string.strip():
+            raise argparse.ArgumentError(action, f"expected a path, got {arg_string!r}{_EMPTY_VARIABLE}")
+        return super()._get_value(action, arg_string)  # type: ignore[misc]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -70,6 +76,14 @@ class Parser(argparse.ArgumentParser):
             problem = "unknown command" if isinstance(action, argparse._SubParsersAction) else "invalid choice:"
             problem += f" {value!r}"
             raise argparse.ArgumentError(action, f"{problem}{did_you_mean(value, names)}; there are {', '.join(names)}")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Name the arguments that belong to no option, of which argparse would not show a blank one."""
+        parsed, extra = self.parse_known_args(args, namespace)
+        if extra:
+            words = " ".join(word if word.strip() else repr(word) for word in extra)
+            self.error(f"unrecognized arguments: {words}{_hint_for_word(extra[0])}")
+        return parsed
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Check for unknown options first, since argparse would report missing required options instead."""
@@ -161,6 +175,8 @@ def options_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -
 
 def _hint_for_word(word: str) -> str:
     """Return a remedy for a word that belongs to no option."""
+    if not word.strip():
+        return _EMPTY_VARIABLE
     if "@" in word:
         return " (separate metrics by commas, as hr@10,ndcg@10)"
     if word in SYSTEMS:

@@ -3,6 +3,7 @@
 import argparse
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +90,28 @@ def test_an_error_suggests_a_correction(capsys, tmp_path, monkeypatch, argv, mea
 def test_no_suggestion_is_made_if_no_name_is_similar(capsys, argv):
     assert main(argv.split()) == 2
     assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\n"])
+@pytest.mark.parametrize("command", ["fit popularity --data x", "recommend m.npz", "account reports --users 5"])
+def test_a_blank_argument_is_named(capsys, command, blank):
+    assert main([*command.split(), blank]) == 2
+    assert f"unrecognized arguments: {blank!r} (a variable of the shell may be empty)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_blank_path_is_not_the_current_folder(capsys, tmp_path, monkeypatch, blank):
+    monkeypatch.chdir(tmp_path)
+    n_paths = 0
+    for words, parser in commands():
+        for action in parser._actions:
+            if action.type is Path and action.option_strings:
+                option = action.option_strings[-1]
+                assert main([*words.values(), f"{option}={blank}"]) == 2
+                assert f"{option}: expected a path, got {blank!r} (a variable" in capsys.readouterr().err
+                n_paths += 1
+    assert n_paths >= 10
+    assert list(tmp_path.iterdir()) == []
 
 
 # ---- errors of Python arguments -------------------------------------------------------------------------------------
