@@ -48,12 +48,24 @@ def call_in_threads(work, int n_threads):
     """Call work(0), ..., work(n_threads - 1), Python functions, each in an OpenMP thread.
 
     Threads of Python would share the processors with the threads of OpenMP, which poll for their next loop for some
-    milliseconds.  If OpenMP gives fewer threads, some calls run after others.
+    milliseconds.  If OpenMP gives fewer threads, some calls run after others.  All calls are made, and the first error
+    is raised after them.
     """
     cdef int thread
+    cdef list errors = []
     for thread in prange(n_threads, nogil=True, schedule="static", chunksize=1, num_threads=n_threads):
         with gil:
-            work(thread)
+            _call(work, thread, errors)
+    if errors:
+        raise errors[0]
+
+
+cdef void _call(work, int thread, list errors) noexcept:
+    """Call `work`, and append its error; a parallel loop that ends by an error races for a flag of Cython's."""
+    try:
+        work(thread)
+    except BaseException as error:
+        errors.append(error)
 
 
 def splits_vectors():

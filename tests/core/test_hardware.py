@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -255,14 +256,19 @@ def test_functions_are_called_at_the_same_time():
     assert not barrier.broken
 
 
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
 @pytest.mark.parametrize("broken", [0, 1])
-def test_an_error_in_a_thread_reaches_the_caller(broken):
+def test_an_error_in_a_thread_reaches_the_caller_after_all_calls(broken, n_threads):
+    called = []
+
     def work(thread):
-        if thread == broken:
+        called.append(thread)
+        if thread in (broken, broken + 2):
             raise KeyError("seen")
 
-    with pytest.raises(KeyError, match="seen"):
-        kernel.call_in_threads(work, 2)
+    with pytest.raises(KeyError, match="seen") if broken < n_threads else nullcontext():
+        kernel.call_in_threads(work, n_threads)
+    assert sorted(called) == list(range(n_threads))
 
 
 def test_an_instruction_set_that_is_not_there_is_refused():
