@@ -24,17 +24,25 @@ _KNOWN = {
 _TYPES = ("token", "token_seq", "float", "float_seq")  # in the headers of RecBole's .inter files, after a colon
 
 
-def known_columns(names: Sequence[str], roles: Sequence[str] = tuple(_KNOWN)) -> dict[str, str]:
-    """Return the column with a usual name for each role, or raise a KeyError if a role has two such columns."""
+def known_columns(names: Sequence[str], roles: Sequence[str] = tuple(_KNOWN), *, source: str = "") -> dict[str, str]:
+    """Return the column with a usual name for each role, or raise a KeyError if a role has two such columns.
+
+    `source` is the file or table in the error.
+    """
+    place = f" in {source}" if source else ""
     columns_by_role: dict[str, str] = {}
     plain = [_plain(name) for name in names]
     for role in roles:
         columns = [name for name, word in zip(names, plain, strict=True) if word in _KNOWN[role]]
         if len(set(columns)) < len(columns):
-            raise KeyError(f"column {columns[0]!r} must occur once among {show_names(names)}; rename one of them")
+            raise KeyError(
+                f"column {columns[0]!r} must occur once among {show_names(names)}{place}; rename one of them"
+            )
         if len(columns) > 1:
             several = show_names(columns)
-            raise KeyError(f"{role} must be one column, got {several}; name one, for example {role}={columns[0]!r}")
+            raise KeyError(
+                f"{role} must be one column, got {several}{place}; name one, for example {role}={columns[0]!r}"
+            )
         if columns:
             columns_by_role[role] = columns[0]
     return columns_by_role

@@ -12,6 +12,7 @@ from typing import IO, Any
 from fastfedrec.core.npz import largest_content
 from fastfedrec.datasets.files import other_kind, refuse, unpacking
 
+_BLOCK = 1 << 24
 _PEEKED = 1 << 16  # bytes at the start of a file that determine its encoding and line ends
 #: Comment before the rows in files of SNAP and KONECT; "#user" is not one, because it may be a header.
 COMMENT_LINE = re.compile(rb"[#%]([#%\s]|$)")
@@ -37,15 +38,16 @@ class PlainText:
         #: First bytes of the stream, before any decoding.
         self.start = start = stream.read(_PEEKED)
         mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
-        encoding = _MARKS.get(mark, encoding)
-        self._decode = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)().decode
+        stated = _MARKS.get(mark, encoding)
+        # Readers check UTF-8, and try another encoding for a file without it.  A mark of UTF-8 excludes that encoding.
+        self._decode = None if encoding == stated == "utf-8" else codecs.getincrementaldecoder(stated)().decode
         self._start: bytes | None = start[len(mark) :]
         plain = self._start if self._decode is None else self._decode(self._start).encode()
         end = plain.find(b"\r")
         #: Whether lines end in a single carriage return, which the first line shows.
         self._returns = 0 <= end < len(plain) - 1 and plain[end + 1] != ord("\n") and b"\n" not in plain[:end]
         if self._decode is not None:
-            self._decode = codecs.getincrementaldecoder(encoding)().decode
+            self._decode = codecs.getincrementaldecoder(stated)().decode
 
     def read(self, size: int) -> bytes:
         """Return about `size` bytes, and at least one byte before the end."""
@@ -113,6 +115,25 @@ def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
             raise ValueError(
                 f"{path} must be {error.encoding} text, as its first bytes state ({error.reason}); save it as UTF-8"
             ) from error
+
+
+def read_bytes(path: Path, first_line: int = 1, encoding: str = "utf-8") -> bytes:
+    """Return a text file from a line on, as UTF-8 if the file is text in this encoding or in that of its mark."""
+    parts = []
+    with open_text(path, encoding) as stream:
+        for _ in range(1, first_line):
+            stream.readline()
+        while part := stream.read(_BLOCK):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def read_lines(path: Path, first_line: int) -> str:
+    """Return the text of a file from a line on; text that is not UTF-8 is Latin-1."""
+    try:
+        return read_bytes(path, first_line).decode()
+    except UnicodeDecodeError:
+        return read_bytes(path, first_line, "latin-1").decode()
 
 
 def decoded(content: bytes) -> str:

@@ -12,13 +12,12 @@ from fastfedrec.data.ids import column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.merging import check_duplicates
 from fastfedrec.datasets._fields import BLANKS, Field, Kind, parse_field
-from fastfedrec.datasets._streams import COMMENT_LINE, decoded, open_text
+from fastfedrec.datasets._streams import COMMENT_LINE, open_text, read_bytes, read_lines
 from fastfedrec.datasets.columns import to_interactions
 from fastfedrec.datasets.files import refuse
 
 __all__ = ["is_adjacency", "load_adjacency"]
 
-_BYTES = 1 << 22  # per read
 _PEEKED = 1 << 16  # bytes at the start of a file that identify its format
 _ID = Field("id", Kind.ID)
 _POWERS = [10**k for k in range(1, 19)]
@@ -85,9 +84,9 @@ def load_adjacency(
     if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set("\r\n")):
         raise ValueError(f"separator must be text without line ends or None, got {separator!r}; for example ','")
     check_file("path", path, "a file with a line for each user")
-    content, first_line = _skip_comments(_content(path))
+    content, first_line = _skip_comments(read_bytes(path).replace(b"\r\n", b"\n"))
     users, lengths, items = (_read_numbers(content) if separator is None else None) or _read_lines(
-        path, content, separator, first_line
+        path, read_lines(path, first_line).replace("\r\n", "\n"), separator, first_line
     )
     if not len(items):
         refuse(str(path), first_line + max(len(users), 1) - 1, "the file ends without a single item")
@@ -126,14 +125,6 @@ def is_adjacency(path: Path) -> bool | None:
     return len(lengths) > 1 or lengths == {2} or (len(lines) == 1 and lengths.pop() > 4) or None
 
 
-def _content(path: Path) -> bytes:
-    parts = []
-    with open_text(path) as stream:
-        while part := stream.read(_BYTES):
-            parts.append(part)
-    return b"".join(parts).replace(b"\r\n", b"\n")
-
-
 def _skip_comments(content: bytes) -> tuple[bytes, int]:
     """Return the lines from the first one that is not a comment, and its line number."""
     start, number = 0, 1
@@ -167,7 +158,7 @@ def _read_numbers(content: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray] |
 
 
 def _read_lines(
-    path: Path, content: bytes, separator: str | None, first_line: int = 1
+    path: Path, lines: str, separator: str | None, first_line: int = 1
 ) -> tuple[np.ndarray, list[int], np.ndarray]:
     """Parse lines of any ids; return the user and the number of items of each line, and all items."""
     users: list[str] = []
@@ -176,7 +167,7 @@ def _read_lines(
     blank = 0
     # str.split() would also split at other white space, such as the no-break space, which ids may contain.
     split = _BETWEEN_BLANKS.findall if separator is None else lambda line: line.split(separator)
-    for number, line in enumerate(decoded(content).split("\n"), start=first_line):
+    for number, line in enumerate(lines.split("\n"), start=first_line):
         user, *of_user = [part.strip(_BLANKS) for part in split(line)] if line.strip(_BLANKS) else [""]
         if separator is not None and of_user and not of_user[-1]:
             of_user.pop()  # the empty part after a final separator

@@ -15,7 +15,7 @@ from fastfedrec.data.column_names import known_columns, split_type
 from fastfedrec.datasets._fields import Field, Kind, parse_field
 from fastfedrec.datasets._polars import import_polars
 from fastfedrec.datasets._records import parse_records
-from fastfedrec.datasets._streams import open_text
+from fastfedrec.datasets._streams import read_lines
 from fastfedrec.datasets.files import reading_parquet, refuse
 from fastfedrec.datasets.table_files import first_record, is_parquet
 
@@ -83,15 +83,12 @@ def load_item_features(
     header, first_line = first_record(path, separator, quotes)
     names, first_line = header.fields, first_line + header.n_lines
     ids = _column_of_ids(path, names, item)
-    try:
-        text = _text_from(path, "utf-8", first_line)
-    except UnicodeDecodeError:
-        text = _text_from(path, "latin-1", first_line)
+    text = read_lines(path, first_line).rstrip("\r\n")
     if not text:
         refuse(str(path), first_line, "the file ends without a single row")
     fields = [Field(name, Kind.TEXT, "an id" if name == ids else "text", optional=name != ids) for name in names]
     columns, *_ = parse_records(
-        text, fields, header.separator, quotes, name=str(path), line=first_line, heading=None, headings=False,
+        text + "\n", fields, header.separator, quotes, name=str(path), line=first_line, heading=None, headings=False,
         at_end=True,
     )  # fmt: skip
     texts = dict(zip(names, columns, strict=True))
@@ -107,7 +104,7 @@ def _column_of_ids(path: Path, names: Sequence[str], item: str | None) -> str:
     if len(set(stems)) < len(stems):
         refuse(str(path), 1, f"column names must be distinct, got {show_names(names)}; rename a column")
     if item is None:
-        item = known_columns(names, [_ITEM]).get(_ITEM)
+        item = known_columns(names, [_ITEM], source=str(path)).get(_ITEM)
         if item is None:
             raise KeyError(
                 f"item must be given, because no column of {path} has a usual name of item ids, got "
@@ -118,18 +115,6 @@ def _column_of_ids(path: Path, names: Sequence[str], item: str | None) -> str:
     elif split_type(item)[0] != _ITEM in stems:
         refuse(str(path), 1, f"column {_ITEM!r} must hold the ids, which are in {item!r}; rename column {_ITEM!r}")
     return item
-
-
-def _text_from(path: Path, encoding: str, first_line: int) -> str:
-    """Return the text from a line on, without blank lines at the end."""
-    parts = []
-    with open_text(path, encoding) as stream:
-        for _ in range(1, first_line):
-            stream.readline()
-        while part := stream.read(1 << 24):
-            parts.append(part)
-    text = b"".join(parts).decode().rstrip("\r\n")
-    return text + "\n" if text else ""
 
 
 def _ids(texts: Sequence[str]) -> NDArray[Any]:

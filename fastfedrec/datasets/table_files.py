@@ -157,7 +157,7 @@ def _recognize_columns(
             f"{' and '.join(missing)} must be given for a file without a header; pass positions from 0 to "
             f"{len(names) - 1} of the columns of {path}"
         )
-    known = known_columns([name for name in names if name not in given.values()])
+    known = known_columns([name for name in names if name not in given.values()], source=str(path))
     roles = [role for role in _KINDS if role in given or len(missing) == 2 or role in missing]
     column_of = {role: given.get(role, known.get(role)) for role in roles}
     # A first line of numbers is probably a row of a file without a header.

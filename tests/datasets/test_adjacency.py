@@ -56,10 +56,9 @@ lines = st.lists(words | st.just(""), max_size=4).map(" ".join)
 @example("7 8\n9\n\n")
 @example(" 7  8\n\n9 1")
 def test_numbers_read_at_once_are_those_of_the_lines(text):
-    content = text.encode()
-    numbers = module._read_numbers(content)
+    numbers = module._read_numbers(text.encode())
     try:
-        expected = module._read_lines(Path("x"), content, None)
+        expected = module._read_lines(Path("x"), text, None)
     except ValueError:
         assert numbers is None
         return

@@ -113,7 +113,7 @@ def test_tables_of_csv_are_read_back(tmp_path_factory, rows):
     ("text", "error", "message"),
     [
         ("name,kind\na,b\n", KeyError, r"item must be given, .* has a usual name of item ids, got \['name', 'kind'\]"),
-        ("item,movieId,a\n1,2,3\n", KeyError, "item must be one column, got"),
+        ("item,movieId,a\n1,2,3\n", KeyError, r"item must be one column, got .* in .*\.csv; name one"),
         ("item,a,a\n1,2,3\n", ValueError, "line 1: column names must be distinct"),
         (",item,a\n0,2,3\n", ValueError, "line 1: column 1 must have a name, got none; name it, or remove it"),
         ("item,a\n1,2\n,3\n", ValueError, "line 3: item must be an id, got ''"),
@@ -122,6 +122,7 @@ def test_tables_of_csv_are_read_back(tmp_path_factory, rows):
         ('item,a\n1,"2"x\n', ValueError, "line 2: a must be text, got '\"2\"x'"),
         ("item,a\n", ValueError, "line 2: the file ends without a single row"),
         ("", ValueError, "line 1: the file is empty"),
+        (b"\xef\xbb\xbfitem,a\n1,\xe9\n", ValueError, r"\.csv must be utf-8 text, as its first bytes state"),
         (b"PK\x03\x04", ValueError, "is not text, but a zip"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from support.table_case import PLAYS, write
 
-from fastfedrec.datasets import load_table, store_table
+from fastfedrec.datasets import load_adjacency, load_item_features, load_table, store_table
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def test_bad_arguments(tmp_path, options, error, message):
 def test_a_repeated_column(tmp_path):
     with pytest.raises(KeyError, match="user='u' occurs more than once"):
         load_table(write(tmp_path, "u,u,i\n1,2,3\n"), user="u", item="i")
-    with pytest.raises(KeyError, match=r"column 'user' must occur once among .*; rename one of them"):
+    with pytest.raises(KeyError, match=r"column 'user' must occur once among .* in .*\.csv; rename one of them"):
         load_table(write(tmp_path, "user,user,item\n1,2,3\n"))
 
 
@@ -119,7 +119,8 @@ def test_headers_that_name_no_columns_we_know(tmp_path):
     ):
         load_table(write(tmp_path, "user,what\n1,2\n"))
     with pytest.raises(
-        KeyError, match=r"item must be one column, got \['asin', 'parent_asin'\]; name one, for example item='asin'"
+        KeyError,
+        match=r"item must be one column, got \['asin', 'parent_asin'\] in .*\.csv; name one, for .* item='asin'",
     ):
         load_table(write(tmp_path, "user,asin,parent_asin\n1,2,3\n"))
     with pytest.raises(ValueError, match="must be given for a file without a header; pass positions from 0 to 1 of"):
@@ -220,6 +221,22 @@ def test_text_of_several_bytes_that_is_cut_or_damaged(tmp_path, encoding):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=rf"table\.csv must be {encoding} text, .*; save it as UTF-8"):
             load_table(path)
+
+
+@pytest.mark.parametrize("load", [load_table, load_adjacency, load_item_features])
+@pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
+def test_text_that_is_not_the_utf_8_of_its_mark(tmp_path, load, name):
+    path, mark = tmp_path / name, b"\xef\xbb\xbf"
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    header, letters = b"" if load is load_adjacency else b"user item\n", {"\u00e9": "utf-8", "\u00fc": "latin-1"}
+    rows = {encoding: header + f"{letter} 2\n".encode(encoding) for letter, encoding in letters.items()}
+    for content in (rows["utf-8"], rows["latin-1"], mark + rows["utf-8"]):  # negative controls
+        path.write_bytes(pack(content))
+        load(path)
+    for start in (b"", b"2 3\n" * 50_000):  # also beyond the first block
+        path.write_bytes(pack(mark + header + start + b"\xfc 2\n"))
+        with pytest.raises(ValueError, match=r"table\.csv.* must be utf-8 text, .*; save it as UTF-8"):
+            load(path)
 
 
 def test_a_panic_of_polars_is_an_error_and_an_interrupt_is_none(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-__all__ = ["Finding", "Target", "check", "check_names", "deadline"]
+__all__ = ["Finding", "Target", "check", "check_names", "deadline", "memory_of_accounts"]
 
 
 class Finding(BaseException):
@@ -56,6 +56,13 @@ def check(target: Target, content: bytes, folder: Path) -> bool:
     except BaseException as error:  # a panic of a Rust library is a BaseException
         raise Finding(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
     return True
+
+
+def memory_of_accounts() -> int:
+    """Return the bytes of an account of privacy, and of the parts of earlier ones that stay in memory."""
+    # One account takes up to 2^29 bytes.  SciPy keeps its 16 last plans of transforms, of up to 32 MiB each, and the
+    # package keeps figures of earlier accounts.
+    return 3 * 2**29
 
 
 def check_names(error: Exception, *texts: str) -> None:

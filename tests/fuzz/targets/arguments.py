@@ -11,7 +11,7 @@ from fastfedrec.accounting import UnsupportedEventError
 from fastfedrec.cli.inputs import UsageError, make_system
 from fastfedrec.cli.main import build_parser
 from fastfedrec.systems.registry import SYSTEMS
-from fuzz.target import Finding, Target
+from fuzz.target import Finding, Target, memory_of_accounts
 
 ACCOUNTS = ("run_reports", "run_gaussian")
 
@@ -58,5 +58,5 @@ WORDS = (
 )  # fmt: skip
 TARGET = Target(
     read=read, errors=(ValueError, TypeError, UsageError, UnsupportedEventError), seeds=seeds, words=WORDS,
-    max_bytes=2**10,
+    max_bytes=2**10, memory_bytes=memory_of_accounts(),
 )  # fmt: skip

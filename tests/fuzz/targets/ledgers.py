@@ -9,7 +9,7 @@ from support.models import MODELS, new
 
 from fastfedrec import Key
 from fastfedrec.accounting import Ledger
-from fuzz.target import Target
+from fuzz.target import Target, memory_of_accounts
 
 
 def seeds():
@@ -42,5 +42,6 @@ def mutate(random, content):
     return json.dumps(json_changed(random, json.loads(content))).encode()
 
 
-# Figures of earlier ledgers, and SciPy's 16 last plans of transforms of up to 32 MiB, stay in memory.
-TARGET = Target(read=read, use=use, errors=(ValueError,), seeds=seeds, mutate=mutate, memory_bytes=2**30)
+TARGET = Target(
+    read=read, use=use, errors=(ValueError,), seeds=seeds, mutate=mutate, memory_bytes=memory_of_accounts(),
+)  # fmt: skip
