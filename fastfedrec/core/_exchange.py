@@ -53,7 +53,9 @@ def host_array(name: str, value: Any) -> np.ndarray:
         return value.to_numpy() if hasattr(value, "to_physical") else np.asarray(value)
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} must be an array, got {show(value)}: {error}") from None
-    except (TypeError, RuntimeError, BufferError) as error:  # a tensor with a gradient, or a type that NumPy lacks
+    except MemoryError:
+        raise
+    except Exception as error:  # a tensor with a gradient, or a type that NumPy lacks: each library has its own errors
         raise TypeError(f"{name} must be an array that NumPy can read, got {kind}: {error}") from None
 
 

@@ -122,7 +122,9 @@ def _libraries() -> dict[str, list[dict[str, Any]]]:
         }
         if "threading_layer" in library:
             shown["threading_layer"] = library["threading_layer"]
-        kinds[library["user_api"]].append(shown)
+        # scipy.io registers a pool of threads of its own kind.
+        if library["user_api"] in kinds:
+            kinds[library["user_api"]].append(shown)
     return kinds
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["KINDS", "Archive", "largest_content", "write_archive"]
+__all__ = ["ARRAY_START", "KINDS", "Archive", "largest_content", "write_archive"]
 
 # A file may expand to MIN_CONTENT_BYTES + MAX_CONTENT_RATIO * its size, in bytes.
 MIN_CONTENT_BYTES = 2**26
@@ -22,6 +22,8 @@ MAX_MEMBERS = 10_000
 _MAX_DIMENSIONS = 8
 _CHUNK = 2**20  # bytes
 KINDS = "biufUSMm"  # bool, numbers, strings, dates and durations: no kind has references or undefined bytes
+#: First bytes of an array of version 1.0.  Later versions state headers of up to 4 GiB, for which NumPy takes memory.
+ARRAY_START = b"\x93NUMPY\x01\x00"
 _ENDING = ".npy"
 _ENCRYPTED = 1  # bit of a member's flags
 
@@ -90,7 +92,7 @@ class Archive:
 
 def _read_array(stream: Any, size: int) -> np.ndarray:
     magic = stream.read(8)
-    if magic != b"\x93NUMPY\x01\x00":  # version 1.0; later versions have longer headers than these arrays need
+    if magic != ARRAY_START:
         raise ValueError("it does not begin as an array does")
     length = stream.read(2)
     text = stream.read(int.from_bytes(length, "little"))

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastfedrec.core.files import check_path
 from fastfedrec.core.model_files import objects_from_json, objects_to_json
+from fastfedrec.core.npz import ARRAY_START
 
 __all__ = ["AXES", "is_there", "new_folder", "read_array", "read_document", "write_array", "write_document"]
 
@@ -93,12 +94,12 @@ def read_array(folder: Path, name: str) -> np.ndarray:
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing; store the interactions again")
     try:
-        array = np.load(_regular(path), mmap_mode="r", allow_pickle=False)
+        with open(_regular(path), "rb") as file:
+            if file.read(len(ARRAY_START)) != ARRAY_START:
+                raise ValueError("it does not begin as an array does")
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # NumPy raises many types of errors for an invalid file
         raise _damaged(path, error) from error
-    if not isinstance(array, np.ndarray):  # `np.load` also reads archives of several arrays
-        raise _damaged(path, "it is an archive of several arrays")
-    return array
 
 
 def _read_json(path: Path) -> Any:

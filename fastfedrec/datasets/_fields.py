@@ -11,8 +11,9 @@ from typing import Any
 from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP, iso_moment
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # canonical form, because 7 and 007 are different ids
-_WHOLE = re.compile(r"[-+]?[0-9]+")
+_WHOLE = re.compile(r"([-+]?)0*([0-9]{1,19})")
 _DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_DECIMAL_PARTS = re.compile(r"([-+]?)([0-9]*)\.?([0-9]*)[eE]?([-+]?)0*([0-9]*)")
 _MAX_INT64 = 2**63 - 1
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 #: Formats that error messages suggest if they fit a text; of several that fit, the user must choose one.
@@ -88,7 +89,8 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
     if field.kind is Kind.ID:
         number: float = int(text) if _INTEGER.fullmatch(text) else math.nan
     elif field.kind is Kind.WHOLE:
-        number = int(text) if _WHOLE.fullmatch(text) else math.nan
+        whole = _WHOLE.fullmatch(text)
+        number = int(whole[1] + whole[2]) if whole else math.nan
     else:
         number = float(text) + 0.0 if _DECIMAL.fullmatch(text) else math.nan  # + 0.0 removes negative zeros
         return number if math.isfinite(number) and field.allows(number) else None
@@ -115,19 +117,31 @@ def check_time_format(time_format: Any) -> str:
 def stated_moment(text: str, time_format: str, unit: str) -> int | None:
     """Return a time in a given format as units since 1970, or None for another format or a truncated part."""
     if time_format in DIGITS:
-        if not _DECIMAL.fullmatch(text):
-            return None
-        # Fractions are exact, so a part that the unit would truncate shows in the denominator.
-        exact = Fraction(text) * Fraction(10) ** (DIGITS[unit] - DIGITS[time_format])
-    else:
-        try:
-            moment = datetime.strptime(text, time_format)
-        except ValueError:
-            return None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        exact = Fraction((moment - _EPOCH) // _MICROSECOND, 10**6) * 10 ** DIGITS[unit]
+        return _shifted(text, DIGITS[unit] - DIGITS[time_format]) if _DECIMAL.fullmatch(text) else None
+    try:
+        moment = datetime.strptime(text, time_format)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # Fractions are exact, so a part that the unit would truncate shows in the denominator.
+    exact = Fraction((moment - _EPOCH) // _MICROSECOND, 10**6) * 10 ** DIGITS[unit]
     return int(exact) if exact.denominator == 1 and abs(exact) <= _MAX_INT64 else None
+
+
+def _shifted(text: str, power: int) -> int | None:
+    """Return a decimal number times a power of 10, or None unless it is whole and has at most 63 bits."""
+    sign, whole, part, exponent_sign, exponent = _DECIMAL_PARTS.fullmatch(text).groups()  # type: ignore[union-attr]
+    digits = (whole + part).lstrip("0")
+    stripped = digits.rstrip("0")
+    if not stripped:
+        return 0
+    # The number of zeros decides before a power is computed, which an exponent in a file could make too large to hold.
+    n_zeros = power - len(part) + len(digits) - len(stripped) + int(f"{exponent_sign}0{exponent[:20]}")
+    if n_zeros < 0 or len(stripped) + n_zeros > 19:
+        return None
+    number = int(f"{sign}{stripped}") * 10**n_zeros
+    return number if abs(number) <= _MAX_INT64 else None
 
 
 def fitting_formats(text: str) -> list[str]:

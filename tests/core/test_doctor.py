@@ -67,6 +67,16 @@ def test_it_lists_the_loaded_libraries_and_their_threads():
         assert all(library["threads"] == 1 for library in facts[kind])
 
 
+def test_pools_of_other_kinds_are_left_out():
+    code = (
+        "import io, scipy.io, threadpoolctl; from fastfedrec import doctor\n"
+        "scipy.io.mmwrite(io.BytesIO(), scipy.sparse.eye_array(3)); facts = doctor.report()\n"
+        "print({library['user_api'] for library in threadpoolctl.threadpool_info()} - {'blas', 'openmp'})\n"
+        "print(len(facts['blas']) + len(facts['openmp']) < len(threadpoolctl.threadpool_info()))"
+    )
+    assert run_python("-c", code).split("\n")[:2] == ["{'scipy'}", "True"]
+
+
 def test_it_shows_another_instruction_set_in_use():
     with hardware.use_instruction_set("plain"):
         assert doctor.report()["instruction_sets"]["in_use"] == "plain"

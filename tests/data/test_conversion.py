@@ -113,6 +113,19 @@ def test_ratings_are_values(library):
         as_interactions("interactions", library(columns | {"value": COLUMNS["value"]}))
 
 
+@pytest.mark.parametrize("column", ["user", "item", "value", "timestamp"])
+@pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt128])
+def test_integers_of_128_bits_are_refused_by_the_name_of_their_column(column, dtype):
+    frame = pl.DataFrame(COLUMNS)
+    numbers = pl.DataFrame({name: pl.Series(range(1, len(frame) + 1), dtype=pl.Int64) for name in COLUMNS})
+    assert as_interactions("interactions", numbers).n_interactions == len(frame)  # negative control
+    wide, match = numbers.with_columns(pl.col(column).cast(dtype)), f"{column}.*({dtype}|128 to NumPy)"
+    # A column that has only a usual name of times may hold something else, so it is skipped.
+    skips = column == "timestamp"
+    with pytest.warns(UserWarning, match=match) if skips else pytest.raises(TypeError, match=match):
+        as_interactions("interactions", wide)
+
+
 def test_interactions_are_returned_as_they_are():
     for data in (Interactions.from_arrays([1], [2]), RemoteUsers.numbered(3, np.arange(2))):
         assert as_interactions("interactions", data) is data

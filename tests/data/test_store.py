@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 import tempfile
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -213,6 +214,22 @@ def test_a_missing_or_shortened_file_is_named(folder):
     (folder / "indices.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"indices.npy is missing"):
         open_interactions(folder)
+
+
+def test_a_header_of_a_later_version_takes_no_memory(folder):
+    path = folder / "indices.npy"
+    content = path.read_bytes()
+    stated = (2**32 - 1).to_bytes(4, "little")
+    tracemalloc.start()
+    for start in (b"\x93NUMPY\x02\x00" + stated, b"\x93NUMPY\x03\x00" + stated, b"PK\x03\x04"):
+        path.write_bytes(start + content[10:])
+        with pytest.raises(ValueError, match=r"indices\.npy is damaged .it does not begin as an array does"):
+            open_interactions(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+    path.write_bytes(content)
+    open_interactions(folder)  # negative control
 
 
 def test_pickled_arrays_are_not_read(folder):

@@ -15,14 +15,14 @@ import polars as pl
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.table_case import table_of, write
 
 from fastfedrec.cli.main import main
 from fastfedrec.data.times import MISSING_TIMESTAMP
 from fastfedrec.datasets import load_movielens, load_table, store_table
-from fastfedrec.datasets._fields import stated_moment
+from fastfedrec.datasets._fields import FieldError, stated_moment
 
 # ---- everyday files -------------------------------------------------------------------------------------------------
 
@@ -156,6 +156,31 @@ def test_fractions_of_seconds_are_exact_or_refused(seconds, nanoseconds, unit):
     text, exact = f"{seconds}.{nanoseconds:09}", Fraction(f"{seconds}.{nanoseconds:09}")
     scaled = exact * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     assert stated_moment(text, "s", unit) == (int(scaled) if scaled.denominator == 1 and abs(scaled) < 2**63 else None)
+
+
+numerals = st.from_regex(r"[-+]?0{0,3}[0-9]{1,20}(\.[0-9]{0,12}0{0,3})?([eE][-+]?0{0,3}[0-9]{1,2})?", fullmatch=True)
+
+
+@given(numerals, st.sampled_from(["s", "ms", "us", "ns"]), st.sampled_from(["s", "ms", "us", "ns"]))
+@example("-9223372036854775807", "s", "s")
+@example("0.00000000000000000000e99", "s", "s")
+@example("5e+00000000000000000000000001", "s", "s")
+def test_numbers_in_any_notation_are_exact_or_refused(text, given_unit, unit):
+    size = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+    scaled = Fraction(text) * size[unit] / size[given_unit]
+    expected = int(scaled) if scaled.denominator == 1 and abs(scaled) < 2**63 else None
+    assert stated_moment(text, given_unit, unit) == expected
+
+
+@pytest.mark.parametrize("sign", ["", "-", "+"])
+@pytest.mark.parametrize("number", [f"9e3{'0' * 5000}", "9e308300760", "9e-308300760", "1" * 5000, f"{'1' * 5000}.5"])
+def test_a_number_that_would_need_a_billion_digits_is_refused_at_once(tmp_path, sign, number):
+    path = write(tmp_path, f"user,item,timestamp\n1,1,{sign}{number}\n")
+    with pytest.raises(FieldError, match=r"\.csv, line 2: timestamp must be a time"):
+        load_table(path, time_format="s")
+    assert stated_moment(f"{sign}{'0' * 5000}7.{'0' * 5000}e+{'0' * 5000}1", "s", "s") == int(f"{sign}70")
+    padded = write(tmp_path, f"user,item,value\n1,1,{sign}{'0' * 5000}7\n")
+    assert load_table(padded).values.tolist() == [int(f"{sign}7")]
 
 
 @pytest.mark.parametrize("comment", [None, "#", "%"])

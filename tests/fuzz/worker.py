@@ -1,5 +1,6 @@
 """``python -P -m fuzz.worker MODULE FLAGS WORKING KNOWN`` fuzzes one target in this process, by libFuzzer's flags."""
 
+import ctypes
 import hashlib
 import itertools
 import os
@@ -17,6 +18,7 @@ import atheris
 _STRUCTURED = 0.9
 # libFuzzer measures the time of a clock, which includes waits and other processes; `deadline` measures the processor's.
 _WAITING = 10
+_TRIMMED = 256  # executions between two returns of free memory
 
 
 def main(argv):
@@ -62,6 +64,8 @@ def main(argv):
 
         def execute(content):
             number = next(executions)
+            if number % _TRIMMED == 0:
+                ctypes.CDLL(None).malloc_trim(0)  # memory that is free already is not counted
             try:
                 with deadline(target.seconds):
                     check(target, content, scratch)

@@ -56,7 +56,8 @@ WORDS = (
     b"--version", b"nan", b"inf", b"-1", b"1e308", b"1e-308", b"9" * 25, b"True", b"None", b"'auto'", b"[[1]]",
     b"\xd9\xa1", b"=", b"--json", b"--details", b"--neighboring", b"zero_out", b"--sampling-probability",
 )  # fmt: skip
+# A table has an account for each power of ten of the rounds.
 TARGET = Target(
     read=read, errors=(ValueError, TypeError, UsageError, UnsupportedEventError), seeds=seeds, words=WORDS,
-    max_bytes=2**10, memory_bytes=memory_of_accounts(),
+    max_bytes=2**10, memory_bytes=memory_of_accounts(), seconds=15,
 )  # fmt: skip
