@@ -140,11 +140,19 @@ struct Projection {
 
 // Adds up rows of `n_columns` numbers of n users, modulo 2^64.
 inline void add_user_rows(const int32_t* users, ptrdiff_t n, const uint64_t* rows, ptrdiff_t n_columns,
-                          uint64_t* __restrict sums) {
-    for (ptrdiff_t p = 0; p < n; ++p) {
-        const uint64_t* __restrict row = rows + users[p] * n_columns;
-        for (ptrdiff_t k = 0; k < n_columns; ++k) sums[k] += row[k];
+                          uint64_t* sums) {
+    ptrdiff_t column = 0;
+    // The sums of a cache line of columns stay in registers.
+    for (; column + COLUMNS <= n_columns; column += COLUMNS) {
+        uint64_t line[COLUMNS] = {};
+        for (ptrdiff_t p = 0; p < n; ++p) {
+            const uint64_t* row = rows + users[p] * n_columns + column;
+            for (int k = 0; k < COLUMNS; ++k) line[k] += row[k];
+        }
+        for (int k = 0; k < COLUMNS; ++k) sums[column + k] += line[k];
     }
+    for (ptrdiff_t p = 0; column < n_columns && p < n; ++p)
+        for (ptrdiff_t k = column; k < n_columns; ++k) sums[k] += rows[users[p] * n_columns + k];
 }
 
 }  // namespace fastfedrec

@@ -24,6 +24,7 @@ __all__ = ["N_LEADING", "PooledPairs", "wiener_weights"]
 N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
 _MIN_PRECISION = 1e-6  # smallest precision of columns about a direction, over the precision of pairs
 _MIN_GAP = 1e-7  # relative gap between consecutive eigenvalues
+_N_PASSES = 2  # smallest number of passes, because the first one has no diagonal
 _ROWS = 1024  # rows of a block, so that no second array of the matrix's size is held
 
 
@@ -46,29 +47,32 @@ class PooledPairs:
         self._pairs, self._pair_noise, self._n_users, self._n_threads = pairs.values, pairs.noise, n_users, n_threads
         self._prior = subtract_prior(pairs.values, pairs.noise, features, form.mean)
         self._columns = self._answers = np.zeros((len(pairs.values), 0))
-        self._diagonal = np.zeros(len(pairs.values))
-        self._values, self._vectors, self._diagonal = self._estimated(N_LEADING)
+        self._diagonal, self._n_passes = np.zeros(len(pairs.values)), 0
+        self._rank, self._values, self._vectors = 0, np.zeros(0), np.zeros((len(pairs.values), 0))
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """Factors L of the estimate L L', of rank at most `RANK`, with the strongest column first."""
-        weights = self._item_weights()
-        values, vectors, _ = self._estimated(RANK)
+        self._estimate(RANK, n_passes=_N_PASSES)
+        weighted = self._item_weights() * self._vectors
         if self._prior.shape[1]:
-            factors = self._joined(values, weights * vectors, RANK)
+            factors = self._joined(weighted, RANK)
         else:  # all values are above 0, and factors need not be orthogonal
-            factors = np.sqrt(self._pair_noise * values) * (weights * vectors)
+            factors = np.sqrt(self._pair_noise * self._values) * weighted
         return non_negative(factors, math.sqrt(self.form.weight) * self.form.mean)
 
     @property
     def leading(self) -> NDArray[np.float64]:
         """Factors of a smaller rank, for measurements."""
-        return self._joined(self._values, self._item_weights() * self._vectors, N_LEADING)
+        # An estimate about a prior takes longer for more columns.  Another one is that of the factors.
+        self._estimate(N_LEADING if self._prior.shape[1] else RANK)
+        return self._joined(self._item_weights() * self._vectors, N_LEADING)
 
     @property
     def directions(self) -> NDArray[np.float64]:
         """Factors of a smaller rank without the weights of items, for encoders."""
-        return self._joined(self._values, self._vectors, N_LEADING)
+        self._estimate(N_LEADING)
+        return self._joined(self._vectors, N_LEADING)
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, with the shape of the planned encoder."""
@@ -86,7 +90,7 @@ class PooledPairs:
             of_prior = self._prior @ (self._prior.T @ columns) - squares(self._prior)[:, None] * columns
         self._columns = np.column_stack([self._columns, columns])
         self._answers = np.column_stack([self._answers, sums[:, used] / noise - of_prior])
-        self._values, self._vectors, self._diagonal = self._estimated(N_LEADING)
+        self._rank = 0  # the estimate lacks this round
 
     def _item_weights(self) -> NDArray[np.float64]:
         """Return the factor of each item's row of the estimate about the prior, at most 1, (n_items, 1)."""
@@ -96,9 +100,16 @@ class PooledPairs:
             return np.ones((len(self._diagonal), 1))
         return wiener_weights(self._diagonal, self.form.personal_squares)[:, None]
 
-    def _joined(self, values: np.ndarray, vectors: np.ndarray, rank: int) -> NDArray[np.float64]:
-        """Return factors of an estimate with the prior, with the strongest column first."""
-        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank))
+    def _joined(self, vectors: np.ndarray, rank: int) -> NDArray[np.float64]:
+        """Return factors of the estimate with the prior, with the strongest column first."""
+        n = len(self._values) if self._prior.shape[1] else rank  # without a prior, the first ones are the strongest
+        return with_signs(combine(self._pair_noise * self._values[:n], vectors[:, :n], self._prior, rank))
+
+    def _estimate(self, rank: int, n_passes: int = 1) -> None:
+        """Estimate from all releases so far, unless the last estimate did, with this rank and number of passes."""
+        while self._rank < rank or self._n_passes < n_passes:
+            self._values, self._vectors, self._diagonal = self._estimated(rank)
+            self._rank, self._n_passes = rank, self._n_passes + 1
 
     @one_blas_thread()
     def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
