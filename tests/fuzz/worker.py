@@ -44,6 +44,7 @@ def main(argv):
         limit = limit_memory(target.memory_bytes)
         flags = [
             f"-timeout={_WAITING * target.seconds}",
+            f"-report_slow_units={_WAITING * target.seconds}",
             f"-rss_limit_mb={limit}",
             f"-max_len={target.max_bytes}",
             "-len_control=0",
