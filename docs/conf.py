@@ -19,7 +19,6 @@ import comparisons
 import draw as figure_of
 import hardening
 import notebook_pages
-import soak
 import table_downloads
 from flows import FLOWS
 from reference_pages import Reference
@@ -122,8 +121,10 @@ def write_tables(app):
     (folder / "speed.md").write_text(figures.format_table(runs, figures.read_targets()))
     (folder / "slower.md").write_text(figures.format_slower(runs, slower))
     (folder / "history.md").write_text(revisions.format_page())
+    (folder / "fuzzing.md").write_text(hardening.format_fuzzing())
+    (folder / "kills.md").write_text(hardening.format_kills())
     (folder / "memory.md").write_text(hardening.format_memory())
-    (folder / "soak.md").write_text(soak.format_soak())
+    (folder / "soak.md").write_text(hardening.format_soak())
     (folder / "timing.md").write_text(hardening.format_timing())
 
 

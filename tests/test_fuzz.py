@@ -10,6 +10,7 @@ import tracemalloc
 import pytest
 from fuzz import CORPUS, NAMES, load_target, planted
 from fuzz.target import Finding, check, deadline
+from support import records
 
 pytestmark = pytest.mark.ignores_values
 
@@ -50,6 +51,12 @@ def test_a_target_accepts_a_seed_and_refuses_random_bytes(name, tmp_path):
 def test_the_corpus_is_small_and_each_folder_has_a_target():
     assert sum(path.stat().st_size for path in FILES) <= MAX_CORPUS_BYTES
     assert {path.parent for path in FILES} <= {CORPUS / name for name in NAMES}
+
+
+def test_the_record_of_the_page_has_ten_million_executions():
+    rows = records.read("fuzzing")["rows"]
+    assert set(rows) == set(NAMES), "run PYTHONPATH=tests python -P -m fuzz --record --only TARGET"
+    assert sum(row["executions"] for row in rows.values()) >= 10_000_000
 
 
 # ---- controls: planted faults ----------------------------------------------------------------------------------------

@@ -1,14 +1,14 @@
-"""Tables of the page on hardening, from its stored record."""
+"""Tables of the page on hardening, from its stored record, which `tests/support/records.py` writes."""
 
 import json
 from pathlib import Path
 
-RECORD = Path(__file__).parents[1] / "explanation" / "hardening.json"
+_RECORD = json.loads((Path(__file__).parents[1] / "explanation" / "hardening.json").read_text())
 
 
 def format_memory():
     """Return the declared and the measured memory of fits as a table, with its machine and date."""
-    memory = json.loads(RECORD.read_text())["memory"]
+    memory = _RECORD["memory"]
     lines = [
         f"Measured on {memory['date']}: {memory['machine']}.",
         "",
@@ -27,7 +27,7 @@ def _megabytes(n_bytes):
 
 def format_timing():
     """Return t of every timed call as tables, the longer times with their difference, with machine and date."""
-    timing = json.loads(RECORD.read_text())["timing"]
+    timing = _RECORD["timing"]
     groups = {}
     for row in timing["rows"]:
         if row["kind"] == "constant":
@@ -47,6 +47,51 @@ def format_timing():
         if row["kind"] != "constant":
             figures = _microseconds(row["median_ns"]), _microseconds(row["difference_ns"]), f"{row['t']:,.0f}"
             lines.append(f"| {row['call']} | {' | '.join(figures)} |")
+    return "\n".join(lines) + "\n"
+
+
+def format_soak():
+    """Return the memory and the answers of long runs as a table, with their machines and dates."""
+    lines = [
+        "| engine | rounds | accepted | refused or missing | memory at round 50 | growth | measured |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for part, run in _RECORD.items():
+        if part.startswith("soak "):
+            counts = " | ".join(f"{run[name]:,}" for name in ("rounds", "accepted", "not_accepted"))
+            sizes = f"{_megabytes(run['memory'])} | {_megabytes(run['growth'])}"
+            lines.append(f"| {part[5:]} | {counts} | {sizes} | {run['date']}: {run['machine']} |")
+    return "\n".join(lines) + "\n"
+
+
+def format_fuzzing():
+    """Return the executions of each reader and in all as a table, with machine and date."""
+    fuzzing = _RECORD["fuzzing"]
+    rows = fuzzing["rows"].values()
+    lines = [
+        f"Measured until {fuzzing['date']}: {fuzzing['machine']}.",
+        "",
+        "| reader | executions | hours | branches |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, row in fuzzing["rows"].items():
+        hours = row["seconds"] / 3600
+        lines.append(f"| {name.replace('_', ' ')} | {row['executions']:,} | {hours:.2f} | {row['branches']:,} |")
+    total, hours = sum(row["executions"] for row in rows), sum(row["seconds"] for row in rows) / 3600
+    return "\n".join([*lines, f"| in all | {total:,} | {hours:.2f} | |"]) + "\n"
+
+
+def format_kills():
+    """Return the kills of each system, and the results that were compared, as a table, with machine and date."""
+    kills = _RECORD["kills"]
+    lines = [
+        f"Measured on {kills['date']}: {kills['machine']}.",
+        "",
+        "| system | kills | after a recorded round | runs to the end |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, row in kills["rows"].items():
+        lines.append(f"| {name} | {row['killed']:,} | {row['recorded']:,} | {row['ended']:,} |")
     return "\n".join(lines) + "\n"
 
 

@@ -60,9 +60,9 @@ def check(target: Target, content: bytes, folder: Path) -> bool:
 
 def memory_of_accounts() -> int:
     """Return the bytes of an account of privacy, and of the parts of earlier ones that stay in memory."""
-    # One account takes up to 2^29 bytes.  SciPy keeps its 16 last plans of transforms, of up to 32 MiB each, and the
-    # package keeps figures of earlier accounts.
-    return 3 * 2**29
+    # A table of accounts takes up to 700 MB.  SciPy keeps its 16 last plans of transforms, and free memory
+    # between them stays with the process.
+    return 3 * 2**30
 
 
 def check_names(error: Exception, *texts: str) -> None:

@@ -5,21 +5,15 @@ page.  ``PYTHONPATH=tests python -P tests/mechanisms/test_timing.py`` measures e
 half an hour, on a machine without other work.
 """
 
-import json
-import platform
 import sys
-from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pytest
 from support.mechanism_table import NOISES, OTHERS, RANDOMIZERS
+from support.records import read, store
 from support.timed_calls import CONSTANT, CONTROLS, LEAKS, channel_call
 from support.timing import CERTAIN, LIMIT, interleaved_times, median_difference, welch_t
 
-from fastfedrec import hardware
-
-RECORD = Path(__file__).parents[2] / "docs" / "explanation" / "hardening.json"
 N_CALLS = 1_000_000
 KINDS = {"constant": CONSTANT, "leak": LEAKS, "control": CONTROLS}
 
@@ -105,13 +99,13 @@ def test_a_leak_is_found(name):
 
 
 def test_the_record_of_the_page_has_every_case_on_its_side_of_the_limit():
-    record = json.loads(RECORD.read_text())["timing"]
+    rows = read("timing")["rows"]
     remedy = "run PYTHONPATH=tests python -P tests/mechanisms/test_timing.py"
-    stated = [(row["kind"], row["call"]) for row in record["rows"]]
+    stated = [(row["kind"], row["call"]) for row in rows]
     assert stated == [(kind, name) for kind, cases in KINDS.items() for name in cases], remedy
     wrong = {
         row["call"]: row["t"]
-        for row in record["rows"]
+        for row in rows
         if (abs(row["t"]) > LIMIT if row["kind"] == "constant" else abs(row["t"]) <= CERTAIN)
     }
     assert wrong == {}, remedy
@@ -128,17 +122,7 @@ def record(n_calls=N_CALLS):
             t, difference, median = (round(figure, 2) for figure in figures)
             rows.append({"kind": kind, "call": name, "t": t, "difference_ns": difference, "median_ns": median})
             print(rows[-1], flush=True)
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
-    document = json.loads(RECORD.read_text())
-    document["timing"] = {
-        "date": date.today().isoformat(),
-        "machine": f"{cpu.strip()}, Linux {platform.machine()}, {hardware.instruction_set()}, "
-        f"Python {platform.python_version()}, NumPy {np.__version__}",
-        "n_calls": n_calls,
-        "rows": rows,
-    }
-    RECORD.write_text(json.dumps(document, indent=1) + "\n")
+    store("timing", n_calls=n_calls, rows=rows)
 
 
 if __name__ == "__main__":

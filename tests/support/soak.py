@@ -2,13 +2,10 @@
 
 import ctypes
 import gc
-import json
-import platform
 from collections import Counter
-from datetime import date
 from pathlib import Path
 
-RECORD = Path(__file__).parents[2] / "docs" / "explanation" / "soak.json"
+from support.records import store
 
 #: One of twenty nodes of a round is hostile, one is late and one is silent: 5% each, and other ones in each round.
 N_NODES = 20
@@ -53,16 +50,11 @@ class MemoryProbe:
 
 def record(engine, n_rounds, probe):
     """Store the figures of a run, which passed its test, for docs/explanation/hardening.md."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
-    document = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    document[engine] = {
-        "rounds": n_rounds,
-        "accepted": n_rounds * (N_NODES - len(KINDS)),
-        "not_accepted": n_rounds * len(KINDS),
-        "memory": probe.sizes[0],
-        "growth": probe.growth,
-        "date": date.today().isoformat(),
-        "machine": f"{cpu.strip()}, Python {platform.python_version()}",
-    }
-    RECORD.write_text(json.dumps(dict(sorted(document.items())), indent=1) + "\n")
+    store(
+        f"soak {engine}",
+        rounds=n_rounds,
+        accepted=n_rounds * (N_NODES - len(KINDS)),
+        not_accepted=n_rounds * len(KINDS),
+        memory=probe.sizes[0],
+        growth=probe.growth,
+    )

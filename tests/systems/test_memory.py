@@ -1,20 +1,15 @@
 """The memory that every model declares, against the memory that its fit takes; and fits that are refused for it."""
 
-import json
-import platform
-from datetime import date
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support.models import CASES, MODELS, new
 from support.peak import measure_peaks, spread
+from support.records import read, store
 
 from fastfedrec import DPGram, Interactions, Key, PrivateRecommender, accounting
 from fastfedrec.core import memory
 from fastfedrec.core.memory import Array, Sizes, total_bytes
 
-RECORD = Path(__file__).parents[2] / "docs" / "explanation" / "hardening.json"
 KEY = Key.from_seed(1)
 #: Part of a peak by which the declared memory may differ, and bytes of objects that are no large arrays.
 SHARE, SMALL = 0.25, 2 * 2**20
@@ -155,7 +150,7 @@ def test_a_class_without_a_declaration_is_fitted_and_names_the_method(monkeypatc
 
 
 def test_the_record_of_the_page_has_every_case_within_the_bound():
-    rows = json.loads(RECORD.read_text())["memory"]["rows"]
+    rows = read("memory")["rows"]
     stated = [(row["model"], tuple(row["shape"]), row["declared"]) for row in rows]
     expected = [
         (name, shape, model.memory_needed(*shape))
@@ -173,16 +168,7 @@ def record():
         for (_, shape), declared, measured in zip(case.memory.values(), *peaks_of(case), strict=True):
             rows.append({"model": name, "shape": shape, "declared": declared, "measured": measured})
             print(rows[-1], flush=True)
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
-    document = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    document["memory"] = {
-        "date": date.today().isoformat(),
-        "machine": f"{cpu.strip()}, Linux {platform.machine()}, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}",
-        "rows": rows,
-    }
-    RECORD.write_text(json.dumps(document, indent=1) + "\n")
+    store("memory", rows=rows)
 
 
 if __name__ == "__main__":
