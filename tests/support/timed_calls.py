@@ -26,6 +26,11 @@ class TimedCall:
     make: Callable[[], Callable[[Any, int], Any]]
     inputs: tuple[Any, Any]
 
+    @staticmethod
+    def copy(values):
+        """Return an input at another address; interactions stay."""
+        return values.copy() if isinstance(values, np.ndarray) else values
+
 
 def _privatize(make):
     """Return a function that makes the calls of a mechanism."""
@@ -162,3 +167,10 @@ LEAKS = {
 CONTROLS = {
     "the control": TimedCall(_privatize(lambda: LeakyResponse(m.BinaryResponse(1.0))), _filled(-1.0, 1.0, np.float64))
 }
+
+
+def find_case(name):
+    """Return the case of a name; "channel, 4 outputs" is a channel with ends as inputs."""
+    if name.startswith("channel, "):
+        return channel_call(int(name.split()[1]))
+    return (CONSTANT | LEAKS | CONTROLS)[name]

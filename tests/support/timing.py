@@ -1,4 +1,4 @@
-"""Test for time that depends on an input, as dudect does: Welch's t over interleaved calls of two inputs.
+"""Test for time that depends on an input, as dudect does: a t test over interleaved calls of two inputs.
 
 Reparaz, Balasch, Verbauwhede, "Dude, is my code constant time?", DATE 2017.
 """
@@ -14,17 +14,22 @@ LIMIT, CERTAIN = 4.5, 10.0
 KEPT = (1.0, 0.99, 0.95, 0.9, 0.75, 0.5)
 
 
-def welch_t(times, classes):
-    """Return the t with the largest absolute value over all crops; above 0 if class 1 takes longer."""
+def mean_differences(times, classes):
+    """Return the mean time of class 1 minus the mean time of class 0 for each crop, in nanoseconds."""
     times, classes = np.asarray(times, dtype=np.float64), np.asarray(classes, dtype=bool)
-    values = []
+    differences = []
     for share in KEPT:
         # One threshold for both classes: under equal distributions the cropped ones are equal as well.
         kept = times <= np.quantile(times, share)
-        samples = [times[kept & (classes == side)] for side in (False, True)]
-        variance = sum(sample.var(ddof=1) / len(sample) for sample in samples)
-        difference = samples[1].mean() - samples[0].mean()
-        values.append(difference / np.sqrt(variance) if variance > 0 else 0.0)
+        differences.append(float(times[kept & classes].mean() - times[kept & ~classes].mean()))
+    return differences
+
+
+def layout_t(differences):
+    """Return the t with the largest absolute value over all crops of differences, (n_layouts, n_crops)."""
+    differences = np.asarray(differences)
+    errors = differences.std(axis=0, ddof=1) / np.sqrt(len(differences))
+    values = np.divide(differences.mean(axis=0), errors, out=np.zeros(len(errors)), where=errors > 0)
     return float(max(values, key=abs))
 
 
