@@ -302,7 +302,7 @@ def test_an_item_that_is_not_sent_is_no_item_of_the_user():
 
 
 def test_the_whole_message_reveals_more_than_the_papers_epsilon():
-    """Check two users whose gradients are at opposite ends of the clip: the sum of signs distinguishes them.
+    """Check two users with gradients at opposite ends of the clip: the sum of signs distinguishes them.
 
     At the paper's 2 clip / noise_scale = 1, no attack would be right more often than e / (1 + e) = .73.
     """
