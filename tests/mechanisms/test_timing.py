@@ -13,11 +13,11 @@ import pytest
 from support.mechanism_table import NOISES, OTHERS, RANDOMIZERS
 from support.records import read, store
 from support.thread_case import TESTS, run_python
-from support.timed_calls import CONSTANT, CONTROLS, LEAKS
+from support.timed_calls import CONSTANT, CONTROLS, LEAKS, SMALL
 from support.timing import CERTAIN, LIMIT, interleaved_times, layout_t, mean_differences, median_difference
 
 N_CALLS = 1_000_000
-KINDS = {"constant": CONSTANT, "leak": LEAKS, "control": CONTROLS}
+KINDS = {"constant": CONSTANT, "small": SMALL, "leak": LEAKS, "control": CONTROLS}
 
 
 def measure(name, n_calls=N_CALLS, seed=1):
@@ -102,6 +102,13 @@ def test_the_time_of_a_channel_does_not_depend_on_the_input_for_any_search(n_out
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_difference_stays_small(name):
+    _, difference, median = measure(name)
+    assert abs(difference) < median / 100
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CONTROLS | LEAKS)
 def test_a_leak_is_found(name):
     assert abs(measure(name)[0]) > CERTAIN
@@ -118,7 +125,9 @@ def test_the_record_of_the_page_has_every_case_on_its_side_of_the_limit():
     wrong = {
         row["call"]: row["t"]
         for row in rows
-        if (abs(row["t"]) > LIMIT if row["kind"] == "constant" else abs(row["t"]) <= CERTAIN)
+        if (row["kind"] == "constant" and abs(row["t"]) > LIMIT)
+        or (row["kind"] == "small" and abs(row["difference_ns"]) >= row["median_ns"] / 100)
+        or (row["kind"] in ("leak", "control") and abs(row["t"]) <= CERTAIN)
     }
     assert wrong == {}, remedy
 
