@@ -9,7 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-__all__ = ["Finding", "Target", "check", "check_names", "deadline", "memory_of_accounts"]
+__all__ = ["ACCOUNTS_BYTES", "Finding", "Target", "check", "check_names", "deadline"]
+
+
+#: Memory of a table of accounts of privacy, which takes up to 900 MB, and of the parts of earlier ones that stay,
+#: such as SciPy's 16 last plans of transforms.
+ACCOUNTS_BYTES = 3 * 2**30
 
 
 class Finding(BaseException):
@@ -56,13 +61,6 @@ def check(target: Target, content: bytes, folder: Path) -> bool:
     except BaseException as error:  # a panic of a Rust library is a BaseException
         raise Finding(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
     return True
-
-
-def memory_of_accounts() -> int:
-    """Return the bytes of an account of privacy, and of the parts of earlier ones that stay in memory."""
-    # A table of accounts takes up to 700 MB.  SciPy keeps its 16 last plans of transforms, and free memory
-    # between them stays with the process.
-    return 3 * 2**30
 
 
 def check_names(error: Exception, *texts: str) -> None:

@@ -112,6 +112,6 @@ COLUMNS = [
     ),
     on("PooledPairs.leading", "test_weights_of_items_bring_a_noisy_estimate_nearer_and_leave_a_precise_one")(
         "measurements-without-item-weights", "devices compare models without the weights of items",
-        "self._item_weights() * self._vectors", "self._vectors",
+        "self._weights * self._vectors", "self._vectors",
     ),
 ]  # fmt: skip

@@ -23,7 +23,7 @@ def measure_layout(case, n_calls, seed):
     between = [np.empty(size, np.uint8) for size in random.integers(16, 8192, 256)]
     call, inputs = case.make(), tuple(case.copy(values) for values in case.inputs)
     times, classes = interleaved_times(call, inputs, n_calls, seed)
-    assert len(between) == 256
+    del between
     return [mean_differences(times, classes), median_difference(times, classes), float(np.median(times))]
 
 

@@ -49,12 +49,13 @@ class PooledPairs:
         self._columns = self._answers = np.zeros((len(pairs.values), 0))
         self._diagonal, self._n_passes = np.zeros(len(pairs.values)), 0
         self._rank, self._values, self._vectors = 0, np.zeros(0), np.zeros((len(pairs.values), 0))
+        self._weights = np.ones((len(pairs.values), 1))
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """Factors L of the estimate L L', of rank at most `RANK`, with the strongest column first."""
         self._estimate(RANK, n_passes=_N_PASSES)
-        weighted = self._item_weights() * self._vectors
+        weighted = self._weights * self._vectors
         if self._prior.shape[1]:
             factors = self._joined(weighted, RANK)
         else:  # all values are above 0, and factors need not be orthogonal
@@ -66,7 +67,7 @@ class PooledPairs:
         """Factors of a smaller rank, for measurements."""
         # An estimate about a prior takes longer for more columns.  Another one is that of the factors.
         self._estimate(N_LEADING if self._prior.shape[1] else RANK)
-        return self._joined(self._item_weights() * self._vectors, N_LEADING)
+        return self._joined(self._weights * self._vectors, N_LEADING)
 
     @property
     def directions(self) -> NDArray[np.float64]:
@@ -108,8 +109,10 @@ class PooledPairs:
     def _estimate(self, rank: int, n_passes: int = 1) -> None:
         """Estimate from all releases so far, unless the last estimate did, with this rank and number of passes."""
         while self._rank < rank or self._n_passes < n_passes:
-            self._values, self._vectors, self._diagonal = self._estimated(rank)
+            is_first, (self._values, self._vectors, self._diagonal) = self._rank == 0, self._estimated(rank)
             self._rank, self._n_passes = rank, self._n_passes + 1
+            if is_first:  # further passes keep the weights of these releases
+                self._weights = self._item_weights()
 
     @one_blas_thread()
     def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

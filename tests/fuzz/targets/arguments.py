@@ -11,7 +11,7 @@ from fastfedrec.accounting import UnsupportedEventError
 from fastfedrec.cli.inputs import UsageError, make_system
 from fastfedrec.cli.main import build_parser
 from fastfedrec.systems.registry import SYSTEMS
-from fuzz.target import Finding, Target, memory_of_accounts
+from fuzz.target import ACCOUNTS_BYTES, Finding, Target
 
 ACCOUNTS = ("run_reports", "run_gaussian")
 
@@ -59,5 +59,5 @@ WORDS = (
 # A table has an account for each power of ten of the rounds.
 TARGET = Target(
     read=read, errors=(ValueError, TypeError, UsageError, UnsupportedEventError), seeds=seeds, words=WORDS,
-    max_bytes=2**10, memory_bytes=memory_of_accounts(), seconds=15,
+    max_bytes=2**10, memory_bytes=ACCOUNTS_BYTES, seconds=15,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from support.models import MODELS, new
 
 from fastfedrec import Key
 from fastfedrec.accounting import Ledger
-from fuzz.target import Target, memory_of_accounts
+from fuzz.target import ACCOUNTS_BYTES, Target
 
 
 def seeds():
@@ -43,5 +43,5 @@ def mutate(random, content):
 
 
 TARGET = Target(
-    read=read, use=use, errors=(ValueError,), seeds=seeds, mutate=mutate, memory_bytes=memory_of_accounts(),
+    read=read, use=use, errors=(ValueError,), seeds=seeds, mutate=mutate, memory_bytes=ACCOUNTS_BYTES,
 )  # fmt: skip
