@@ -23,8 +23,11 @@ FEDREC = FedRec()._rounds(Interactions.from_arrays([0], [0]), KEY)
 LIMITS = {DOUBLE_LIMIT: "$2^{53}$", INT64_LIMIT: "$2^{63}$", 2**31: "$2^{31}$"}
 
 
-class Touched(AssertionError):
-    """Data were read, so every check by public numbers had passed."""
+class Touched(BaseException):
+    """Data were read, so every check by public numbers had passed.
+
+    It is no `Exception`, because the package reports those of an array under the name of its argument.
+    """
 
 
 class Untouchable(Interactions):
