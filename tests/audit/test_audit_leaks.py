@@ -57,7 +57,7 @@ LEAKS = {
     "float32 noise cast to int, beyond 2^24": (
         lambda rng, n, x: (np.float32(2**31) * single(rng, n)).astype(np.int64) + x, r"mod 64 ==|odd|even|bit"
     ),
-    "float32 noise, whose parity is the input's": (
+    "float32 noise with the parity of the input": (
         lambda rng, n, x: 2 * (np.float32(2**20) * single(rng, n)).astype(np.int32) + x, r"output is (odd|even)"
     ),
     "one bit in the middle": (

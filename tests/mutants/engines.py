@@ -298,7 +298,7 @@ ENGINES = [
         "seals-of-another-list", "a node accepts sealed shares of another list of keys",
         "self.plan.context('channel') + self._list.digest", "self.plan.context('channel')",
     ),
-    on("AggregationServer._left_by", "test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived")(
+    on("AggregationServer._masks_left_by", "test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived")(
         "masks-of-an-absent-node-doubled", "masks for nodes that did not answer are added again, not removed",
         "-1 if other < number else 1", "1 if other < number else -1",
     ),

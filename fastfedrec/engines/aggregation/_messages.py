@@ -98,11 +98,14 @@ class KeyList:
             )
         self._plan, self.message, self.digest = plan, key_list, hashlib.sha256(key_list).digest()
         self._entries = [key_list[at : at + ENTRY_BYTES] for at in range(0, len(key_list), ENTRY_BYTES)]
-        self.names = [entry[:KEY_BYTES] for entry in self._entries]
+        self.names, self.mask_keys, self.channel_keys = (
+            [entry[at : at + KEY_BYTES] for entry in self._entries] for at in range(0, 3 * KEY_BYTES, KEY_BYTES)
+        )
         if any(first >= second for first, second in zip(self.names, self.names[1:], strict=False)):
             raise AggregationError("a list of keys must be sorted, with each node once")
         self._numbers = {name: number for number, name in enumerate(self.names)}
         self._order = shuffled_nodes(plan, key_list, len(self))
+        self.witnesses = witnesses_of(self._order)
         self._positions = np.argsort(self._order)
 
     def __len__(self) -> int:
@@ -120,8 +123,8 @@ class KeyList:
     def check_signature(self, node: int) -> None:
         """Raise unless a node signed its keys for this round."""
         keys, signature = self._entries[node][:-SIGNATURE_BYTES], self._entries[node][-SIGNATURE_BYTES:]
-        if not is_signed(self.name(node), signature, self._plan.context("keys") + keys):
-            raise AggregationError(f"the keys of node {self.name(node).hex()[:8]} lack its signature")
+        if not is_signed(self.names[node], signature, self._plan.context("keys") + keys):
+            raise AggregationError(f"the keys of node {self.names[node].hex()[:8]} lack its signature")
 
     def number_of(self, name: bytes) -> int:
         """Return the number of a node, or raise."""
@@ -129,25 +132,9 @@ class KeyList:
             raise AggregationError(f"node {name.hex()[:8]} has no keys in this round")
         return self._numbers[name]
 
-    def name(self, node: int) -> bytes:
-        """Return the name of a node."""
-        return self.names[node]
-
-    def mask_key(self, node: int) -> bytes:
-        """Return the public mask key of a node."""
-        return self._entries[node][KEY_BYTES : 2 * KEY_BYTES]
-
-    def channel_key(self, node: int) -> bytes:
-        """Return the public channel key of a node."""
-        return self._entries[node][2 * KEY_BYTES : 3 * KEY_BYTES]
-
     def neighbors(self, node: int) -> list[int]:
         """Return the neighbours of a node in the graph of these keys."""
         return neighbors_of(self._order, int(self._positions[node]), self._plan.degree)
-
-    def witnesses(self) -> list[int]:
-        """Return the witnesses of the round."""
-        return witnesses_of(self._order)
 
     def statement(self, answers: bytes) -> bytes:
         """Return the bytes that nodes sign: the plan, these keys, and the lists of nodes that shared and answered."""

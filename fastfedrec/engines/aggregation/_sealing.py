@@ -1,28 +1,25 @@
 """Keys, signatures and sealed messages, from the package cryptography."""
 
 import functools
+import importlib
 from types import SimpleNamespace
+from typing import Any
 
 from fastfedrec.engines.aggregation.plan import AggregationError
 
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
+_PRIMITIVES = "hashes", "asymmetric.ed25519", "asymmetric.x25519", "ciphers.aead", "kdf.hkdf"
 
 
 @functools.cache
 def _packages() -> SimpleNamespace:
-    """Return the classes of the package, which is imported on first use."""
+    """Return the modules of the package, which are imported on first use."""
+    primitives = (f"hazmat.primitives.{name}" for name in _PRIMITIVES)
     try:
-        from cryptography import exceptions
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+        modules = [importlib.import_module(f"cryptography.{name}") for name in ("exceptions", *primitives)]
     except ImportError as error:
         raise ImportError("secure sums need cryptography; install it: pip install 'fastfedrec[aggregation]'") from error
-    return SimpleNamespace(
-        exceptions=exceptions, ed25519=ed25519, x25519=x25519, ChaCha20Poly1305=ChaCha20Poly1305, SHA256=hashes.SHA256,
-        HKDF=HKDF,
-    )  # fmt: skip
+    return SimpleNamespace(**{module.__name__.rpartition(".")[2]: module for module in modules})
 
 
 class Identity:
@@ -69,22 +66,25 @@ class Exchange:
 
 def derive_key(secret: bytes, context: bytes) -> bytes:
     """Return 32 bytes by HKDF-SHA256."""
-    key: bytes = _packages().HKDF(_packages().SHA256(), KEY_BYTES, salt=None, info=context).derive(secret)
+    key: bytes = _packages().hkdf.HKDF(_packages().hashes.SHA256(), KEY_BYTES, salt=None, info=context).derive(secret)
     return key
 
 
 def seal(key: bytes, sender: bytes, message: bytes) -> bytes:
     """Encrypt a message under a key that the sender uses once."""
-    # Each direction has a separate key, so the constant nonce occurs once for each key.
-    sealed: bytes = _packages().ChaCha20Poly1305(derive_key(key, b"seal" + sender)).encrypt(bytes(12), message, None)
+    sealed: bytes = _cipher(key, sender).encrypt(bytes(12), message, None)
     return sealed
 
 
 def unseal(key: bytes, sender: bytes, message: bytes) -> bytes:
     """Decrypt a message, or raise if the sender did not seal it."""
-    packages = _packages()
     try:
-        opened: bytes = packages.ChaCha20Poly1305(derive_key(key, b"seal" + sender)).decrypt(bytes(12), message, None)
-    except packages.exceptions.InvalidTag:
+        opened: bytes = _cipher(key, sender).decrypt(bytes(12), message, None)
+    except _packages().exceptions.InvalidTag:
         raise AggregationError(f"the sealed shares of node {sender.hex()[:8]} were changed on their way") from None
     return opened
+
+
+def _cipher(key: bytes, sender: bytes) -> Any:
+    # Each direction has a separate key, so the constant nonce occurs once for each key.
+    return _packages().aead.ChaCha20Poly1305(derive_key(key, b"seal" + sender))

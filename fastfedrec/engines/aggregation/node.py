@@ -18,14 +18,11 @@ from fastfedrec.engines.aggregation._sealing import (
     seal,
     unseal,
 )
-from fastfedrec.engines.aggregation._vector import check_vector
 from fastfedrec.engines.aggregation.masks import add_masks
-from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan
-from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, split_secret
+from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan, check_vector
+from fastfedrec.engines.aggregation.secret_sharing import SEALED_BYTES, SEED_BYTES, split_secret
 
 __all__ = ["AggregationNode"]
-
-_SEALED_BYTES = 2 * SEED_BYTES + 16
 
 
 class AggregationNode:
@@ -135,7 +132,7 @@ class AggregationNode:
         # Shares from a node that received another list of keys cannot be opened.
         context = self.plan.context("channel") + self._list.digest
         self._channels = {
-            other: self._channel.common(self._list.name(other), self._list.channel_key(other), context)
+            other: self._channel.common(self._list.names[other], self._list.channel_keys[other], context)
             for other in self._neighbors
         }
 
@@ -156,7 +153,7 @@ class AggregationNode:
         )
 
     def _read_shares(self, sealed):
-        received = split_numbered(sealed, _SEALED_BYTES)
+        received = split_numbered(sealed, SEALED_BYTES)
         if not set(received) <= set(self._neighbors):
             raise AggregationError("sealed shares must come from neighbours")
         if len(received) < self.plan.threshold_among(len(self._neighbors)):
@@ -165,7 +162,8 @@ class AggregationNode:
             )
         # Shares are read later; they are checked now, so that a changed one ends the round before a vector is sent.
         self._shares = {
-            other: unseal(self._channels[other], self._list.name(other), message) for other, message in received.items()
+            other: unseal(self._channels[other], self._list.names[other], message)
+            for other, message in received.items()
         }
 
     def _add_masks(self, sealed, contribute):
@@ -175,7 +173,7 @@ class AggregationNode:
         masked = numbers.view(np.uint64).astype(self.plan.dtype)
         keys, signs, context = [derive_key(self._self_seed, self.plan.context("self"))], [1], self.plan.context("mask")
         for other in self._shares:
-            keys.append(self._mask.common(self._list.name(other), self._list.mask_key(other), context))
+            keys.append(self._mask.common(self._list.names[other], self._list.mask_keys[other], context))
             signs.append(1 if self._number < other else -1)
         add_masks(masked, keys, signs, round=self.plan.round)
         return masked.tobytes()
@@ -199,11 +197,11 @@ class AggregationNode:
         return self._identity.sign(self._signed)
 
     def _reveal(self, signatures):
-        witnesses = set(self._list.witnesses())
+        witnesses = set(self._list.witnesses)
         signed = [
             node
             for node, signature in split_numbered(signatures, SIGNATURE_BYTES).items()
-            if node in witnesses and is_signed(self._list.name(node), signature, self._signed)
+            if node in witnesses and is_signed(self._list.names[node], signature, self._signed)
         ]
         if len(signed) < WITNESS_SHARE * len(witnesses):
             raise AggregationError(

@@ -8,10 +8,12 @@ import numpy as np
 from fastfedrec._kernels.engines.aggregation import secret_sharing as _kernel
 from fastfedrec.core.check import check_integer
 
-__all__ = ["SEED_BYTES", "combine_shares", "split_secret"]
+__all__ = ["SEALED_BYTES", "SEED_BYTES", "combine_shares", "split_secret"]
 
 #: Number of bytes of a secret and of a share.
 SEED_BYTES = 16
+#: Number of bytes of sealed shares of two secrets, with their tag.
+SEALED_BYTES = 2 * SEED_BYTES + 16
 _MAX_SHARES = 2**10 - 1
 
 

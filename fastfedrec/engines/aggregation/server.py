@@ -21,11 +21,9 @@ from fastfedrec.engines.aggregation._messages import (
 from fastfedrec.engines.aggregation._sealing import KEY_BYTES, Exchange, derive_key, is_signed
 from fastfedrec.engines.aggregation.masks import add_masks
 from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan
-from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES, combine_shares
+from fastfedrec.engines.aggregation.secret_sharing import SEALED_BYTES, SEED_BYTES, combine_shares
 
 __all__ = ["AggregationServer"]
-
-_SEALED_BYTES = 2 * SEED_BYTES + 16
 
 
 class AggregationServer:
@@ -210,12 +208,12 @@ class AggregationServer:
         server._sum = arrays["sum"].astype(plan.dtype)
         for earlier, names in (("share", server._shared), ("mask", server._answered)):
             if stage != earlier:
-                server._received[earlier] = {server._list.name(int(number)): b"" for number in np.flatnonzero(names)}
+                server._received[earlier] = {server._list.names[number]: b"" for number in np.flatnonzero(names)}
         ends = np.cumsum(arrays["lengths"]).tolist()
         text, starts = arrays["messages"].tobytes(), [0, *ends[:-1]]
         distinct = [text[start:end] for start, end in zip(starts, ends, strict=True)]
         pairs = zip(arrays["recipients"].tolist(), arrays["message_numbers"].tolist(), strict=True)
-        return server, {server._list.name(recipient): distinct[number] for recipient, number in pairs}
+        return server, {server._list.names[recipient]: distinct[number] for recipient, number in pairs}
 
     # ---- checks of answers -------------------------------------------------------------------------------------------
 
@@ -226,7 +224,7 @@ class AggregationServer:
 
     def _check_share(self, name, message):
         number = self._list.number_of(name)
-        sealed = split_numbered(message, _SEALED_BYTES)
+        sealed = split_numbered(message, SEALED_BYTES)
         if sorted(sealed) != self._list.neighbors(number):
             raise AggregationError(f"node {name.hex()[:8]} must share with each of its neighbours")
         for other, share in sealed.items():
@@ -268,7 +266,7 @@ class AggregationServer:
         # In the order of numbers, whatever the order of arrival: nodes answer a restarted server only if it sends the
         # same bytes.
         return {
-            self._list.name(number): join_numbered(sorted(split_numbered(sealed[number], _SEALED_BYTES).items()))
+            self._list.names[number]: join_numbered(sorted(split_numbered(sealed[number], SEALED_BYTES).items()))
             for number in np.flatnonzero(self._shared).tolist()
         }
 
@@ -279,9 +277,9 @@ class AggregationServer:
         return dict.fromkeys(self._received["mask"], lists)
 
     def _end_confirm(self):
-        witnesses = self._list.witnesses()
+        witnesses = self._list.witnesses
         signed = self._received["confirm"]
-        entries = [(number, signed[name]) for number in witnesses if (name := self._list.name(number)) in signed]
+        entries = [(number, signed[name]) for number in witnesses if (name := self._list.names[number]) in signed]
         if len(entries) < WITNESS_SHARE * len(witnesses):
             raise AggregationError(
                 f"{len(entries)} of {len(witnesses)} witnesses signed the list of answers: the round has no result"
@@ -289,16 +287,8 @@ class AggregationServer:
         return dict.fromkeys(signed, join_numbered(entries))
 
     def _end_reveal(self):
-        keys, signs = [], []
-        for number in np.flatnonzero(self._shared).tolist():
-            seed = self._recover(number)
-            if self._answered[number]:
-                keys.append(derive_key(seed, self.plan.context("self")))
-                signs.append(-1)
-            else:
-                for key, sign in self._left_by(number, seed):
-                    keys.append(key)
-                    signs.append(sign)
+        masks = [mask for number in np.flatnonzero(self._shared).tolist() for mask in self._masks_left_by(number)]
+        keys, signs = zip(*masks, strict=True)
         add_masks(self._sum, keys, signs, round=self.plan.round, n_threads=0)
         total = self._sum.view(f"<i{self.plan.n_bits // 8}").astype(np.int64)
         if max(int(total.max()), -int(total.min())) > self.plan.max_sum:
@@ -309,29 +299,29 @@ class AggregationServer:
         return {}
 
     def _recover(self, number: int) -> bytes:
-        neighbors = self._list.neighbors(number)
-        shares, threshold = (
-            split_numbered(self._revealed[number], SEED_BYTES),
-            self.plan.threshold_among(len(neighbors)),
-        )
+        neighbors, shares = self._list.neighbors(number), split_numbered(self._revealed[number], SEED_BYTES)
+        threshold = self.plan.threshold_among(len(neighbors))
         if len(shares) < threshold:
             raise AggregationError(
-                f"{len(shares)} shares of node {self._list.name(number).hex()[:8]} came, and {threshold} are needed: "
+                f"{len(shares)} shares of node {self._list.names[number].hex()[:8]} came, and {threshold} are needed: "
                 "the round ends without a result"
             )
         # A share's number is the position of its owner among the neighbours, from 1.
         numbered = [(neighbors.index(other) + 1, share) for other, share in shares.items()]
         return combine_shares(numbered[:threshold])
 
-    def _left_by(self, number: int, seed: bytes) -> Iterable[tuple[bytes, int]]:
-        """Yield the masks that the neighbours of a node added for it, which did not answer."""
-        context, name = self.plan.context("mask"), self._list.name(number)
+    def _masks_left_by(self, number: int) -> Iterable[tuple[bytes, int]]:
+        """Yield the masks of a node in the sum: its own one, or those for it of its neighbours if it did not answer."""
+        context, name, seed = self.plan.context("mask"), self._list.names[number], self._recover(number)
+        if self._answered[number]:
+            yield derive_key(seed, self.plan.context("self")), -1
+            return
         exchange = Exchange(name, seed, context)
-        if exchange.public != self._list.mask_key(number):
+        if exchange.public != self._list.mask_keys[number]:
             raise AggregationError(f"the shares of node {name.hex()[:8]} are not those of its key")
         for other in self._list.neighbors(number):
             if self._answered[other]:
-                key = exchange.common(self._list.name(other), self._list.mask_key(other), context)
+                key = exchange.common(self._list.names[other], self._list.mask_keys[other], context)
                 yield key, -1 if other < number else 1
 
     def _listed(self, names: Collection[Any]) -> NDArray[np.bool_]:

@@ -2,10 +2,12 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,14 +17,38 @@ from fastfedrec.accounting.events import Neighboring
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
-from fastfedrec.engines.aggregation._vector import check_vector
-from fastfedrec.engines.aggregation.plan import AggregationPlan, choose_degree
+from fastfedrec.engines.aggregation.plan import AggregationPlan, check_vector, choose_degree
 from fastfedrec.mechanisms import Skellam
 
-__all__ = ["SecureSums"]
+__all__ = ["SecureSums", "SumAgreement"]
 
 # A draw of noise is beyond this number of standard deviations, plus as many units, with a negligible probability.
 _STDDEVS = 40
+
+
+class SumAgreement(Protocol):
+    """The sums of a run, which nodes and server agree on."""
+
+    @property
+    def roster(self) -> Sequence[str]:
+        """Names of all nodes."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of all parameters."""
+
+    @property
+    def folder(self) -> str:
+        """Name of the run's folder in a node's folder."""
+
+    def plan(self, round: int) -> AggregationPlan:
+        """Return the public parameters of one sum, or raise ValueError if it is no sum of the run."""
+
+    def objection(self, rounds: Collection[int]) -> str | None:
+        """Return why a node must not answer all these sums, or None."""
+
+    def with_share(self, values: ArrayLike, *, key: Key, node: str, round: int) -> NDArray[np.int64]:
+        """Return a node's vector with its share of the noise, or raise if it is out of the bounds."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +118,9 @@ class SecureSums:
     def __post_init__(self) -> None:
         check_instance("run", self.run, str, "pass the name of the run")
         names = tuple(sorted(self.roster))
-        if len(set(names)) != len(names) or not all(map(_is_name, names)):
+        if len(set(names)) != len(names) or not all(
+            isinstance(name, str) and re.fullmatch("[0-9a-f]{64}", name) for name in names
+        ):
             raise ValueError(
                 "roster must have different names of 64 hexadecimal digits; take the names that node_name returns"
             )
@@ -207,7 +235,3 @@ class SecureSums:
         """
         numbers = check_vector(values, self.n_values, self.max_value)
         return self.share.add_noise(numbers, key=key, purpose=f"aggregation.noise.{node}", round=round, n_threads=1)
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and len(name) == 64 and set(name) <= set("0123456789abcdef")

@@ -38,10 +38,9 @@ def test_a_long_vector_continues_each_stream(bits):
 
 @pytest.mark.parametrize("kind", KINDS.values())
 def test_a_mask_that_is_subtracted_cancels(kind):
-    values = np.arange(10_000, dtype=kind)
-    masked = values.copy()
+    masked = np.arange(10_000, dtype=kind)
     add_masks(masked, [b"k" * 32] * 2, [1, -1])
-    assert (masked == values).all()
+    assert masked.tolist() == list(range(10_000))
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

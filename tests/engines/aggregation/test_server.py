@@ -67,18 +67,12 @@ def test_each_threat_on_the_page_has_a_test():
     assert [row for row in rows if f"def {row.strip('`')}(" not in defined] == []
 
 
-def ring_of(ongoing):
-    """Return the names of the nodes of a round in the order of its ring."""
-    key_list = ongoing.nodes[ongoing.roster[0]]._list
-    return [key_list.name(number) for number in key_list._order]
-
-
 @pytest.mark.parametrize(("gone", "is_split"), [((0, 1, 8, 9), True), ((0, 8), False)])
 def test_a_server_that_declares_nodes_absent_cannot_split_the_sum(gone, is_split):
     # Without two arcs of half a degree the graph has two parts; nodes at their ends have too few neighbours left.
     ongoing = Round(n=16).run_to("mask")
-    ring = ring_of(ongoing)
-    absent = [ring[position] for position in gone]
+    key_list = ongoing.nodes[ongoing.roster[0]]._list
+    absent = [key_list.names[key_list._order[position]] for position in gone]
     if is_split:
         with pytest.raises(AggregationError, match=r"2 shares of node .* came, and 3 are needed"):
             ongoing.run_to("end", absent)

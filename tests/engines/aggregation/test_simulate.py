@@ -11,7 +11,7 @@ pytest.importorskip("cryptography")
 from engines.aggregation.test_node import PLAN, VALUES, Round
 
 from fastfedrec import Key
-from fastfedrec.engines.aggregation import AggregationError, AggregationPlan, simulate_secure_sum
+from fastfedrec.engines.aggregation import AggregationError, AggregationPlan, SecureSums, simulate_secure_sum
 from fastfedrec.engines.aggregation._sealing import derive_key
 from fastfedrec.engines.aggregation.masks import add_masks
 from fastfedrec.engines.aggregation.plan import STAGES
@@ -63,8 +63,11 @@ def test_sums_at_the_bounds_are_exact_and_none_is_beyond(max_sum):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived(stage):
+    # As many nodes leave as the agreement allows.
+    agreement = SecureSums("test", [f"{row:064x}" for row in range(N)], n_values=WIDTH, max_value=10**4,
+                           l2_sensitivity=1.0, variance=1, honest_fraction=0.9, min_answers=N - 2)  # fmt: skip
     gone = {2, 9}
-    total, n_answers = sum_of(plan(), vectors(), key=Key.from_seed(2), dropouts={stage: gone})
+    total, n_answers = sum_of(agreement.plan(0), vectors(), key=Key.from_seed(2), dropouts={stage: gone})
     arrived = [row for row in range(N) if stage in ("confirm", "reveal") or row not in gone]
     assert total.tolist() == vectors()[arrived].sum(axis=0).tolist()
     assert n_answers == len(arrived)
@@ -72,10 +75,9 @@ def test_nodes_that_leave_at_a_stage_are_in_the_sum_if_their_vector_arrived(stag
 
 @pytest.mark.slow
 def test_a_thousand_nodes():
-    n = 1000
+    n, key = 1000, Key.from_seed(4)
     values = vectors(n, high=100)
     many = plan(degree=12, threshold=8, min_answers=900)
-    key = Key.from_seed(4)
     gone = np.argsort(key.words("dropouts", size=n))[:30].tolist()
     dropouts = {stage: set(gone[6 * i : 6 * i + 6]) for i, stage in enumerate(STAGES)}
     total, n_answers = simulate_secure_sum(many, values, key=key, dropouts=dropouts)
@@ -138,7 +140,7 @@ def test_the_server_and_dishonest_nodes_learn_the_sum_of_the_others_alone():
         signs = [-1] * knows_own
         for other in set(node._neighbors) & dishonest:
             keys.append(
-                node._mask.common(node._list.name(other), node._list.mask_key(other), node.plan.context("mask"))
+                node._mask.common(node._list.names[other], node._list.mask_keys[other], node.plan.context("mask"))
             )
             signs.append(-1 if node._number < other else 1)
         return keys, signs

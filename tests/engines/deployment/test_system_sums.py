@@ -8,6 +8,7 @@ import pytest
 from fastfedrec import DPGram, Key
 from fastfedrec.data.ids import axis_ids
 from fastfedrec.datasets import generate_implicit
+from fastfedrec.engines.aggregation import AggregationPlan, simulate_secure_sum
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.deployment.node_memory import RefusalError
 from fastfedrec.engines.deployment.system_sums import SystemSums
@@ -59,6 +60,25 @@ def test_the_noise_of_the_honest_shares_is_the_noise_of_a_trusted_server():
     share = rounds_of(0).system.noise.stddev
     # Of 7 answers 6 are from honest nodes for certain.
     assert float(central) <= float(share) * 6**0.5 <= float(central) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("phase", "n_threads"), [(0, 1), (1, 1), (1, 2)])
+def test_a_systems_messages_have_the_sums_that_they_have_without_masks(phase, n_threads):
+    data, key = generate_implicit(200, 40, key=Key.from_seed(3)), Key.from_seed(4)
+    rounds = deployment_of(DPGram(4.0)).rounds_of(phase, data.n_users, data.item_ids)
+    system, state, shards = rounds.system, rounds.state, data.shard(9)
+    here = system.zero_update(state, 0)
+    vectors = []
+    for number, shard in enumerate(shards):
+        update = system.local_round(state, shard, key, 0, sender=f"shard-{number}", n_threads=n_threads)
+        here = system.merge(here, update)
+        vectors.append(np.concatenate([update.arrays[name].ravel() for name in sorted(update.arrays)]))
+    expected = np.concatenate([here.arrays[name].ravel() for name in sorted(here.arrays)])
+    pytest.importorskip("cryptography")
+    plan = AggregationPlan("test", 0, len(expected), 2**62, degree=6, threshold=4, min_answers=9)
+    total, _ = simulate_secure_sum(plan, np.stack(vectors), key=Key.from_seed(5))
+    assert (expected != 0).any()
+    np.testing.assert_array_equal(total, expected)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
