@@ -78,7 +78,10 @@ def test_the_fuzzer_finds_planted_faults_only(name, tmp_path):
     pytest.importorskip("atheris", reason="needs atheris, which `make fuzz` installs")
     from fuzz.run import fuzz
 
-    run = fuzz(f"fuzz.planted.{name}", 2 if name == SOUND else 60, tmp_path / "working", tmp_path / "known")
+    times = (2, 1) if name == SOUND else (60, 60)
+    run = fuzz(f"fuzz.planted.{name}", times[0], tmp_path / "working", tmp_path / "known", process_seconds=times[1])
     artifacts = list((tmp_path / "known").iterdir())
     assert run.executions > 0
     assert bool(run.finding) == bool(artifacts) == (name != SOUND), run.output[-2000:]
+    # A process ends after its time, and another one continues.
+    assert run.output.count("stat::number_of_executed_units") == (2 if name == SOUND else 1)

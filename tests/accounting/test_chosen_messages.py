@@ -1,4 +1,4 @@
-"""The cost of messages of a kind that an earlier release chose, compared with both kinds and with an adaptive choice."""
+"""The cost of messages of a kind that an earlier release chose, against both kinds and an adaptive choice."""
 
 import math
 from dataclasses import replace

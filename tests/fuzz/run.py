@@ -1,4 +1,4 @@
-"""Fuzzing of one target in a process of its own, and the figures of the run."""
+"""Fuzzing of one target in processes of its own, and the figures of the run."""
 
 import os
 import re
@@ -13,6 +13,8 @@ __all__ = ["Run", "fuzz"]
 # One thread each, so that the time of a run is the time of its processor.
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 _STARTUP_SECONDS = 300
+# The memory of the fuzzer itself grows with its executions.  A new process continues with the inputs of the last one.
+_PROCESS_SECONDS = 100
 # A folder in memory, if there is one, because most targets write each input to a file.
 _SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 _TESTS = Path(__file__).resolve().parents[1]
@@ -29,8 +31,24 @@ class Run:
     output: str
 
 
-def fuzz(module: str, seconds: int, working: Path, known: Path) -> Run:
+def fuzz(module: str, seconds: int, working: Path, known: Path, process_seconds: int = _PROCESS_SECONDS) -> Run:
     """Fuzz the target of a module; inputs with new coverage go to `working`, and inputs with a finding to `known`."""
+    runs: list[Run] = []
+    for start in range(0, seconds, process_seconds):
+        runs.append(_fuzz_once(module, min(process_seconds, seconds - start), working, known))
+        if runs[-1].finding:
+            break
+    return Run(
+        executions=sum(run.executions for run in runs),
+        seconds=sum(run.seconds for run in runs),
+        coverage=max(run.coverage for run in runs),
+        finding=runs[-1].finding,
+        output="".join(run.output for run in runs),
+    )
+
+
+def _fuzz_once(module: str, seconds: int, working: Path, known: Path) -> Run:
+    """Fuzz a target in one process."""
     working.mkdir(parents=True, exist_ok=True)
     known.mkdir(parents=True, exist_ok=True)
     flags = [f"-max_total_time={seconds}", "-print_final_stats=1", f"-artifact_prefix={known}/", "-detect_leaks=0"]
