@@ -73,6 +73,10 @@ cdef class Stream:
         functions.next_double = _next_double
         functions.next_raw = _next_uint64
 
+    def replace_by(self, Stream other):
+        """Continue as another stream, at the same address, which a NumPy Generator has copied."""
+        self.source = other.source
+
     def position(self):
         """Return the number of words that were read, and the half word that waits, or None."""
         half = self.source.half if self.source.has_half else None

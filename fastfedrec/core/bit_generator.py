@@ -141,12 +141,12 @@ class ChaCha20(np.random.BitGenerator):
         other = ChaCha20(Key.from_seed(seed), purpose, round=round_number, user=user)
         position = check_integer("position", position, low=0, high=_kernel.N_WORDS)
         half = check_integer("uinteger", half, low=0, high=2**32 - 1)
+        n_spawned = check_integer("n_spawned", n_spawned, low=0, high=None)
         other._stream.seek(position, half if has_half else None)
         with self.lock:
             self._key, self._purpose, self._round, self._user = other._key, other._purpose, other._round, other._user
-            self._n_spawned = check_integer("n_spawned", n_spawned, low=0, high=None)
-            self._stream = other._stream
-            self._stream.connect(self.capsule)
+            self._n_spawned = n_spawned
+            self._stream.replace_by(other._stream)
 
     def spawn(self, n_children: int) -> list["ChaCha20"]:
         """Return generators of new streams, with the purposes ``purpose/0``, ``purpose/1``, and so on.

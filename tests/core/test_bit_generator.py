@@ -118,6 +118,20 @@ def test_a_state_is_restored(position, draws):
         assert restored.random(100).tolist() == twin.random(100).tolist()
 
 
+def test_a_state_is_restored_for_generators_that_were_made_before_it():
+    """NumPy's Generator copies the address of the stream; words of a later stream at this address must stay secret."""
+    generator = np.random.Generator(ChaCha20(Key.from_seed(0), "simulation"))
+    functions = generator.bit_generator.ctypes
+    state = generator.bit_generator.state
+    first = generator.random(20).tolist()
+    generator.bit_generator.state = state
+    later = [ChaCha20(Key.from_seed(seed), "later") for seed in range(20)]
+    assert generator.random(20).tolist() == first
+    generator.bit_generator.state = state
+    assert [functions.next_double(functions.state) for _ in range(20)] == first
+    assert [other.state["state"]["position"] for other in later] == [0] * 20
+
+
 def test_spawned_generators_have_streams_of_other_purposes():
     key = Key.from_seed(1)
     parent = np.random.Generator(ChaCha20(key, "p", round=2, user=5))
@@ -248,6 +262,7 @@ def test_bad_names(arguments, error, message):
         (lambda state: state | {"state": {}}, "lacks 'seed'"),
         (lambda state: state | {"state": state["state"] | {"position": 2**35 + 1}}, "position must be at most"),
         (lambda state: state | {"uinteger": 2**32}, "uinteger must be at most"),
+        (lambda state: state | {"state": state["state"] | {"seed": 2, "n_spawned": -1}}, "n_spawned must be at least"),
     ],
 )
 def test_bad_states(change, message):
