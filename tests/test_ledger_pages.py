@@ -10,11 +10,12 @@ from support.data import rated
 from support.models import gather
 from support.plain_text import faults_of
 
-from fastfedrec import Key
+from fastfedrec import DPGram, Key, PrivateRecommender
 from fastfedrec.accounting import NOTE_KINDS, Ledger, Unprotected
 from fastfedrec.accounting.report import make_report
 from fastfedrec.accounting.views import OBSERVERS
 from fastfedrec.cli.main import main
+from fastfedrec.datasets import generate_implicit
 
 PACKAGE = Path(__file__).resolve().parents[1] / "fastfedrec"
 # These copy notes with their kinds.
@@ -179,3 +180,14 @@ def test_a_guarantee_in_another_section_is_found():
     sections = dict(make_report(ledger, None).sections)
     assert "Guarantees" not in sections
     assert "DPGram guarantees epsilon 1." in sections["Not covered"][0].texts
+
+
+@pytest.mark.parametrize(("delta", "has_meaning"), [(1 / 200, False), (1 / 2000, True)])
+@pytest.mark.parametrize("kind", [DPGram, PrivateRecommender])
+def test_no_guarantee_is_useful_with_a_delta_of_one_over_the_number_of_users(kind, delta, has_meaning, tmp_path):
+    data, path = generate_implicit(200, 40, key=Key.from_seed(1)), tmp_path / "page.md"
+    kind(epsilon=1.0, delta=delta).fit(data, key=Key.from_entropy()).ledger_.report(path)
+    page = path.read_text()
+    assert page.startswith("**No useful guarantee holds: delta is too large.**") != has_meaning
+    assert ("A privacy notice must not claim differential privacy" in page) != has_meaning
+    assert page.count("is not below one over the number of users (200)") == (not has_meaning)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastfedrec.accounting.events import Event, ShuffledReports
 from fastfedrec.accounting.guesses import largest_guess_share
+from fastfedrec.accounting.notes import LARGE_DELTA, large_delta_note
 from fastfedrec.accounting.views import (
     OBSERVERS,
     TRUST_VIEWS,
@@ -90,12 +91,14 @@ def useful_views(ledger: Any, costs: Mapping[View, Cost]) -> list[View]:
 
 def is_delta_too_large(ledger: Any) -> bool:
     """Return whether delta is one over the number of users or more, so that one user's data may be published."""
-    return bool(ledger.delta * n_users_of(ledger.events) >= 1)
+    return bool(large_delta_notes(ledger))
 
 
-def n_users_of(events: Mapping[Event, int]) -> int:
-    """Return the largest number of users that an event states, or 0."""
-    return max((getattr(event, "n_users", None) or 0 for event in events), default=0)
+def large_delta_notes(ledger: Any) -> list[str]:
+    """Return the notes on a delta that is too large for the users of a fit, or of an event that states their number."""
+    n_users = max((getattr(event, "n_users", None) or 0 for event in ledger.events), default=0)
+    of_events = large_delta_note(ledger.delta, n_users)
+    return [note for note in ledger.notes if LARGE_DELTA in note] or ([of_events] if of_events else [])
 
 
 def explain(event: Event, view: View, cost: Cost) -> str:

@@ -15,7 +15,7 @@ from fastfedrec.accounting._ledger_words import (
     explain,
     is_delta_too_large,
     is_randomized_by_device,
-    n_users_of,
+    large_delta_notes,
     preconditions,
     useful_views,
 )
@@ -287,11 +287,9 @@ def _delta_warning(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
     """Return the number of users for which delta has a meaning, or a warning if it has none for the stated number."""
     if not any(cost.delta and math.isfinite(cost.epsilon) for cost in costs.values()):
         return ()
-    if is_delta_too_large(ledger):
-        return (
-            f"Delta {ledger.delta:g} is not below one over the number of users ({n_users_of(ledger.events):,}). A "
-            "mechanism that publishes one user's data would satisfy such a guarantee.",
-        )
+    if large := large_delta_notes(ledger):
+        # A note of the ledger is in its own section.
+        return tuple(str(note) for note in large if note not in ledger.notes)
     return (f"Delta {ledger.delta:g} needs far fewer than {1 / ledger.delta:,.0f} users.",)
 
 

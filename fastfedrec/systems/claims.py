@@ -3,10 +3,19 @@
 from typing import Protocol
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.accounting.notes import large_delta_note
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.item_choice import CHOICES
 
-__all__ = ["FEWER_ITEMS", "MEASURE_ATTACKS", "catalogue_note", "note_catalogue", "note_experiment", "note_user_count"]
+__all__ = [
+    "FEWER_ITEMS",
+    "MEASURE_ATTACKS",
+    "catalogue_note",
+    "note_catalogue",
+    "note_experiment",
+    "note_large_delta",
+    "note_user_count",
+]
 
 #: Note by `Interactions.catalogue`; a public list needs no note.
 _CATALOGUES = {
@@ -50,6 +59,12 @@ def note_user_count(ledger: Ledger, n_users: int) -> None:
         "protected, but the user's participation is not.",
         "not covered",
     )
+
+
+def note_large_delta(ledger: Ledger, delta: float, n_users: int) -> None:
+    """Note that delta is too large for the public number of users, if it is."""
+    if note := large_delta_note(max(delta, ledger.delta), n_users):
+        ledger.note(note, "not covered")
 
 
 def note_experiment(ledger: Ledger, result: "Experiment") -> None:

@@ -33,7 +33,7 @@ from fastfedrec.systems._missing import refuse_attribute
 from fastfedrec.systems._refit import refit
 from fastfedrec.systems._saved import SavedField, SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
-from fastfedrec.systems.claims import note_catalogue
+from fastfedrec.systems.claims import note_catalogue, note_large_delta
 
 __all__ = ["Recommender", "load"]
 
@@ -195,6 +195,8 @@ class Recommender(Answers):
         """Open the account and return the ledger that a fit writes to, before the fit reads users' data."""
         self._account_ = Account(ledger, self._unfinished_, simulation=simulation, stored=stored)
         note_catalogue(ledger, data)
+        if delta := getattr(self, "delta", 0.0):
+            note_large_delta(ledger, delta, getattr(self, "n_users", None) or data.n_users)
         return ledger
 
     def _copied_parameters(self) -> dict[str, Any]:

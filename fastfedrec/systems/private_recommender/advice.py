@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fastfedrec.accounting.notes import large_delta_note
 from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
 from fastfedrec.core.interface import choose_words
 from fastfedrec.core.memory import format_bytes
 from fastfedrec.core.text import format_epsilon, format_table, plain
-from fastfedrec.systems.private_recommender._delta import large_delta_warning
 from fastfedrec.systems.private_recommender._measured import METRIC, RANDOM
 
 __all__ = ["Advice", "Offer", "is_tie"]
@@ -233,7 +233,7 @@ class Advice:
         lines = ["All users get the same list."] if best.is_popularity else []
         if best.measured_at and best.expected is not None and best.expected <= RANDOM:
             lines.append("In its reference cell it is no better than items at random, which have HR@10 0.100.")
-        lines += filter(None, [large_delta_warning(self.delta, self.n_users)])
+        lines += filter(None, [large_delta_note(self.delta, self.n_users)])
         if self.trust == "central":
             lines.append("If the server is not trustworthy, users have no protection.")
         if honest := best.parameters.get("honest_fraction"):

@@ -38,7 +38,6 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._served import Served
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.claims import note_user_count
-from fastfedrec.systems.private_recommender._delta import large_delta_warning
 from fastfedrec.systems.private_recommender._rule import SELF_DECIDING, lack_of_lists
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MAX_EPSILON, advise
@@ -274,8 +273,6 @@ class PrivateRecommender(Recommender):
         )
         if self.n_users is None:
             note_user_count(self.ledger_, self.n_users_)
-        if warning := large_delta_warning(self.delta, self.n_users_):
-            self.ledger_.note(warning, "not covered")
         if self.item_features is not None and model.get_params().get("item_features") is None:
             self.ledger_.note(
                 f"PrivateRecommender ignores the item features, because {type(model).__name__} takes none.", "choice"
