@@ -38,12 +38,15 @@ cdef inline bint clip_row(const Real* row, Real* out, Py_ssize_t n, double bound
     """
     cdef double scale = 1.0, total = norm_sum(row, n, 1.0, order), norm, factor, largest = 0.0
     cdef double slack = <double>(n + 4) * DBL_EPSILON
-    cdef uint64_t bits, is_finite, is_tiny, is_inside
+    cdef uint64_t bits, is_usual, is_finite, is_tiny, is_inside
     cdef Py_ssize_t i
     cdef int exponent
     # The sum of a float row is not finite only if the row is not, and 0 only if the row is.  A double row with a sum
-    # below 1e-210 is within the bound, whether or not its squares have lost digits.
-    if Real is double and not (total < 1e-210 or 1e-200 < total < 1e200):
+    # below 1e-210 is within the bound, whether or not its squares have lost digits; masks give such sums, as those of
+    # zeros, no branch of their own.
+    bits = bits_of(total)
+    is_usual = mask_below(bits_of(1e-200), bits) & mask_below(bits, bits_of(1e200))
+    if Real is double and not (is_usual | mask_below(bits, bits_of(1e-210))):
         # If the sum is not finite, or may have lost digits by overflow or underflow, the row is scaled by a power of
         # two, exactly.
         for i in range(n):

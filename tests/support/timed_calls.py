@@ -153,10 +153,7 @@ CONSTANT = {
     "FMF-LDP's reports, padded": TimedCall(lambda: _reports(True), _rows()),
 }
 #: Calls with a difference of less than a hundredth, which only a million calls show on some processors.
-SMALL = {
-    name: CONSTANT.pop(name)
-    for name in ("clip_rows_l1, float64, zeros", "clip_rows_l2, float64, zeros", "FMF-LDP's reports, padded")
-}
+SMALL = {name: CONSTANT.pop(name) for name in ("FMF-LDP's reports, padded",)}
 #: Calls with a time that depends on the input, as docs/explanation/known-vulnerabilities.md states.
 LEAKS = {
     "FMF-LDP's reports, long row": TimedCall(lambda: _reports(False), _rows()),
