@@ -17,6 +17,7 @@ from fastfedrec.accounting import (
 from fastfedrec.accounting.views import SHORT_NAMES, VIEWS
 from fastfedrec.cli.outputs import add_details, footer, make_axes
 from fastfedrec.core.check import check_integer
+from fastfedrec.core.figures import check_plot, save_figure
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
 from fastfedrec.mechanisms import BinaryResponse
 
@@ -29,7 +30,9 @@ _MANY_ROUNDS = 10**5
 def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command and its two forms to the parser of `main`."""
     text = "Privacy cost of a planned run for a user, over rounds."
-    kinds = commands.add_parser("account", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
+    kinds = commands.add_parser("account", help=text, description=text).add_subparsers(
+        dest="what", required=True, metavar="WHAT"
+    )
 
     def add(name: str, run: Callable[[argparse.Namespace], Any], text: str, example: str) -> argparse.ArgumentParser:
         command = kinds.add_parser(name, parents=[common], help=text, description=text, examples=[example])
@@ -42,7 +45,9 @@ def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
         "Local reports, without and with a shuffler.",
         "fastfedrec account reports --users 50000 --rounds 20",
     )
-    reports.add_argument("--epsilon", type=float, default=2.5, help="epsilon of one report, in nats")
+    reports.add_argument(
+        "--epsilon", dest="nominal_epsilon", type=float, default=2.5, help="epsilon of one report, in nats"
+    )
     reports.add_argument("--reports", type=int, default=100, metavar="N", help="number of a user's reports in a round")
     reports.add_argument(
         "--users", type=int, required=True, metavar="N", help="number of users who report in every round"
@@ -71,7 +76,9 @@ def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
     gaussian.add_argument(
         "--users", type=int, metavar="N", help="number of users; with --cohort, sampling without replacement"
     )
-    gaussian.add_argument("--cohort", type=int, metavar="M", help="number of users sampled in each round")
+    gaussian.add_argument(
+        "--cohort", dest="cohort_size", type=int, metavar="M", help="number of users sampled in each round"
+    )
     gaussian.add_argument(
         "--sampling-probability", type=float, metavar="Q", help="probability of a user in Poisson sampling"
     )
@@ -87,11 +94,16 @@ def _add_run(command: argparse.ArgumentParser, rounds: int) -> None:
 
 def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Return the cost of binary responses, the reports of every local system of this package."""
+    check_plot("--plot", arguments.plot)
     check_integer("--users", arguments.users, low=1)
     check_integer("--reports", arguments.reports, low=1)
     ledger = Ledger(arguments.delta)
     event = LocalReports(
-        "binary response", BinaryResponse(arguments.epsilon).epsilon, arguments.reports, arguments.users, separable=True
+        "binary response",
+        BinaryResponse(arguments.nominal_epsilon).epsilon,
+        arguments.reports,
+        arguments.users,
+        separable=True,
     )
     rounds = _milestones(arguments.rounds)
     ledger.record(event)
@@ -100,8 +112,8 @@ def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
         name: [composed_epsilon({event: n}, view, ledger.delta) for n in rounds] for view, name in SHORT_NAMES.items()
     }
     text = (
-        f"Binary responses at epsilon {arguments.epsilon:g} each, {arguments.reports:,} of a user in each round, from "
-        f"{arguments.users:,} users"
+        f"Binary responses at epsilon {arguments.nominal_epsilon:g} each, {arguments.reports:,} of a user in each "
+        f"round, from {arguments.users:,} users"
     )
     sentences = [
         f"epsilon: the cost of all rounds to one user, in nats, if all of that user's data are replaced, at delta "
@@ -120,12 +132,15 @@ def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Return the cost of the Gaussian mechanism by every accountant that supports the event."""
+    check_plot("--plot", arguments.plot)
     # Keys: whether --sampling-probability is given, and whether --users or --cohort is.
     sampling = {
         (False, False): "none",
         (True, False): "poisson",
         (False, True): "without_replacement",
-    }.get((arguments.sampling_probability is not None, arguments.users is not None or arguments.cohort is not None))
+    }.get(
+        (arguments.sampling_probability is not None, arguments.users is not None or arguments.cohort_size is not None)
+    )
     if sampling is None:
         raise ValueError("--sampling-probability and --users with --cohort exclude each other; give one of them")
     event = Gaussian(
@@ -134,7 +149,7 @@ def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
         sampling=sampling,  # type: ignore[arg-type]
         sampling_probability=arguments.sampling_probability,
         n_users=arguments.users,
-        cohort_size=arguments.cohort,
+        cohort_size=arguments.cohort_size,
     )
     rounds = _milestones(arguments.rounds)
     # One column for each accountant; an accountant that does not support the event has none.
@@ -194,4 +209,4 @@ def _plot(path: Path, rounds: Sequence[int], curves: dict[str, list[float]]) -> 
         axes.plot(rounds, values, marker="o", markersize=3, label=name)
     axes.set(xlabel="rounds", ylabel="epsilon (nats)", xscale="log", yscale="log")
     axes.legend()
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path)

@@ -13,6 +13,7 @@ from fastfedrec.audit.cases import CASES, Case
 from fastfedrec.audit.draws import draw_outputs
 from fastfedrec.cli.outputs import make_axes, show
 from fastfedrec.core.check import check_epsilon, check_integer
+from fastfedrec.core.figures import check_plot, save_figure
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.core.version import __version__
@@ -57,6 +58,7 @@ def add_audit(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run_audit(arguments: argparse.Namespace) -> dict[str, Any] | str | None:
     """Audit the probability table, if there is one, and the sampler, with false-alarm probability `ALPHA`."""
+    check_plot("--plot", arguments.plot)
     seed = None if arguments.seed is None else check_integer("--seed", arguments.seed, low=0)
     if arguments.mechanism == _ALL:
         if arguments.epsilon is not None or arguments.plot is not None or arguments.half_noise:
@@ -179,8 +181,6 @@ def _score(name: str, outputs: np.ndarray) -> np.ndarray:
 
 def _plot(path: Path, name: str, case: Case) -> None:
     figure, axes = make_axes()
-    if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"--plot {path} must be a file in an existing folder; create the folder")
     loss, probability = _loss_distribution(name, case)
     axes.step(loss, np.cumsum(probability), where="post")
     if case.measure == "epsilon":  # a claim in mu does not bound the loss of a single output
@@ -190,4 +190,4 @@ def _plot(path: Path, name: str, case: Case) -> None:
     axes.set(xlabel="privacy loss of an output (nats)", ylabel="probability of at most this loss", ylim=(0, 1.02))
     source = "exact" if case.table is not None else f"estimated from {_N_PLOTTED:,} draws from each input"
     axes.set_title(f"{name}, inputs {case.inputs[0]} and {case.inputs[1]}: {source}", fontsize="medium")
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path)

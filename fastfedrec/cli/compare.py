@@ -84,7 +84,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     for out in arguments.out:
         if out.suffix.lower() not in ENDINGS:
             raise UsageError(f"--out {out} must end in one of {', '.join(ENDINGS)}")
-        check_destination(out)
+        check_destination(out, "--out")
     # Systems are made before any data are read, so that a wrong name or parameter is reported at once.
     warn_of_defaults(arguments.system)
     runs = _make_runs(arguments.system or _default_systems(0))

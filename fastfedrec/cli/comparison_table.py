@@ -11,7 +11,7 @@ from fastfedrec.accounting.views import View, show_costs
 from fastfedrec.cli.outputs import epsilon_legend, footer, list_source
 from fastfedrec.cli.parts import describe_dropped
 from fastfedrec.cli.settings import SystemSettings
-from fastfedrec.core.figures import new_figure
+from fastfedrec.core.figures import PLOT_ENDINGS, new_figure, save_figure
 from fastfedrec.core.files import write_text
 from fastfedrec.core.text import NOT_COVERED, format_table
 from fastfedrec.data.interactions import Interactions
@@ -21,9 +21,8 @@ from fastfedrec.evaluation.metrics.comparison import Comparison
 
 __all__ = ["ENDINGS", "ComparedRun", "ComparisonTable"]
 
-_PLOTS = (".png", ".svg", ".pdf")
 #: Endings of the files that a table can be written to.
-ENDINGS = (".md", ".csv", ".json", ".tex", ".txt", *_PLOTS)
+ENDINGS = (".md", ".csv", ".json", ".tex", ".txt", *PLOT_ENDINGS)
 _TOO_FEW_USERS = (
     "Without a public item list, only items with many users can be chosen privately; pass one with --catalogue."
 )
@@ -90,7 +89,7 @@ class ComparisonTable:
             ".json": lambda: json.dumps(self.document, indent=2, allow_nan=False),
         }
         for path in files:
-            if (ending := path.suffix.lower()) in _PLOTS:
+            if (ending := path.suffix.lower()) in PLOT_ENDINGS:
                 self._plot(path)
             else:
                 write_text(path, makers[ending]().rstrip("\n") + "\n")
@@ -160,7 +159,7 @@ class ComparisonTable:
         panels[0].set_yticks(
             range(len(self.runs)), [f"{run.label}\n{_describe_cost(run)}" for run in self.runs], fontsize="small"
         )
-        figure.savefig(path, dpi=150)
+        save_figure(figure, path)
 
 
 def _describe_cost(run: ComparedRun) -> str:

@@ -75,9 +75,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     out = arguments.out
     # A bad destination is reported before the training.
     if out is not None:
-        if out.is_dir() or not out.parent.is_dir():
-            raise UsageError(f"--out {out} must be a file in an existing folder; create the folder")
-        check_destination(out)
+        check_destination(out, "--out")
     elif arguments.no_users:
         raise UsageError("--no-users needs --out FILE; name a file, or leave it out")
     options = {} if arguments.checkpoint is None else {"checkpoint": _check_folder(arguments, model)}

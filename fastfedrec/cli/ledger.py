@@ -32,20 +32,18 @@ def add_ledger(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Return the ledger, and write the pages."""
-    pages = [(arguments.html, (".html",)), (arguments.markdown, (".md",)), (arguments.card, (".html", ".md"))]
+    endings = {"html": (".html",), "markdown": (".md",), "card": (".html", ".md")}
+    pages = {name: page for name in endings if (page := getattr(arguments, name)) is not None}
     # Destinations are checked before anything is read or written.
-    for page, endings in pages:
-        if page is None:
-            continue
-        if page.suffix.lower() not in endings or page.is_dir() or not page.parent.is_dir():
-            raise UsageError(f"{page} must be a file in an existing folder, and end in {' or '.join(endings)}")
-        check_destination(page)
+    for name, page in pages.items():
+        if page.suffix.lower() not in endings[name]:
+            raise UsageError(f"--{name} {page} must end in {' or '.join(endings[name])}")
+        check_destination(page, f"--{name}")
     if arguments.card is not None and arguments.file.suffix.lower() == ".json":
         raise UsageError(f"--card needs a model's file, got the ledger {arguments.file}; pass the file of fit --out")
     if arguments.purpose is not None and arguments.card is None:
         raise UsageError("--purpose is a part of the model's card; pass --card FILE, or leave it out")
     ledger, about = _read(arguments.file)
-    written = [page for page, _ in pages if page is not None]
     for page in (arguments.html, arguments.markdown):
         if page is not None:
             ledger.report(page, about=about)
@@ -56,10 +54,10 @@ def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
             "model": about,
             "privacy": ledger.to_dict(),
             "digest": ledger.digest(),
-            "pages": [str(page) for page in written],
+            "pages": [str(page) for page in pages.values()],
         }
     parts = [f"Ledger of {about}", ledger.summary().rstrip(), f"Digest: {ledger.digest()}"]
-    return "\n\n".join([*parts, *(f"Written: {page}" for page in written)])
+    return "\n\n".join([*parts, *(f"Written: {page}" for page in pages.values())])
 
 
 def _read(path: Path) -> SavedLedger:

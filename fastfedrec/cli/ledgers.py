@@ -47,7 +47,7 @@ def open_ledger(path: Path | None, budget: float | None, delta: float | None) ->
         return
     if path.suffix.lower() != ".json":
         raise UsageError(f"--ledger {path} must end in .json; name such a file")
-    check_destination(path)
+    check_destination(path, "--ledger")
     ledger = Ledger(delta or _DELTA, budget)
     # Of two simultaneous fits the second one would write a file without the cost of the first.
     with _lock(path):

@@ -47,7 +47,7 @@ def lists_of(users: list[Any], ids: np.ndarray, scores: np.ndarray) -> Lists:
 
 def write_lists(path: Path, blocks: Iterable[Lists], *, source: str) -> tuple[int, int]:
     """Write lists to a file that only its owner may read, and return the numbers of users and of recommendations."""
-    check_destination(path)
+    check_destination(path, "--out")
     counts = np.zeros(2, dtype=np.int64)
 
     def counted() -> Iterator[Lists]:

@@ -23,7 +23,7 @@ from fastfedrec.cli.fit import add_fit
 from fastfedrec.cli.inputs import UsageError
 from fastfedrec.cli.ledger import add_ledger
 from fastfedrec.cli.outputs import ClosedOutputError, any_terminal, close_output, show
-from fastfedrec.cli.parsing import Parser, name_options, options_of
+from fastfedrec.cli.parsing import Parser, name_options, options_of, refuse_shared_files
 from fastfedrec.cli.recommend import add_recommend
 from fastfedrec.cli.reproduce import add_reproduce
 from fastfedrec.cli.shuffler import add_shuffler
@@ -65,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complete(parser)
             arguments = parser.parse_args(argv)
             debug = arguments.debug
+            refuse_shared_files(parser, arguments)
             with in_shell(), warnings.catch_warnings():
                 warnings.showwarning = _warning_printer()
                 answer = arguments.run(arguments)

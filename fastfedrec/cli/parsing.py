@@ -1,6 +1,7 @@
 """Argument parser with defaults and examples in its help, and errors that suggest the intended option."""
 
 import argparse
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,13 +12,15 @@ from fastfedrec.core.names import SYSTEMS
 from fastfedrec.core.text import did_you_mean
 from fastfedrec.systems.registry import system_class
 
-__all__ = ["ExtendIds", "Parser", "name_options", "options_of"]
+__all__ = ["WRITTEN", "ExtendIds", "Parser", "name_options", "options_of", "refuse_shared_files"]
 
 #: Remedies for options of other commands.
 _ELSEWHERE = {
     "--by": "divide the data first, with fastfedrec split --by, and pass --train and --test",
     "--out": "fastfedrec compare writes tables and plots",
 }
+#: Options with a file that a command writes.
+WRITTEN = {"--card", "--html", "--ledger", "--markdown", "--out", "--plot"}
 # Prefix of an id that begins with "-"; arguments of a process never contain it.
 _ESCAPE = "\0"
 _EMPTY_VARIABLE = " (a variable of the shell may be empty)"
@@ -165,12 +168,35 @@ class _ValueOf:
 
 def options_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Yield the name and the long option of each argument of the command, and of its subcommand."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            if (command := getattr(arguments, action.dest, None)) in action.choices:
-                yield from options_of(action.choices[command], arguments)
-        elif (option := next((text for text in action.option_strings if text.startswith("--")), None)) is not None:
+    for action in _actions_of(parser, arguments):
+        if (option := next((text for text in action.option_strings if text.startswith("--")), None)) is not None:
             yield action.dest, option
+
+
+def _actions_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[argparse.Action]:
+    """Yield the arguments of the command, and of its subcommand."""
+    for action in parser._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            yield action
+        elif (command := getattr(arguments, action.dest, None)) in action.choices:
+            yield from _actions_of(action.choices[command], arguments)
+
+
+def refuse_shared_files(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Raise if a file that the command writes is also another argument, which would be lost."""
+    named: dict[str, tuple[str, Any]] = {}
+    for action in sorted(_actions_of(parser, arguments), key=lambda action: not WRITTEN & {*action.option_strings}):
+        name = next(iter(action.option_strings[-1:]), str(action.metavar or action.dest))
+        value = getattr(arguments, action.dest, None)
+        for path in value if isinstance(value, list) else [value]:
+            # Other texts, such as the name of a system, are files only by chance.
+            is_written = name in WRITTEN
+            if not isinstance(path, str | Path) or not (is_written or os.path.isfile(path)):
+                continue
+            if (other := named.get(os.path.realpath(path))) is not None:
+                raise UsageError(f"{other[0]} {other[1]} is also {name}, and would replace it; name another file")
+            if is_written:
+                named[os.path.realpath(path)] = name, path
 
 
 def _hint_for_word(word: str) -> str:

@@ -204,6 +204,8 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         show_progress=show_progress,
     )
     names = results.write(out)
+    if results.failures and not results.cells:
+        raise UsageError(f"every run failed, so there is no result; {results.remarks[0]}")
     if arguments.json:
         return results.to_dict()
     meaning, *legend, not_covered = results.legend.splitlines()

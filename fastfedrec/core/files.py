@@ -97,11 +97,11 @@ def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False
         file.write(text.encode())
 
 
-def check_destination(path: str | os.PathLike[str]) -> None:
-    """Raise before a computation where `new_file` would raise after it."""
-    path = check_path("path", path)
-    _mode_to_keep(path)
-    check_folder(f"path {os.fsdecode(path)!r} is to be in", path.parent)
+def check_destination(path: str | os.PathLike[str], name: str = "path") -> None:
+    """Raise before a computation where `new_file` would raise after it; `name` is the argument with the path."""
+    path = check_path(name, path)
+    _mode_to_keep(path, name)
+    check_folder(f"the folder of {name}", path.parent)
 
 
 def check_folder(name: str, folder: Path) -> None:
@@ -120,16 +120,18 @@ def check_folder(name: str, folder: Path) -> None:
         raise ValueError(f"{name} {folder}{at} cannot be written to ({error.strerror}); pass another path") from None
 
 
-def _mode_to_keep(path: Path) -> int | None:
+def _mode_to_keep(path: Path, name: str = "path") -> int | None:
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         if not path.parent.is_dir():
-            raise FileNotFoundError(f"path {str(path)!r} is in a folder that does not exist; make it first") from None
+            raise FileNotFoundError(
+                f"{name} {str(path)!r} must be a file in an existing folder; make {str(path.parent)!r} first"
+            ) from None
         return None
     if not stat.S_ISREG(mode):
         kind = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
-        raise ValueError(f"path {str(path)!r} is {kind}, which is not replaced; pass the path of a file")
+        raise ValueError(f"{name} {str(path)!r} is {kind}, which is not replaced; pass the path of a file")
     return stat.S_IMODE(mode)
 
 

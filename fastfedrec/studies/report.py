@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Never
 
 from fastfedrec.core.check import check_flag
-from fastfedrec.core.figures import new_figure
+from fastfedrec.core.figures import new_figure, save_figure
 from fastfedrec.core.text import format_csv, format_table
 from fastfedrec.core.threads import resolve_n_threads
 
@@ -234,7 +234,7 @@ class Report(_Figures):
         """
         figure = new_figure()
         self.study.draw(self, figure)
-        figure.savefig(path, dpi=150)
+        save_figure(figure, Path(path))
 
 
 def _plain(value: Any) -> Any:

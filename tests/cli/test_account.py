@@ -221,3 +221,21 @@ def test_commands_refuse(capsys, tmp_path, monkeypatch, arguments, message):
     assert last.startswith("fastfedrec: error: ")
     assert message in last
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("reports --users 100 --delta 1", "--delta must be less than 1.0"),
+        ("reports --users 100 --epsilon 0", "--epsilon must be greater than 0.0"),
+        ("gaussian --noise-multiplier 0 --neighboring replace", "--noise-multiplier must be greater than 0.0"),
+        ("gaussian --noise-multiplier 1 --neighboring replace --users 10 --cohort 20", "--cohort must be at most 10"),
+        (
+            "gaussian --noise-multiplier 1 --neighboring replace --users 10",
+            "takes --users and --cohort, got no --cohort",
+        ),
+    ],
+)
+def test_errors_name_the_options(words, message, capsys):
+    assert main(["account", *words.split()]) == 2
+    assert message in capsys.readouterr().err

@@ -162,3 +162,14 @@ def test_quiet_leaves_the_answer_and_errors(capsys):
     assert captured.err == ""
     assert main(["fit", "nothing", "--data", "x", "--quiet"]) == 2
     assert "unknown system" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_sweep_without_a_result_fails(options, tmp_path, capsys):
+    argv = ["sweep", "--system", "dp-gram", "--set", "epsilon=1e9", "--users", "60", "--items", "40", "--seeds", "1"]
+    assert main([*argv, "--no-baselines", "--out", str(tmp_path / "out"), *options]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    text = "every run failed, so there is no result; failed: DPGram, epsilon=1000000000.0, seed 0: ValueError:"
+    assert text in captured.err
+    assert (tmp_path / "out" / "sweep.json").exists()

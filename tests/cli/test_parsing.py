@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastfedrec.cli.main import build_parser, main
-from fastfedrec.cli.parsing import name_options
+from fastfedrec.cli.parsing import WRITTEN, name_options
 from fastfedrec.cli.settings import SystemSettings
 
 
@@ -171,3 +171,35 @@ def test_names_in_set_and_words_of_sentences_stay_as_they_are():
 def test_errors_of_arguments_reach_the_shell_as_options(words, error, capsys):
     assert main(["advise", "--users", "500", "--items", "90", "--epsilon", "2", *words.split()]) == 2
     assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit popularity --data a.csv --ledger l.json --out l.json", "--ledger l.json is also --out"),
+        ("fit popularity --data a.csv --out ./a.csv", "--out a.csv is also --data"),
+        ("fit popularity --data a.csv --catalogue items.txt --out items.txt", "--out items.txt is also --catalogue"),
+        ("recommend a.csv --users 1 --out a.csv", "--out a.csv is also FILE"),
+        ("recommend m.npz --data a.csv --out a.csv", "--out a.csv is also --data"),
+        ("compare --train a.csv --test b.csv --system random --out b.csv", "--out b.csv is also --test"),
+        ("compare --data a.csv --out c.md --out link.csv", "--out link.csv is also --data"),
+        ("ledger a.csv --markdown a.csv", "--markdown a.csv is also MODEL"),
+        ("ledger m.npz --html p.html --card p.html", "--html p.html is also --card"),
+    ],
+)
+def test_no_output_replaces_another_file_of_the_command(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "b.csv", "items.txt", "l.json"):
+        Path(name).write_text("user,item\n1,2\n")
+    Path("link.csv").symlink_to("a.csv")
+    assert main(words.split()) == 2
+    assert f"{message}, and would replace it; name another file" in capsys.readouterr().err
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"user,item\n1,2\n"}
+
+
+def test_every_option_with_a_file_to_write_is_known():
+    writing = re.compile(r"\bwrite|\bplot\b|file of the model|file or folder of|privacy ledger", re.IGNORECASE)
+    for path, command in LEAVES.items():
+        for action in command._actions:
+            if action.type is Path and writing.search(action.help or ""):
+                assert {*action.option_strings} & WRITTEN, (path, action.option_strings)

@@ -97,7 +97,7 @@ def test_what_is_no_ordinary_file_is_neither_followed_nor_replaced(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_named_and_not_what_stands_for_the_file_in_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"path '.*/nowhere/model.npz' is in a folder that does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"path '.*/nowhere/model.npz' must be a file in an existing folder"):
         write_text(tmp_path / "nowhere" / "model.npz", "text")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting import largest_guess_share
+from fastfedrec.core.figures import save_figure
 from fastfedrec.core.html import html_page, html_table
 from fastfedrec.core.text import NOT_COVERED
 from fastfedrec.studies.demo.comparison import METRICS, Result
@@ -124,7 +125,7 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
             legend.remove()
             figure.set_size_inches(8, 4)
             figure.legend(frameon=False, fontsize=10, loc="outside right center")
-            figure.savefig(path, dpi=150)
+            save_figure(figure, path)
     svg = text.getvalue()
     # The XML header is removed, and black becomes the text colour of the page.
     svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")

@@ -187,7 +187,11 @@ class Sweep(Report):
 
 def _remarks(sweep: Sweep) -> list[str]:
     """Return failed runs and warnings of the evaluation, one line for each."""
-    failures = [f"failed: {f['system']} {f['parameters']}, seed {f['seed']}: {f['error']}" for f in sweep.failures]
+    failures = [
+        f"failed: {', '.join([f['system'], *(f'{name}={value}' for name, value in f['parameters'].items())])}, "
+        f"seed {f['seed']}: {f['error']}"
+        for f in sweep.failures
+    ]
     return [*failures, *(f"warning: {text}" for text in sweep.warnings)]
 
 
