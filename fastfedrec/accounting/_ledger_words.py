@@ -6,7 +6,6 @@ from typing import Any
 
 from fastfedrec.accounting.events import Event, ShuffledReports
 from fastfedrec.accounting.guesses import largest_guess_share
-from fastfedrec.accounting.notes import LARGE_DELTA, large_delta_note
 from fastfedrec.accounting.views import (
     OBSERVERS,
     TRUST_VIEWS,
@@ -17,7 +16,7 @@ from fastfedrec.accounting.views import (
     seen_event,
     stated_cost,
 )
-from fastfedrec.core.text import format_epsilon
+from fastfedrec.core.text import LARGE_DELTA, format_epsilon, large_delta_note
 
 _CONDITIONS = {
     "device": "Each user's device adds the noise before it sends a report. A process that fits all users' data sees "

@@ -4,16 +4,7 @@ from typing import Any
 
 from fastfedrec.core.check import check_choice, check_instance
 
-__all__ = [
-    "LARGE_DELTA",
-    "NOTE_KINDS",
-    "NOTE_SCHEMA",
-    "Note",
-    "large_delta_note",
-    "note_from_json",
-    "note_kind",
-    "note_to_json",
-]
+__all__ = ["NOTE_KINDS", "NOTE_SCHEMA", "Note", "note_from_json", "note_kind", "note_to_json"]
 
 #: The kinds of notes, each with its meaning.
 NOTE_KINDS: dict[str, str] = {
@@ -23,9 +14,6 @@ NOTE_KINDS: dict[str, str] = {
     "not covered": "data, or an observer, that the guarantee does not protect against",
     "remark": "a note without a stated kind, such as each note of a ledger of 0.2.0 or before",
 }
-
-#: Words of `large_delta_note`, by which a page recognises it.
-LARGE_DELTA = "is not below one over the number of users"
 
 
 class Note(str):
@@ -91,29 +79,6 @@ def note_kind(text: str) -> str:
         One of `NOTE_KINDS`.
     """
     return text.kind if isinstance(text, Note) else "remark"
-
-
-def large_delta_note(delta: float, n_users: int) -> str:
-    """Return the note of a delta that allows to publish the data of one user, or "" if it is small enough.
-
-    Parameters
-    ----------
-    delta : float
-        Delta of a guarantee.
-    n_users : int
-        Public number of users.
-
-    Returns
-    -------
-    str
-        Text of the note, if delta is one over the number of users or more.
-    """
-    if delta * n_users < 1:
-        return ""
-    return (
-        f"Delta {delta:g} {LARGE_DELTA} ({n_users:,}). A mechanism that publishes one user's data would satisfy such "
-        "a guarantee."
-    )
 
 
 #: Schema of one note in a document: the kind and the text, or the text alone for a remark.

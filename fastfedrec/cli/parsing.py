@@ -146,12 +146,13 @@ def name_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
     for system in getattr(arguments, "system", None) or []:
         settings += getattr(system, "assignments", [])
     in_set = {str(setting).partition("=")[0] for setting in settings}
+    flags = {action.dest for action in _actions_of(parser, arguments) if action.nargs == 0}
     for name, option in options_of(parser, arguments):
         for python in {name, f"n_{name}"} - in_set:
             # Short names are also words of sentences, which are arguments only before a value or a rule.
             is_word = "_" not in python
             rule, start = (" (?=must |needs )", "^") if is_word else ("", r"(?<![\w.=-])")
-            message = re.sub(rf"(?<![\w.-]){python}=(None|'[^']*'|[\w.-]+)", _ValueOf(option), message)
+            message = re.sub(rf"(?<![\w.-]){python}=(None|'[^']*'|[\w.-]+)", _ValueOf(option, name in flags), message)
             message = re.sub(rf"{start}(`?){python}\1(?!\w|=|\(){rule}", option + " " * is_word, message)
     return message
 
@@ -159,10 +160,12 @@ def name_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
 class _ValueOf:
     """Replacement of ``name=value`` by the option and its value."""
 
-    def __init__(self, option: str):
-        self.option = option
+    def __init__(self, option: str, is_flag: bool):
+        self.option, self.is_flag = option, is_flag
 
     def __call__(self, match: re.Match[str]) -> str:
+        if self.is_flag and match[1] in ("True", "False"):
+            return self.option if match[1] == "True" else f"no {self.option}"
         return f"no {self.option}" if match[1] == "None" else f"{self.option} {match[1].strip(chr(39))}"
 
 

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 __all__ = [
+    "LARGE_DELTA",
     "NOT_COVERED",
     "did_you_mean",
     "epsilon_from_json",
@@ -23,6 +24,7 @@ __all__ = [
     "format_csv",
     "format_epsilon",
     "format_table",
+    "large_delta_note",
     "plain",
     "printable",
     "tables_within",
@@ -34,6 +36,9 @@ NOT_COVERED = (
     "These scores come from the raw data. Publishing them, or choosing settings by them, is not covered by any epsilon."
 )
 
+#: Words of `large_delta_note`, by which a page recognises it.
+LARGE_DELTA = "is not below one over the number of users"
+
 #: Maximum width of a table in columns; None for no limit.  The code that prints a table sets it.
 _COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 _GAP = "  "
@@ -42,6 +47,16 @@ _MAX_NAME_CHARACTERS = 60  # a longer name gets no suggestion, since a file may 
 # Characters that a terminal interprets: control characters except the newline, and marks that reverse the order of
 # characters and so disguise a text.  Surrogates are included, because no file in UTF-8 can contain them.
 _ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def large_delta_note(delta: float, n_users: int) -> str:
+    """Return the note of a delta that allows to publish the data of one user, or "" if it is small enough."""
+    if delta * n_users < 1:
+        return ""
+    return (
+        f"Delta {delta:g} {LARGE_DELTA} ({n_users:,}). A mechanism that publishes one user's data would satisfy such "
+        "a guarantee."
+    )
 
 
 @contextmanager

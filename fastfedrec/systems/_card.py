@@ -23,7 +23,7 @@ def make_card(model: Any, purpose: str | None, evaluation: Mapping[str, float] |
         ("Purpose", _purpose(model, purpose)),
         ("Data", _sizes(model)),
         ("Parameters", _parameters(model)),
-        ("Evaluation", _evaluation(evaluation)),
+        ("Evaluation", _evaluation(model, evaluation)),
         *(section for section in privacy.sections if section[0] not in _FOR_APPROVAL),
         *privacy.details,
     ]
@@ -61,11 +61,17 @@ def _parameters(model: Any) -> tuple[Block, ...]:
     return (Table(("parameter", "value"), tuple((name, repr(value)) for name, value in parameters.items())),)
 
 
-def _evaluation(evaluation: Mapping[str, float] | None) -> tuple[Block, ...]:
+def _evaluation(model: Any, evaluation: Mapping[str, float] | None) -> tuple[Block, ...]:
     """Return the metrics that the caller measured, with their protocol."""
     if evaluation is None:
         return ("The author states no evaluation.",)
     check_instance("evaluation", evaluation, Mapping, "pass the result of evaluate, or a dict of metrics")
+    evaluated = getattr(evaluation, "model", type(model).__name__)
+    if evaluated != type(model).__name__:
+        raise ValueError(
+            f"evaluation must be of this {type(model).__name__}, got one of {evaluated}; pass the result of "
+            "evaluate(model, ...)"
+        )
     rows = tuple((str(name), f"{check_real(f'evaluation[{name!r}]', value):.4f}") for name, value in evaluation.items())
     protocol = [
         f"The {name} was: {text}."

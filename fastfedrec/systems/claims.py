@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.accounting.notes import large_delta_note
+from fastfedrec.core.text import large_delta_note
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.item_choice import CHOICES
 

@@ -153,6 +153,9 @@ def test_names_in_set_and_words_of_sentences_stay_as_they_are():
     whole = build_parser()
     sweep = argparse.Namespace(command="sweep", system=[SystemSettings("dp-gram", ["delta=2"])])
     assert name_options(whole, sweep, "delta must be below 1, got 2") == "delta must be below 1, got 2"
+    split = argparse.Namespace(command="split")
+    for value, words in (("True", "--quiet"), ("False", "no --quiet")):
+        assert name_options(whole, split, f"use quiet={value}") == f"use {words}"
     fit = argparse.Namespace(command="fit", set=["honest_fraction=2"])
     for message in ("honest_fraction must be at most 1", "the data of users must be rows", "see min_seed and n_outs()"):
         assert name_options(whole, fit, message) == message

@@ -153,6 +153,9 @@ def test_bad_arguments_are_refused(tmp_path, capsys):
         model.card(tmp_path / "card.md", evaluation=[0.5])
     with pytest.raises(ValueError, match=r"evaluation\['hr@10'\] must be finite, got nan"):
         model.card(tmp_path / "card.md", evaluation={"hr@10": math.nan})
+    train, test = next(LeaveOneOut().split(clicks(), key=KEY))
+    with pytest.raises(ValueError, match="evaluation must be of this Popularity, got one of EASE"):
+        model.card(tmp_path / "card.md", evaluation=evaluate(EASE().fit(train), train, test))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "ledger.json").write_text(model.ledger_.to_json())
     assert main(["ledger", str(tmp_path / "ledger.json"), "--card", str(tmp_path / "card.md")]) == 2

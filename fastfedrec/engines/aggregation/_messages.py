@@ -1,4 +1,4 @@
-"""Messages of a secure sum as plain bytes: lists of keys, numbered entries, and lists of nodes."""
+"""Messages of a secure sum: vectors, lists of keys, numbered entries, and lists of nodes, as plain bytes."""
 
 import functools
 import hashlib
@@ -6,9 +6,11 @@ import struct
 from collections.abc import Collection, Iterable
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.engines.aggregation._sealing import KEY_BYTES, SIGNATURE_BYTES, Identity, is_signed
 from fastfedrec.engines.aggregation.plan import N_WITNESSES, AggregationError, AggregationPlan
+from fastfedrec.mechanisms.report_checks import check_integers
 
 #: Number of bytes of a node's entry: its name, its two keys of the round, and a signature.
 ENTRY_BYTES = 3 * KEY_BYTES + SIGNATURE_BYTES
@@ -44,6 +46,16 @@ def unpack_nodes(message: bytes, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     if bits[:, n_nodes:].any():
         raise AggregationError("lists of nodes must not have further nodes")
     return bits[0, :n_nodes].astype(bool), bits[1, :n_nodes].astype(bool)
+
+
+def check_vector(values: ArrayLike, n_values: int, max_value: int) -> NDArray[np.int64]:
+    """Return a node's vector of this length and these absolute values, or raise."""
+    numbers = check_integers("values", values, "put them on an integer grid first")
+    if numbers.shape != (n_values,):
+        raise ValueError(f"values must have shape ({n_values},), got {numbers.shape}")
+    if (largest := max(int(numbers.max()), -int(numbers.min()))) > max_value:
+        raise ValueError(f"values must be from -{max_value} to {max_value}, got {largest}")
+    return numbers.astype(np.int64)
 
 
 def sign_answer(plan: AggregationPlan, identity: Identity, stage: str, answer: bytes) -> bytes:

@@ -8,7 +8,13 @@ from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.core.randomness import Key
-from fastfedrec.engines.aggregation._messages import join_numbered, read_key_list, split_numbered, unpack_nodes
+from fastfedrec.engines.aggregation._messages import (
+    check_vector,
+    join_numbered,
+    read_key_list,
+    split_numbered,
+    unpack_nodes,
+)
 from fastfedrec.engines.aggregation._sealing import (
     SIGNATURE_BYTES,
     Exchange,
@@ -19,7 +25,7 @@ from fastfedrec.engines.aggregation._sealing import (
     unseal,
 )
 from fastfedrec.engines.aggregation.masks import add_masks
-from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan, check_vector
+from fastfedrec.engines.aggregation.plan import STAGES, WITNESS_SHARE, AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.secret_sharing import SEALED_BYTES, SEED_BYTES, split_secret
 
 __all__ = ["AggregationNode"]

@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
-from fastfedrec.mechanisms.report_checks import check_integers
 
 __all__ = [
     "N_WITNESSES",
@@ -18,7 +16,6 @@ __all__ = [
     "WITNESS_SHARE",
     "AggregationError",
     "AggregationPlan",
-    "check_vector",
     "choose_degree",
 ]
 
@@ -130,16 +127,6 @@ class AggregationPlan:
         """
         check_choice("stage", stage, ("keys", "channel", "mask", "self", "graph", "answers", "signed"))
         return hashlib.sha256(f"fastfedrec aggregation {stage} {self!r}".encode()).digest()
-
-
-def check_vector(values: ArrayLike, n_values: int, max_value: int) -> NDArray[np.int64]:
-    """Return a node's vector of this length and these absolute values, or raise."""
-    numbers = check_integers("values", values, "put them on an integer grid first")
-    if numbers.shape != (n_values,):
-        raise ValueError(f"values must have shape ({n_values},), got {numbers.shape}")
-    if (largest := max(int(numbers.max()), -int(numbers.min()))) > max_value:
-        raise ValueError(f"values must be from -{max_value} to {max_value}, got {largest}")
-    return numbers.astype(np.int64)
 
 
 def choose_degree(n_nodes: int, *, honest_fraction: float, min_answers: int) -> tuple[int, int]:

@@ -15,9 +15,9 @@ from fastfedrec.core.kept_files import checking, is_kept, read_document, write_d
 from fastfedrec.data.digest import digests
 from fastfedrec.engines.aggregation._messages import sign_answer
 from fastfedrec.engines.aggregation._sealing import Identity
+from fastfedrec.engines.aggregation.agreement import SumAgreement
 from fastfedrec.engines.aggregation.node import AggregationNode
 from fastfedrec.engines.aggregation.plan import STAGES, AggregationError
-from fastfedrec.engines.aggregation.sums import SumAgreement
 from fastfedrec.rounds.checkpoint import Checkpoint
 
 __all__ = ["StoredNode", "node_name"]

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,38 +16,14 @@ from fastfedrec.accounting.events import Neighboring
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
-from fastfedrec.engines.aggregation.plan import AggregationPlan, check_vector, choose_degree
+from fastfedrec.engines.aggregation._messages import check_vector
+from fastfedrec.engines.aggregation.plan import AggregationPlan, choose_degree
 from fastfedrec.mechanisms import Skellam
 
-__all__ = ["SecureSums", "SumAgreement"]
+__all__ = ["SecureSums"]
 
 # A draw of noise is beyond this number of standard deviations, plus as many units, with a negligible probability.
 _STDDEVS = 40
-
-
-class SumAgreement(Protocol):
-    """The sums of a run, which nodes and server agree on."""
-
-    @property
-    def roster(self) -> Sequence[str]:
-        """Names of all nodes."""
-
-    @property
-    def digest(self) -> str:
-        """Digest of all parameters."""
-
-    @property
-    def folder(self) -> str:
-        """Name of the run's folder in a node's folder."""
-
-    def plan(self, round: int) -> AggregationPlan:
-        """Return the public parameters of one sum, or raise ValueError if it is no sum of the run."""
-
-    def objection(self, rounds: Collection[int]) -> str | None:
-        """Return why a node must not answer all these sums, or None."""
-
-    def with_share(self, values: ArrayLike, *, key: Key, node: str, round: int) -> NDArray[np.int64]:
-        """Return a node's vector with its share of the noise, or raise if it is out of the bounds."""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
+from fastfedrec.engines.aggregation.agreement import SumAgreement
 from fastfedrec.engines.aggregation.plan import AggregationError
 from fastfedrec.engines.aggregation.stored_node import StoredNode
-from fastfedrec.engines.aggregation.sums import SumAgreement
 from fastfedrec.engines.deployment.node_memory import RefusalError
 from fastfedrec.engines.flower.wire.records import config_record, read_values
 

@@ -16,9 +16,10 @@ from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import checking
 from fastfedrec.data.digest import digests
+from fastfedrec.engines.aggregation.agreement import SumAgreement
 from fastfedrec.engines.aggregation.plan import AggregationError, AggregationPlan
 from fastfedrec.engines.aggregation.server import AggregationServer
-from fastfedrec.engines.aggregation.sums import SecureSums, SumAgreement
+from fastfedrec.engines.aggregation.sums import SecureSums
 from fastfedrec.engines.flower._node import answering
 from fastfedrec.engines.flower._sum_messages import RECORD, answer_sum
 from fastfedrec.engines.flower.server import MAX_REPEATS

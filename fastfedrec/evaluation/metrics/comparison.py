@@ -161,6 +161,9 @@ class Comparison:
             if metric not in tested:
                 continue
             best = (min if less else max)(self.results, key=lambda name: self.results[name][metric])
+            if all(result[metric] == self.results[best][metric] for result in self.results.values()):
+                lines.append(f"{metric}: all models score equally.")
+                continue
             # Only tests that involve the best model can show a model that is as good.
             of_best = [test for test in self.tests if test.metric == metric and best in (test.first, test.second)]
             extreme, more = ("lowest", "lower") if less else ("highest", "higher")

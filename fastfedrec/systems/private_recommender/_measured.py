@@ -10,6 +10,7 @@ from typing import Any
 from fastfedrec.evaluation.metrics.resampling import share_error
 
 METRIC = "hr@10"
+CANDIDATES = "99 sampled unseen items"  # which the metric ranks beside the item of a test
 RANDOM = 0.1  # HR@10 of a random list among 100 items; noisy popularity may be worse
 _FILE = "advice.json"  # `studies.advise.grid` writes it
 

@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fastfedrec.accounting.notes import large_delta_note
 from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
 from fastfedrec.core.interface import choose_words
 from fastfedrec.core.memory import format_bytes
-from fastfedrec.core.text import format_epsilon, format_table, plain
-from fastfedrec.systems.private_recommender._measured import METRIC, RANDOM
+from fastfedrec.core.text import format_epsilon, format_table, large_delta_note, plain
+from fastfedrec.systems.private_recommender._measured import CANDIDATES, METRIC, RANDOM
 
 __all__ = ["Advice", "Offer", "is_tie"]
 
@@ -179,6 +178,7 @@ class Advice:
                 "neighboring": "replace",
                 "protected_from": TRUST_VIEWS[self.trust],
                 "metric": METRIC,
+                "candidates": CANDIDATES,
             }
         )
 
@@ -276,7 +276,10 @@ class Advice:
 
     def _sentences(self, details: bool) -> list[str]:
         """Return at most three lines below the table."""
-        cells = "Figures of a line are from one cell of sweeps of generated data, with two standard errors."
+        cells = (
+            f"Figures of a line are from one cell of sweeps of generated data, among {CANDIDATES}, with two standard "
+            "errors."
+        )
         more = "" if details else f" {choose_words('summary(details=True)', '--details')} adds settings and remarks."
         sweep = "Your data differ: sweep them before you decide, with fastfedrec sweep --data PATH."
         return [self.reason, *[cells] * self._has_gains, sweep + more]

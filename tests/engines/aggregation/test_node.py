@@ -17,7 +17,7 @@ from fastfedrec.engines.aggregation import (
 )
 from fastfedrec.engines.aggregation import node as node_module
 from fastfedrec.engines.aggregation._messages import ENTRY_BYTES, join_numbered, pack_nodes, split_numbered
-from fastfedrec.engines.aggregation._sealing import SIGNATURE_BYTES
+from fastfedrec.engines.aggregation._sealing import SIGNATURE_BYTES, seal
 from fastfedrec.engines.aggregation.plan import STAGES
 from fastfedrec.engines.aggregation.secret_sharing import SEED_BYTES
 
@@ -84,7 +84,9 @@ def test_an_entropy_key_makes_the_messages_of_a_round_once():
     with pytest.raises(ValueError, match="key has already made the message"):
         AggregationNode(PLAN, identity, [identity.name], key)
     later = AggregationPlan("test", 4, n_values=4, max_sum=1000, degree=4, threshold=3, min_answers=5)
-    assert AggregationNode(later, identity, [identity.name], key).answer("keys", b"") != first.answer("keys", b"")
+    second = AggregationNode(later, identity, [identity.name], key)
+    # A seed is revealed after its round, so it serves one round and one purpose.
+    assert len({first._self_seed, first._mask_seed, second._self_seed, second._mask_seed}) == 4
 
 
 def test_a_node_reveals_a_mask_key_only_of_nodes_that_did_not_answer():
@@ -149,6 +151,8 @@ def test_a_node_that_copies_keys_gets_other_masks_and_seals():
     assert keys.mask_keys[0] == keys.mask_keys[1]
     masks = {node._mask.common(keys.names[other], keys.mask_keys[other], b"") for other in node._neighbors}
     assert len(masks) == len(set(node._channels.values())) == 8
+    # The nonce is constant, so both directions need keys of their own.
+    assert seal(bytes(32), owner, b"text") != seal(bytes(32), thief, b"text")
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -164,6 +168,7 @@ def test_changed_keys_are_refused():
         "lacks the keys of this node": entries[:own] + entries[own + 1 :],
         "not in the roster": sorted([*entries, foreign]),
         "must be sorted": entries[::-1],
+        "with each node once": sorted([*entries, entries[own]]),
         "4 nodes have keys, and min_answers is 5": sorted([entries[own], *(entries[:own] + entries[own + 1 :])[:3]]),
     }
     for message, changed in cases.items():
@@ -189,18 +194,21 @@ def test_changed_and_missing_shares_are_refused():
         ongoing, name, sealed = round_at("mask")
         with pytest.raises(AggregationError, match=message):
             ongoing.answer(name, change(sealed))
+        with pytest.raises(AggregationError, match="is out of order"):
+            ongoing.answer(name, sealed)  # a server that may try again can guess
 
 
 def test_lists_that_differ_from_what_a_node_saw_are_refused():
-    n = 9
-    everyone = np.ones(n, dtype=bool)
+    n, ongoing = 9, Round().run_to("confirm")
+    everyone, name = np.ones(n, dtype=bool), next(iter(ongoing.messages))
+    stranger = np.arange(n) == min(set(range(n)) - {ongoing.nodes[name]._number, *ongoing.nodes[name]._neighbors})
     for shared, answered, message in (
         (everyone, np.arange(n) < 4, "differ from|nodes answered"),
         (everyone, np.zeros(n, dtype=bool), "differ from the shares and the vector"),
         (np.zeros(n, dtype=bool), everyone, "differ from the shares"),
+        (~stranger, everyone, "9 nodes answered"),
     ):
         ongoing = Round().run_to("confirm")
-        name = next(iter(ongoing.messages))
         with pytest.raises(AggregationError, match=message):
             ongoing.nodes[name].answer("confirm", pack_nodes(shared, answered))
 
@@ -222,6 +230,17 @@ def test_a_server_that_sends_different_lists_gets_no_share():
         ongoing.nodes[victim].answer("reveal", join_numbered(signatures))
     # The others agree, and are 8 of 9.
     assert ongoing.nodes[others[0]].answer("reveal", join_numbered(signatures))
+
+
+def test_signatures_of_other_nodes_do_not_count(monkeypatch):
+    monkeypatch.setattr("fastfedrec.engines.aggregation._messages.N_WITNESSES", 3)
+    ongoing = Round(plan=replace(PLAN, round=30)).run_to("confirm")  # no list in the cache
+    signatures = {ongoing.nodes[name]._number: ongoing.answer(name, text) for name, text in ongoing.messages.items()}
+    name = ongoing.roster[0]
+    witnesses = ongoing.nodes[name]._list.witnesses
+    others = [(number, signature) for number, signature in signatures.items() if number not in witnesses]
+    with pytest.raises(AggregationError, match="0 of 3 witnesses signed"):
+        ongoing.nodes[name].answer("reveal", join_numbered(others))
 
 
 def test_signatures_of_one_witness_count_once():

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
 
+from fastfedrec import Key
 from fastfedrec.accounting import Ledger
 from fastfedrec.engines.aggregation import SecureSums, choose_degree
 
@@ -82,6 +83,15 @@ def test_every_sum_fits_into_the_bits_of_the_plan():
 def test_another_agreement_has_another_digest_and_other_plans(changed):
     assert agreement(**changed).digest != agreement().digest
     assert agreement(**changed).plan(0).context("keys") != agreement().plan(0).context("keys")
+
+
+def test_each_round_and_node_has_another_share_and_each_stage_another_context():
+    sums, zeros, key = agreement(n_rounds=2), [0] * 1000, Key.from_seed(1)
+    places = [(node, round) for node in ROSTER[:2] for round in (0, 1)]
+    shares = {sums.with_share(zeros, key=key, node=node, round=round).tobytes() for node, round in places}
+    stages = ("keys", "channel", "mask", "self", "graph", "answers", "signed")
+    assert len(shares) == 4
+    assert len({sums.plan(0).context(stage) for stage in stages}) == len(stages)
 
 
 def test_equal_agreements_have_equal_digests():

@@ -85,7 +85,10 @@ def test_holm_covers_all_tests():
 
 def test_the_same_model_twice_has_no_difference():
     result = results()["a"]
-    assert [(t.difference, t.p_value) for t in compare({"a": result, "b": result}, key=KEY).tests] == [(0.0, 1.0)] * 2
+    comparison = compare({"a": result, "b": result}, key=KEY)
+    assert [(t.difference, t.p_value) for t in comparison.tests] == [(0.0, 1.0)] * 2
+    assert all(line.endswith(": all models score equally.") for line in comparison.verdicts())
+    assert len(comparison.verdicts()) == 2
 
 
 def test_names_and_tables():
