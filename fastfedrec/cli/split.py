@@ -15,11 +15,12 @@ from fastfedrec.cli.outputs import csv_lines
 from fastfedrec.cli.parts import SPLIT_FILE, digest_of, named_parts
 from fastfedrec.cli.splitters import SPLITTERS, add_by, make_splitter
 from fastfedrec.core.files import check_folder, new_file, write_text
+from fastfedrec.core.numbers import show
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import format_table
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
-from fastfedrec.datasets.columns import BLANKS
+from fastfedrec.datasets.columns import BLANKS, is_readable_id
 from fastfedrec.evaluation import PublishedFolds, Splitter
 
 __all__ = ["add_split"]
@@ -82,6 +83,7 @@ def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"--out {out} must be an empty folder, and holds files; name a new one")
     data = load_data(arguments)
+    _check_ids(arguments.data, data)
     splits = list(splitter.split(data, key=Key.from_seed(arguments.seed)))
     if any(not split.test.n_interactions for split in splits):
         raise ValueError(f"{splitter!r} leaves no test interaction of --data {arguments.data}; use another split")
@@ -129,8 +131,18 @@ def _make_splitter(arguments: argparse.Namespace) -> Splitter:
     if "time" in values:
         if re.fullmatch("-?[0-9]+", values["time"]):
             values["time"] = int(values["time"])
-        values["timestamp_unit"] = "s"  # the unit of all readers of files
+        values["timestamp_unit"] = arguments.timestamp_unit or "s"  # the default unit of all readers of files
     return make_splitter(arguments.by, values)
+
+
+def _check_ids(source: str, data: Interactions) -> None:
+    """Raise for ids that the parts, which are text files, could not hold."""
+    for axis, ids in (("user", data.user_ids), ("item", data.item_ids)):
+        for key in ids.tolist():
+            if isinstance(key, str) and not is_readable_id(key):
+                raise ValueError(
+                    f"--data {source} must have {axis} ids that a text file can hold, got {show(key)}; rename the id"
+                )
 
 
 def _users(data: Interactions) -> np.ndarray:
@@ -155,9 +167,9 @@ def _write(path: Path, data: Interactions, *, has_values: bool) -> None:
         users, items = np.repeat(users, counts), np.repeat(items, counts)
     if not (values % 1).any() and np.abs(values).max(initial=0) < 2**53:
         values = values.astype(np.int64)  # "5" instead of "5.0"
-    # Readers keep blanks around an id only in quotes.
+    # Readers keep blanks around an id, and carriage returns in it, only in quotes.
     ids = (*data.user_ids.tolist(), *data.item_ids.tolist())
-    quote_text = any(isinstance(key, str) and key != key.strip(BLANKS) for key in ids)
+    quote_text = any(isinstance(key, str) and (key != key.strip(BLANKS) or "\r" in key) for key in ids)
     heading = ["user", "item", *["value"] * has_values, *["timestamp"] * (times is not None)]
     with new_file(path, private=True) as file:
         file.write(csv_lines([heading], quote_text))

@@ -2,12 +2,14 @@
 
 import argparse
 import csv
+import io
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastfedrec.core.text import format_table
+from fastfedrec.core.warn import warn
 from fastfedrec.evaluation import Evaluation
 
 __all__ = ["add_user_groups", "document_by_group", "read_user_groups", "table_by_group"]
@@ -30,14 +32,17 @@ def read_user_groups(arguments: argparse.Namespace) -> dict[str, str] | None:
     if path is None:
         return None
     try:
-        rows = list(csv.reader(Path(path).read_text(encoding="utf-8-sig").splitlines()))
+        text = Path(path).read_bytes().decode("utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""))  # line ends in quotes are a part of an id
+        rows = [(reader.line_num, row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"--user-groups {path} must be CSV text in UTF-8: {error}") from None
-    if not rows or len(rows[0]) != 2 or rows[0][0].strip() != "user":
-        got = ",".join(rows[0]) if rows else "an empty file"
+    header = rows[0][1] if rows else []
+    if len(header) != 2 or header[0].strip() != "user":
+        got = ",".join(header) if rows else "an empty file"
         raise ValueError(f"--user-groups {path} must begin with the header user,GROUP, got {got!r}; add the header")
     groups: dict[str, str] = {}
-    for line, row in enumerate(rows[1:], start=2):
+    for line, row in rows[1:]:
         if len(row) != 2 or not row[0].strip():
             raise ValueError(f"--user-groups {path}, line {line} must be a user and a group, got {','.join(row)!r}")
         user, group = (text.strip() for text in row)
@@ -60,6 +65,14 @@ def table_by_group(results: Mapping[str, Sequence[Evaluation]], groups: Mapping[
 
 def document_by_group(results: Mapping[str, Sequence[Evaluation]], groups: Mapping[str, str]) -> dict[str, Any]:
     """Return the users and the metrics of each system in each group; metrics are means over its results."""
+    tested = {str(user) for runs in results.values() for run in runs for user in run.user_ids.tolist()}
+    if not tested & groups.keys():
+        raise ValueError(
+            f"--user-groups must have a row for some of the {len(tested):,} tested users, got none of them in "
+            f"{len(groups):,} rows; compare its ids with those of the data"
+        )
+    if n_untested := len(groups.keys() - tested):
+        warn(f"--user-groups has {n_untested:,} users without a test, who count in no group", UserWarning)
     document: dict[str, Any] = {}
     for name, evaluations in results.items():
         parts: dict[str, list[Evaluation]] = {}

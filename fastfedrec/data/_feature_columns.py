@@ -190,7 +190,8 @@ def _lists(name: str, values: Sequence[Any], positions: np.ndarray) -> Rows:
     lists = [[part for part in _ordered(value) if not _is_null(part)] for value in values]
     elements = list(itertools.chain.from_iterable(lists))
     if not elements or not all(_kind(value) == "number" for value in elements):
-        return _multi_hot(name, lists, positions)
+        labels = [[part for part in parts if not _is_nan(part)] for parts in lists]  # pandas marks a missing text so
+        return _multi_hot(name, labels, positions)
     if all(isinstance(value, numbers.Integral) for value in elements):
         return _multi_hot(name, lists, positions)
     lengths = set(map(len, lists))
@@ -212,7 +213,18 @@ def _ordered(value: Any) -> Sequence[Any]:
 
 
 def _dates(name: str, values: Sequence[Any], positions: np.ndarray) -> Rows:
+    zoned = [_utc_offset(value) is not None for value in values]
+    if len(set(zoned)) > 1:
+        other = zoned.index(not zoned[0])
+        raise TypeError(
+            f"{name} must hold times that all have a zone or all have none, got {values[0]} at position {positions[0]} "
+            f"and {values[other]} at position {positions[other]}; give each one a zone"
+        )
     return _numbers(name, np.array([_days(value) for value in values]), positions)
+
+
+def _utc_offset(value: Any) -> datetime.timedelta | None:
+    return value.utcoffset() if isinstance(value, datetime.datetime) else None
 
 
 def _days(value: Any) -> float:
@@ -221,6 +233,7 @@ def _days(value: Any) -> float:
     seconds = 0.0
     if isinstance(value, datetime.datetime):
         seconds = (value.hour * 60 + value.minute) * 60 + value.second + value.microsecond / 1e6
+        seconds -= (value.utcoffset() or datetime.timedelta()).total_seconds()
     return value.toordinal() + seconds / _DAY
 
 

@@ -56,7 +56,8 @@ def align_columns(
         return columns, None
     ids = axis_ids(id_column.called, id_column.ids, None)
     for column, values in columns.items():
-        if hasattr(values, "__len__") and len(values) != len(ids):
+        # A sparse matrix has no length, and is refused with a remedy later.
+        if hasattr(values, "__len__") and not hasattr(values, "tocsr") and len(values) != len(ids):
             raise ValueError(f"{name}[{column!r}] must have {len(ids)} entries, one for each id, got {len(values)}")
     check_kinds(id_column.called, ids, axis_values, of=f"the {axis}s' ids")
     rows = IdIndex(axis, ids).find(axis_values)

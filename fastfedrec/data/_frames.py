@@ -150,9 +150,14 @@ def read_rows(
             f"{' and '.join(unknown)} must be given, because no column of the frame has a usual name, got "
             f"{show_names(names)}; pass {example}"
         )
+    if len(set(column_of.values())) < len(column_of):
+        raise ValueError(
+            f"{', '.join(column_of)} must be different columns, got {show_names(column_of.values())}; name each column "
+            "once"
+        )
     if is_lazy(frame):
         # Only the columns of the roles are read from a lazy frame.
-        frame = native_frame(frame.select(list(dict.fromkeys(column_of.values()))).collect())
+        frame = native_frame(frame.select(list(column_of.values())).collect())
     rows = {}
     for role, name in column_of.items():
         column, called = frame[name], f"column {name!r} ({role})"

@@ -14,6 +14,7 @@ from fastfedrec.core.numbers import show_names
 from fastfedrec.data._feature_ids import split_ids as split_ids  # for other folders
 from fastfedrec.data._frames import as_frame_maker as as_frame_maker
 from fastfedrec.data._frames import column_names, native_frame, read_rows, recognized_columns, with_noted_ids
+from fastfedrec.data._frames import columns_by_name as columns_by_name
 from fastfedrec.data._frames import is_frame as is_frame
 from fastfedrec.data.csr import MAX_ITEMS, are_in_order, check_csr, check_integers, check_item_count, is_faultless
 from fastfedrec.data.interactions import Interactions
@@ -294,6 +295,9 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
         )
     if rows is None:
         indptr, indices, data = checked_csr(name, matrix)
+        if matrix.dtype == np.float32:  # which sums of duplicates have widened
+            with np.errstate(over="ignore"):  # infinite values are refused
+                data = data.astype(np.float32, copy=False)
         rows = indptr, indices, float_values(f"{name}.data", data, len(indices))
         check_csr(*rows, n_items, name=_array_names(name))
     indptr, indices, values = rows

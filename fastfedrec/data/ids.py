@@ -1,7 +1,7 @@
 """Encoding of external ids, which may be any hashable objects, as row numbers, and their lookup."""
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,9 @@ __all__ = [
     "entry_at",
     "find_rows",
     "id_at",
+    "is_column",
+    "is_missing",
+    "join_ids",
     "rows_on",
     "warn_of_marks",
 ]
@@ -33,7 +36,7 @@ __all__ = [
 #: Marks of a missing field, in lower case.
 MISSING = frozenset({"null", "none", "nan", "nat", "na", "n/a", "-", "?"})
 # Spellings that pandas, R and databases write.
-_MARKS = frozenset(spelling for word in MISSING for spelling in (word, word.upper(), word.title())) | {"NaN", "NaT"}
+_MARKS = frozenset(spelling for word in MISSING for spelling in (word, word.upper(), word.title())) | {"", "NaN", "NaT"}
 _MIN_ENTRIES = 500_000  # per thread
 _MAX_BITS = 8192  # of an integer id; Python refuses to convert much larger ones to text
 _IS_WIDE = re.compile("u?int128", re.IGNORECASE)  # types of polars without a counterpart in NumPy
@@ -215,6 +218,14 @@ def column_array(name: str, values: Any) -> np.ndarray:
     return array
 
 
+def join_ids(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Return several columns of ids as one, which keeps the type of each id."""
+    columns = [column for column in columns if len(column)]  # the type of an empty column has no meaning
+    if len({column.dtype.kind for column in columns}) == 1 and columns[0].dtype.kind in "iuU":
+        return np.concatenate(columns)
+    return column_array("ids", [key for column in columns for key in _keys(column)])
+
+
 def _typed_array(values: list[Any]) -> np.ndarray | None:
     # NumPy would convert entries of mixed types to a common one, such as 1 and "a" to text.
     kinds = {type(value) for value in values}
@@ -242,7 +253,7 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
     if not (isinstance(ids, np.ndarray) and ids.dtype.kind not in "OT"):
         listed = list(ids)
         for position, key in enumerate(listed):
-            if _is_missing(key):
+            if is_missing(key):
                 raise ValueError(f"{name}[{position}] is missing ({key!r}); drop the row, or give it an id")
         ids = _typed_array(listed)
         if ids is None:
@@ -292,7 +303,8 @@ def _narrow(rows: np.ndarray) -> np.ndarray:
     return rows.astype(np.int32) if not len(rows) or rows.max() <= np.iinfo(np.int32).max else rows
 
 
-def _is_missing(key: Any) -> bool:
+def is_missing(key: Any) -> bool:
+    """Return whether an entry is None, NaN or another mark of a missing entry."""
     if key is None:
         return True
     # Only NaN and similar missing values differ from themselves.
@@ -322,8 +334,10 @@ def _encode_objects(name: str, ids: list[Any]) -> tuple[np.ndarray, np.ndarray]:
         try:
             rows[position] = first.setdefault(key, len(first))
         except TypeError:
-            kind = type(key).__name__
-            raise TypeError(f"{name}[{position}] must be hashable, got {kind}; convert it to a tuple") from None
+            kind, remedy = type(key).__name__, "convert it to a tuple"
+            if isinstance(key, tuple):
+                kind, remedy = "a tuple with other parts", "convert its parts to numbers, strings or tuples"
+            raise TypeError(f"{name}[{position}] must be hashable, got {kind}; {remedy}") from None
         _check_exact_key(f"{name}[{position}]", key)
         if rows[position] == len(first) - 1 and not _can_be_saved(key):
             shown = repr(key) if not isinstance(key, int) else f"of {key.bit_length()} bits"

@@ -1,7 +1,7 @@
 """Checks of the values of user-item pairs, and the sorting of pairs."""
 
+import math
 from collections.abc import Mapping
-from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -58,15 +58,30 @@ def _floats(name: str, objects: np.ndarray) -> np.ndarray:
         position = next(at for at, entry in enumerate(objects.ravel()) if entry is None)
         raise ValueError(f"{name}[{position}] must be a number, got None; drop the row, or fill in a value")
     are_numbers = all(issubclass(kind, Real | Decimal) and not issubclass(kind, bool) for kind in kinds)
-    for at, entry in enumerate(objects.ravel() if are_numbers and int in kinds else ()):
-        if type(entry) is int and (entry.bit_length() > 1000 or int(float(entry)) != entry):
-            raise TypeError(
-                f"{name}[{at}] must be a number that float64 represents exactly, got {show(entry)}; convert it with "
-                "float()"
-            )
-    with suppress(OverflowError):  # a Fraction beyond the range of floats
-        return objects.astype(np.float64) if are_numbers else objects
-    return objects
+    if not are_numbers:
+        return objects
+    flat = objects.ravel()
+    try:
+        floats = flat.astype(np.float64)
+    except OverflowError:
+        floats = np.array([_nearest(entry) for entry in flat])
+    # Numbers below 2**53 are rounded in their fraction only, unless they become 0.
+    inexact, is_large = (floats == 0) & flat.astype(bool), np.abs(floats) >= 2.0**53
+    inexact[is_large] = flat[is_large] != floats[is_large]
+    if inexact.any():
+        at = int(inexact.argmax())
+        raise TypeError(
+            f"{name}[{at}] must be a number that float64 represents exactly, got {show(flat[at])}; convert it with "
+            "float()"
+        )
+    return floats.reshape(objects.shape)
+
+
+def _nearest(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 UNLISTED = ("error", "drop")

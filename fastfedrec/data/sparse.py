@@ -17,7 +17,7 @@ _CHECKED = ("csr", "csc", "bsr", "coo")
 
 def as_csr(matrix: Any, *, copy: bool = False) -> Any:
     """Convert a matrix with checked arrays to CSR; stored zeros are entries, except in BSR and DIA."""
-    # Zeros of BSR and DIA fill blocks and diagonals.  SciPy drops them for DIA.  Duplicate entries are not summed.
+    # Zeros of BSR and DIA fill blocks and diagonals.  SciPy drops them for DIA.  Only COO sums duplicate entries.
     csr = matrix.tocsr(copy=copy)
     if matrix.format == "bsr":
         csr.eliminate_zeros()
@@ -29,8 +29,9 @@ def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.i
     check_arrays(name, matrix)
     if matrix.dtype.kind in "iu":
         check_fits(f"{name}.data", _numbers(matrix), np.float64)
-    # Conversion precedes the sum of duplicates, because two entries of 200 overflow an unsigned byte.
-    if matrix.dtype.kind in "iub":
+    # Conversion precedes the sum of duplicates, because two entries of 200 overflow an unsigned byte, and sums of
+    # float32 are rounded.  SciPy sums the duplicates of COO when it converts the format.
+    if matrix.dtype.kind in "iub" or (matrix.format == "coo" and matrix.dtype == np.float32):
         matrix = matrix.astype(np.float64)
     try:
         csr = as_csr(matrix, copy=True)
@@ -38,6 +39,9 @@ def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.i
         raise ValueError(f"{name} must be a valid {matrix.format} matrix ({error}); build it again") from error
     if matrix.format not in _CHECKED:
         _check_rows(name, csr.indptr, csr.indices, csr.shape[1])
+    csr.sort_indices()
+    if csr.dtype == np.float32 and not csr.has_canonical_format:
+        csr = csr.astype(np.float64)
     csr.sum_duplicates()
     return check_integers(f"{name}.indptr", csr.indptr, np.int64), csr.indices.astype(np.int32, copy=False), csr.data
 

@@ -82,6 +82,8 @@ def _mark_missing(name: str, timestamps: Any, unit: str) -> np.ndarray:
         return _integers(name, _array(name, timestamps), unit)
     out = np.full(missing.shape, MISSING_TIMESTAMP, dtype=np.int64)
     positions = np.flatnonzero(~missing)
+    if not positions.size:  # without a known entry, the type of the column has no meaning
+        return out
     # Missing entries are dropped first, because a column with NaN would convert integers to floats and round them.
     is_masked = isinstance(timestamps, np.ma.MaskedArray)
     known = timestamps.data[~missing] if is_masked else _drop_missing(timestamps)
@@ -321,9 +323,10 @@ def _utc(moment: datetime.date) -> Any:
     """Convert a date or time to NumPy's type in UTC."""
     if hasattr(moment, "to_datetime64"):  # pandas: in UTC, with nanoseconds that `datetime` lacks
         return moment.to_datetime64()
-    if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
-        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    return np.datetime64(moment, "us")
+    if not isinstance(moment, datetime.datetime) or (offset := moment.utcoffset()) is None:
+        return np.datetime64(moment, "us")
+    # The difference may be in year 0 or 10000, which NumPy has and `datetime` lacks.
+    return np.datetime64(moment.replace(tzinfo=None), "us") - np.timedelta64(offset, "us")
 
 
 def _position(position: int, positions: np.ndarray | None) -> int:

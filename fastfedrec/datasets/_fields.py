@@ -26,6 +26,17 @@ _COMMON_FORMATS = (
     "%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%d %H:%M:%S %z", "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ",
     "%b %d, %Y %H:%M", "%b %d, %Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%d-%m-%Y %H:%M:%S",
 )  # fmt: skip
+_YEARS = "YyGcxDF"  # directives of `datetime.strptime` with a year
+#: Directives that `datetime.strptime` ignores or completes unless the format has one of the others, and the remedy.
+_NEEDED = (
+    ("Z", "z", "use %z, or write UTC as text in the format"),
+    ("I", "p", "use %H for the hours of a day"),
+    ("p", "I", "use %I for the hours before %p"),
+    ("M", "HI", "use %m for the month"),
+    ("d", "bBm", "add the month"),
+    ("UW", "aAwu", "add the day of the week"),
+    ("aAwu", "djUWVcxDF", "add the day of the month"),
+)
 NULL = "\\N"  # empty field in files of MySQL and IMDb
 BYTE_ORDER_MARK = "\ufeff"  # occurs inside of concatenated files; not a part of an id
 #: Blanks that are removed around a field without quotes: the tab, and Unicode's spaces (category Zs).
@@ -111,6 +122,13 @@ def check_time_format(time_format: Any) -> str:
             raise ValueError(
                 f"time_format must be a format of datetime.strptime, got {time_format!r}: {error}"
             ) from None
+    given = set(re.findall("%(.)", time_format.replace("%%", "")))
+    if time_format not in DIGITS and not given & set(_YEARS):
+        raise ValueError(f"time_format must have a year, got {time_format!r}; add %Y to the format and to the times")
+    for directives, others, remedy in _NEEDED:
+        if (alone := sorted(given & set(directives))) and not given & set(others):
+            needed = " or ".join(f"%{other}" for other in others)
+            raise ValueError(f"time_format with %{alone[0]} must have {needed}, got {time_format!r}; {remedy}")
     return time_format
 
 

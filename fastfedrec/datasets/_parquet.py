@@ -30,6 +30,7 @@ def read_parquet(layout: Layout) -> dict[str, Any]:
 def _with_ids(layout: Layout, table: Any) -> Any:
     """Replace empty text and NaN in ids by null, and drop rows without an id if the layout states it."""
     polars = import_polars(str(layout.path))
+    table = table.with_columns(polars.col(polars.Categorical, polars.Enum).cast(polars.String))
     # polars drops only nulls, so other marks of a missing id become null.
     ids = [layout.named("user"), layout.named("item")]
     for name in ids:

@@ -16,14 +16,23 @@ import numpy as np
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
-from fastfedrec.datasets._fields import BLANKS, Field, Kind
+from fastfedrec.datasets._fields import BLANKS, Field, Kind, parse_field
 from fastfedrec.datasets._gathered import GatheredColumn
 from fastfedrec.datasets._polars import import_polars, may_hang, parse_lines, strip_blanks
 from fastfedrec.datasets._records import OpenQuote, parse_records, split_records
 from fastfedrec.datasets._streams import NotUTF8
 from fastfedrec.datasets.files import refuse
 
-__all__ = ["BLANKS", "ColumnReader", "OpenQuote", "TextList", "find_duplicate", "split_records", "to_interactions"]
+__all__ = [
+    "BLANKS",
+    "ColumnReader",
+    "OpenQuote",
+    "TextList",
+    "find_duplicate",
+    "is_readable_id",
+    "split_records",
+    "to_interactions",
+]
 
 _BLOCK_BYTES = 1 << 23  # per read and parse
 _PART_BYTES = 1 << 20  # smallest part of a block that is parsed on its own thread
@@ -33,6 +42,7 @@ _STAND_INS = b"\x1f\x1e\x1d\x1c\x01\x02\x03\x04"  # replace a separator of sever
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANK = b"\r\n"
+_TEXT = Field("id", Kind.TEXT)
 
 
 class Stream(Protocol):
@@ -409,3 +419,19 @@ def to_interactions(
         for name, ids in (("user_ids", data.user_ids), ("item_ids", data.item_ids))
     }
     return data._replace(**wide)
+
+
+def is_readable_id(text: str) -> bool:
+    """Return whether a text file can hold an id: loaders refuse byte 0, and read some texts as a missing id.
+
+    Parameters
+    ----------
+    text : str
+        Id.
+
+    Returns
+    -------
+    bool
+        Whether loaders read the id back.
+    """
+    return "\0" not in text and parse_field(_TEXT, text) == text

@@ -1,5 +1,6 @@
 """Loader of tables of items, with one row of public features per item."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,9 @@ from fastfedrec.core.check import check_flag
 from fastfedrec.core.files import check_file, check_path
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.column_names import known_columns, split_type
-from fastfedrec.datasets._fields import Field, Kind, parse_field
+from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
 from fastfedrec.datasets._polars import import_polars
-from fastfedrec.datasets._records import parse_records
+from fastfedrec.datasets._records import parse_records, split_records
 from fastfedrec.datasets._streams import read_lines
 from fastfedrec.datasets.files import reading_parquet, refuse
 from fastfedrec.datasets.table_files import first_record, is_parquet
@@ -92,7 +93,11 @@ def load_item_features(
         at_end=True,
     )  # fmt: skip
     texts = dict(zip(names, columns, strict=True))
-    features = {split_type(name)[0]: _values(texts[name], split_type(name)[1]) for name in names if name != ids}
+    try:
+        features = {split_type(name)[0]: _values(name, texts[name]) for name in names if name != ids}
+    except FieldError as error:
+        records = itertools.islice(split_records(text + "\n", header.separator, quotes), error.index)
+        refuse(str(path), first_line + sum(record.n_lines for record in records), str(error))
     return {_ITEM: _ids(texts[ids])} | features
 
 
@@ -122,14 +127,21 @@ def _ids(texts: Sequence[str]) -> NDArray[Any]:
     return np.array(texts) if None in numbers else np.array(numbers, dtype=np.int64)
 
 
-def _values(texts: Sequence[str], kind: str) -> NDArray[Any]:
-    """Return the entries of a column as numbers, text or tuples, or None; `kind` is the type in the header."""
+def _values(name: str, texts: Sequence[str]) -> NDArray[Any]:
+    """Return the entries of a column as numbers, text or tuples, or None; raise `FieldError` for an invalid one."""
+    kind = split_type(name)[1]
     if kind == "token_seq":
         texts = ["|".join(text.split()) for text in texts]  # `ItemFeatures` separates labels by a bar
     present = {text for text in texts if text.strip()} - _MISSING
     values: dict[str, Any] = {text: text for text in present}
     if kind == "float_seq":
-        values = {text: tuple(parse_field(_NUMBERS[0], part) for part in text.split()) for text in present}
+        texts_of_numbers = present - _MISSING_NUMBERS
+        values = {text: tuple(parse_field(_NUMBERS[0], part) for part in text.split()) for text in texts_of_numbers}
+        if (at := next((at for at, text in enumerate(texts) if None in values.get(text, ())), None)) is not None:
+            raise FieldError(
+                f"{name} must be finite numbers separated by spaces, got {texts[at][:40]!r}; name it "
+                f"{split_type(name)[0]}:token_seq for labels", at, texts[at],
+            )  # fmt: skip
     elif not kind.startswith("token"):
         # A column has one kind of numbers, or all of its fields are text.
         for field in _NUMBERS:

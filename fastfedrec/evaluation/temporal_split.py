@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from fastfedrec.core.numbers import show
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.data.times import MISSING_TIMESTAMP, UNITS, check_timestamps
+from fastfedrec.data.times import MISSING_TIMESTAMP, UNITS, check_timestamps, iso_moment
 from fastfedrec.evaluation._timed_rows import TimedRows
 from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _check_times
 
@@ -154,6 +155,13 @@ class TemporalSplit(Splitter):
 def _number(time: Any, unit: str) -> int:
     """Return a moment as an integer in the unit of the data's timestamps."""
     if isinstance(time, str):
+        if (number := iso_moment(time, unit)) is not None:
+            return number
+        if re.search("[.,][0-9]{7}", time):  # Python would truncate a finer time than microseconds
+            raise ValueError(
+                f"time must be exact in timestamp_unit={unit!r} and in its range of 64 bits, got {show(time)}; use "
+                "another unit, or at most 6 digits of a second"
+            )
         try:
             time = datetime.datetime.fromisoformat(time)
         except ValueError:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import frame_columns, native_frame, split_ids
-from fastfedrec.data.ids import IdIndex, axis_ids, check_kinds, column_array, id_at
+from fastfedrec.data.ids import IdIndex, axis_ids, check_kinds, column_array, id_at, join_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._tables import as_column, find_column, has_lists, seen_among
 
@@ -166,7 +166,7 @@ def _lists_of_users(name: str, given: Any, data: Interactions, users: np.ndarray
                 "{user: [ids]} to restrict some users"
             )
     parts = [np.empty(0, dtype=np.int64) if ids is None else as_column(name, ids) for ids in by_user]
-    flat = as_column(name, [item for part in parts for item in part.tolist()])
+    flat = join_ids(parts)
     columns = data.item_index(flat) if name == "items" else find_column(data, "item", flat, name)
     rows = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[columns >= 0]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(parts)))])

@@ -9,7 +9,7 @@ from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.conversion import as_interactions, frame_columns, is_table, native_frame, value_column
 from fastfedrec.data.csr import owned
-from fastfedrec.data.ids import axis_ids, id_at
+from fastfedrec.data.ids import axis_ids, id_at, join_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.merging import merge_duplicates
 from fastfedrec.data.pairs import check_values, compact_values, sort_pairs
@@ -49,11 +49,7 @@ def _join(lists: list[Any], takes_ratings: bool) -> tuple[np.ndarray, np.ndarray
     lengths = np.array([len(items) for items, _ in parts])
     if len({values is None for _, values in parts}) > 1:
         raise TypeError("item_ids must have values for all users or for none, got both; pass {item: value} for each")
-    full = [one for one, _ in parts if len(one)]
-    if len({one.dtype.kind for one in full}) == 1 and full[0].dtype.kind in "iuU":
-        items = np.concatenate(full)
-    else:  # items of several types keep their types in one list, which arrays of different types would not
-        items = as_column("item_ids", [item for one in full for item in one.tolist()])
+    items = join_ids([one for one, _ in parts])
     if parts[0][1] is None:
         return lengths, items, None
     return lengths, items, [value for _, values in parts for value in values or ()]

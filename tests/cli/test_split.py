@@ -86,6 +86,16 @@ def test_files_are_the_parts_of_the_split(words, splitter, tmp_path, capsys):
         assert stat.S_IMODE((out / described["name"]).stat().st_mode) == 0o600  # users' data
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "ns"])
+def test_a_date_is_in_the_unit_of_the_tables_times(unit, tmp_path):
+    path, out = tmp_path / "rows.csv", tmp_path / "out"
+    path.write_text("user,item,time\na,1,2020-01-01\na,2,2020-01-02\n")
+    words = ["--by", "temporal", "--time", "2020-01-02", "--timestamp-unit", unit]
+    assert main(["split", "--data", str(path), *words, "--out", str(out)]) == 0
+    moment = np.datetime64("2020-01-02").astype(f"M8[{unit}]").astype(int)
+    assert (out / "test.csv").read_text() == f"user,item,timestamp\na,2,{moment}\n"
+
+
 def test_published_folds_are_those_of_the_data(tmp_path, capsys):
     folder = write_folder(tmp_path / "ml-100k")
     assert main(["split", "--data", str(folder), "--by", "published", "--out", str(tmp_path / "out")]) == 0
@@ -146,6 +156,30 @@ def test_a_time_that_is_not_known_is_an_empty_cell(tmp_path):
     data = Interactions.from_arrays([1, 1], [2, 3], timestamps=np.array([np.iinfo(np.int64).min, 5]))
     _write(tmp_path / "part.csv", data, has_values=True)
     assert (tmp_path / "part.csv").read_text() == "user,item,value,timestamp\n1,2,1,\n1,3,1,5\n"
+
+
+@pytest.mark.parametrize("bad", ["\\N", "\ufeffa", "a\0b"])
+@pytest.mark.parametrize("axis", ["user", "item"])
+def test_ids_of_parquet_that_no_text_file_holds_are_refused(axis, bad, tmp_path, capsys):
+    polars = pytest.importorskip("polars")
+    other = "item" if axis == "user" else "user"
+    polars.DataFrame({axis: ["a", bad, "b"], other: [1, 1, 2]}).write_parquet(tmp_path / "plays.parquet")
+    words = ["split", "--data", str(tmp_path / "plays.parquet"), "--by", "k-fold", "--folds", "2"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert f"{axis} ids that a text file can hold, got {bad!r}; rename the id" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_ids_with_line_ends_and_marks_are_read_back(tmp_path):
+    polars = pytest.importorskip("polars")
+    users = ["a\rb", "c\r", "d\ne", "f\r\ng", '"', "#h", "\\", "\\n"]
+    polars.DataFrame({"user": users, "item": users[::-1]}).write_parquet(tmp_path / "plays.parquet")
+    words = ["split", "--data", str(tmp_path / "plays.parquet"), "--by", "k-fold", "--folds", "2"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    for fold in (1, 2):
+        parts = [load_table(tmp_path / "out" / f"fold-{fold}" / f"{name}.csv") for name in ("train", "test")]
+        for axis in ("user_ids", "item_ids"):
+            assert sorted(key for part in parts for key in getattr(part, axis).tolist()) == sorted(users)
 
 
 def test_blanks_in_ids_are_written_and_read_back(tmp_path):

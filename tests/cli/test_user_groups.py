@@ -62,5 +62,30 @@ def test_bad_files_are_refused_before_a_fit(text, error, tmp_path, capsys):
     assert error in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("default")
+def test_untested_users_of_the_file_are_noted_and_refused_if_no_user_is_tested(tmp_path, capsys):
+    path = tmp_path / "groups.csv"
+    path.write_text("user,age\n0,old\nbob,young\nann,young\n")
+    assert main(["evaluate", "popularity", *DATA, "--seeds", "1", "--user-groups", str(path)]) == 0
+    assert "warning: --user-groups has 2 users without a test, who count in no group" in capsys.readouterr().err
+    path.write_text("user,age\nbob,young\nann,young\n")
+    assert main(["evaluate", "popularity", *DATA, "--seeds", "1", "--user-groups", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "--user-groups must have a row for some of the 90 tested users, got none of them in 2 rows; compare" in said
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_ends_in_quotes_are_a_part_of_an_id(end, tmp_path):
+    path = tmp_path / "groups.csv"
+    text = end.join(["user,age", '"a\r\nb",old', '"c\x85d",young', "e\u2028f,old", ""])
+    path.write_bytes(text.encode())
+    assert read_user_groups(argparse.Namespace(user_groups=str(path))) == {
+        "a\r\nb": "old", "c\x85d": "young", "e\u2028f": "old",
+    }  # fmt: skip
+    path.write_bytes((text + "g").encode())
+    with pytest.raises(ValueError, match="line 6 must be a user and a group, got 'g'"):
+        read_user_groups(argparse.Namespace(user_groups=str(path)))
+
+
 def test_without_the_option_there_are_no_groups():
     assert read_user_groups(argparse.Namespace(user_groups=None)) is None

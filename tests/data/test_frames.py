@@ -308,10 +308,12 @@ def test_data_without_named_columns_are_no_frame(given):
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_a_written_mark_of_a_missing_id_is_noted_unless_the_fit_is_private(make):
-    frame = make({"user": ["ann", "nan", "b"] * 2, "item": ["x", "y", "Nan's", "z", "NA", "z"]})
+    frame = make({"user": ["ann", "nan", "b"] * 2, "item": ["x", "", "Nan's", "z", "NA", "z"]})
     notes = [
         "the frame's user column has the id 'nan', and its rows count as one user; if it stands for a missing id, "
         "remove these rows",
+        "the frame's item column has the id '', and its rows count as one item; if it stands for a missing id, remove "
+        "these rows",
         "the frame's item column has the id 'NA', and its rows count as one item; if it stands for a missing id, "
         "remove these rows",
     ]

@@ -167,11 +167,17 @@ def test_from_scipy_sums_duplicates_and_keeps_zeros():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "values", "total"), [("u1", [200, 100], 300), ("i1", [100, 100], 200), (bool, [1, 1], 2)]
+    ("dtype", "values", "total"),
+    [("u1", [200, 100], 300), ("i1", [100, 100], 200), (bool, [1, 1], 2), ("f4", [2**24, 1, 1], 2**24 + 2)],
 )
-def test_narrow_types_do_not_overflow_in_the_sum(dtype, values, total):
-    positions = (np.zeros(2, dtype=int), np.zeros(2, dtype=int))
-    matrix = scipy.sparse.coo_array((np.array(values, dtype=dtype), positions), shape=(1, 1))
+@pytest.mark.parametrize("form", ["coo", "csr", "csc", "bsr"])
+def test_narrow_types_neither_overflow_nor_round_in_the_sum(form, dtype, values, total):
+    data, zeros = np.array(values, dtype=dtype), np.zeros(len(values), dtype=int)
+    if form == "coo":
+        matrix = scipy.sparse.coo_array((data, (zeros, zeros)), shape=(1, 1))
+    else:
+        data = data.reshape(-1, 1, 1) if form == "bsr" else data
+        matrix = getattr(scipy.sparse, f"{form}_array")((data, zeros, np.array([0, len(values)])), shape=(1, 1))
     assert Interactions.from_scipy(matrix).values.tolist() == [total]
 
 

@@ -63,6 +63,7 @@ KINDS = {
     "sets": [{"war"}, {"war"}, frozenset({"drama", "war"}), set()],
     "arrays": [np.array(["war"]), np.array(["war"]), np.array(["drama", "war"]), np.array([], dtype=str)],
     "numbers as labels": [[3], [3], [5, 3], []],
+    "lists with NaN": [["war", np.nan], ["war"], ["drama", "war"], [np.nan]],
     "a null": ["war", "war", "drama|war", None],
     "NaN among text": pd.Series(["war", "war", "drama|war", np.nan]),
     "a null of polars": pl.Series([["war"], ["war"], ["war", "drama"], None]),
@@ -97,6 +98,14 @@ NUMBERS = {
     "dates": [datetime.date(2000, 1, d) for d in (3, 1, 2, 1)],
     "times": pd.to_datetime(["2000-01-03", "2000-01-01", "2000-01-02", "2000-01-01"]),
     "times of NumPy": np.array(["2000-01-03", "2000-01-01", "2000-01-02", "2000-01-01"], dtype="M8[ns]"),
+    "times of zones": [
+        datetime.datetime(2000, 1, 1, hour, tzinfo=datetime.timezone(datetime.timedelta(hours=zone)))
+        for hour, zone in ((9, -3), (11, 1), (11, 0), (10, 0))
+    ],
+    "times near year 1": pd.Series(
+        [datetime.datetime(1, 1, day, tzinfo=datetime.timezone(datetime.timedelta(hours=9))) for day in (3, 1, 2, 1)],
+        dtype=object,
+    ),
     "times of polars": pl.Series([datetime.datetime(2000, 1, d) for d in (3, 1, 2, 1)]),
 }  # fmt: skip
 
@@ -215,6 +224,12 @@ BAD = {
     "masked vectors": (np.ma.masked_greater(np.ones((2, 2)), 0), ValueError, r"item_features\[0, 0\] is missing"),
     "too large": ({"y": [1, 10**400]}, ValueError, r"\['y'\] must hold numbers in the range of float64"),
     "mixed": ({"y": [1, "a"]}, TypeError, r"\['y'\] .* got number 1 at position 0 and text 'a' at position 1"),
+    "times with and without a zone": (
+        {"y": [datetime.datetime(2000, 1, 1), None, datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)]},
+        TypeError,
+        r"\['y'\] must hold times that all have a zone or all have none, got 2000-01-01 00:00:00 at position 0 and "
+        r"2000-01-01 00:00:00\+00:00 at position 2",
+    ),
     "bytes": ({"y": [b"a", b"b"]}, TypeError, r"\['y'\] .* got bytes b'a' at position 0"),
     "dicts": ({"y": [{"a": 1}]}, TypeError, "got dict"),
     "lists of lists": ({"y": [[["a"]], []]}, TypeError, r"\['y'\]\[0\] must hold labels, got \['a'\]"),

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 
@@ -30,6 +31,7 @@ nan = float("nan")
         ((np.array(["NaT"], dtype="M8[s]"), [1]), ValueError, r"users\[0\] is missing \(NaT\)"),
         (([[1], [2]], [1, 1]), TypeError, r"users\[0\] must be hashable, got list; convert it to a tuple"),
         (([np.zeros(2)], [1]), TypeError, r"users\[0\] must be hashable, got ndarray"),
+        (([1, (1, [2])], [1, 1]), TypeError, r"users\[1\] .* a tuple with other parts; convert its parts to"),
         ((np.zeros((2, 2)), [1, 1]), ValueError, r"users must have 1 dimension, got shape \(2, 2\)"),
         ((np.zeros(2, dtype=complex), [1, 1]), TypeError, "users must hold hashable ids, got dtype complex128"),
         (("ab", [1, 1]), TypeError, "users must be a sequence of ids, got str"),
@@ -48,7 +50,11 @@ nan = float("nan")
             TypeError,
             r"values\[0\] must be a number that float64 represents exactly, got 1000",
         ),
-        (([1, 2], [1, 1], [Fraction(10**400), 0.5]), TypeError, "values must be an array of float32 or float64"),
+        (([1, 2], [1, 1], [0.5, Fraction(10**400)]), TypeError, r"values\[1\] .* float64 represents exactly"),
+        (([1], [1], [Decimal(2**53 + 1)]), TypeError, r"values\[0\] .* represents exactly, got Decimal\('90071"),
+        (([1], [1], [Fraction(2**53 + 1)]), TypeError, r"values\[0\] .* represents exactly, got 9007199254740993"),
+        (([1, 2], [1, 1], [0, Decimal("1e-400")]), TypeError, r"values\[1\] .* exactly, got Decimal\('1E-400"),
+        (([1], [1], pd.Series(pa.array([Decimal(2**53 + 1)]))), TypeError, r"values\[0\] .* represents exactly, got"),
         (([1, 2], [1, 1], [1, None]), ValueError, r"values\[1\] must be a number, got None; drop the row"),
         (([1, 2], [1, 1], [Decimal(1), "2"]), TypeError, "values must be numbers, got the text '2'"),
         (([1, 2], [1, 1], [Decimal(1), Decimal("nan")]), ValueError, r"values must be finite, got nan at \(1,\)"),
@@ -106,8 +112,8 @@ def test_the_maximum_number_of_items():
 
 @pytest.mark.parametrize("library", [pd, pl])
 def test_from_dataframe_refuses(library):
-    frame = library.DataFrame({"user": ["a", None], "item": [1, 2], "value": [1.0, None]})
-    with pytest.raises(KeyError, match=r"user='person' is not a column; the frame has \['user', 'item', 'value'\]"):
+    frame = library.DataFrame({"user": ["a", None], "item": [1, 2], "value": [1.0, None], "id": [3, 4]})
+    with pytest.raises(KeyError, match=r"user='person' is not a column; the frame has \['user', 'item', 'value', 'id'"):
         Interactions.from_dataframe(frame, user="person")
     with pytest.raises(
         ValueError, match=r"column 'user' \(user\) has 1 missing entries, the first at position 1; drop"
@@ -116,7 +122,10 @@ def test_from_dataframe_refuses(library):
     with pytest.raises(KeyError, match="item must be given, because no column of the frame"):
         Interactions.from_dataframe(frame, user="item")
     with pytest.raises(ValueError, match=r"column 'value' \(value\) has 1 missing entries"):
-        Interactions.from_dataframe(frame, user="item", item="item", value="value")
+        Interactions.from_dataframe(frame, user="id", item="item", value="value")
+    for options in ({"item": "item"}, {"item": "user", "value": "item"}, {"item": "user", "timestamp": "item"}):
+        with pytest.raises(ValueError, match=r"user, item.* must be different columns, got \['item', .*; name each"):
+            Interactions.from_dataframe(frame, user="item", **options)
     with pytest.raises(TypeError, match="frame must be a pandas or polars frame, or a pyarrow Table, got list"):
         Interactions.from_dataframe([1, 2])
 
@@ -172,6 +181,8 @@ def test_features_are_columns_in_an_order(wrong):
         data.with_features(item_features={"e": wrong})
     with pytest.raises(TypeError, match=r"item_features must be named by strings, got 1 \(int\)"):
         data.with_features(item_features={1: [1, 2]})
+    with pytest.raises(TypeError, match=r"item_features\['e'\] must be dense, got csr_array; use its toarray\(\)"):
+        data.with_features(item_features={"item": [1, 2], "e": scipy.sparse.csr_array(np.eye(2))})
     frame = pd.DataFrame({"e": [3, 4]})
     assert data.with_features(item_features=frame).item_features["e"].tolist() == [3, 4]
 

@@ -116,6 +116,36 @@ def test_missing_times_are_marked_from_any_source(times, expected):
     assert got.tolist() == expected
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.Series([np.nan, np.nan]),
+        pd.Series([None, None], dtype="Float64"),
+        pd.Series(pd.Categorical([None, None])),
+        pd.Series([None, None]),
+        pl.Series([None, None]),
+        pl.Series([None, None], dtype=pl.Float64),
+        pa.nulls(2),
+        pa.array([None, None], pa.float64()),
+        np.ma.array([1.5, 2.5], mask=True),
+        [None, None],
+    ],
+)
+def test_times_of_any_type_may_all_be_missing(times):
+    assert check_timestamps(times, 2).tolist() == [MISSING_TIMESTAMP] * 2
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        (dt.datetime(1, 1, 1, tzinfo=BERLIN[0]), "0000-12-31T23:00:00"),
+        (dt.datetime(9999, 12, 31, 23, tzinfo=dt.timezone(dt.timedelta(hours=-1))), "10000-01-01T00:00:00"),
+    ],
+)
+def test_a_zone_may_shift_a_time_beyond_the_years_of_python(moment, expected):
+    assert check_timestamps([moment], 1, unit="s").view("M8[s]") == np.array([expected], dtype="M8[s]")
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 

@@ -70,11 +70,11 @@ def test_quotes_latin_1_and_other_names(tmp_path):
 
 def test_a_header_of_types(tmp_path):
     header = "item_id:token\tyear:token\tgenre:token_seq\tvector:float_seq\tprice:float\n"
-    text = header + "1\t1990\tx y\t.5 1\t3\n2\t\ty\t\t\n"
+    text = header + "1\t1990\tx y\t.5 1\t3\n2\t\ty\t\t\n3\t\ty\tnull\t\n"
     features = load_item_features(write(tmp_path, text, "ml.item"))
     assert listed(features) == {
-        "item": [1, 2], "year": ["1990", None], "genre": ["x|y", "y"], "vector": [(0.5, 1.0), None],
-        "price": [3.0, None],
+        "item": [1, 2, 3], "year": ["1990", None, None], "genre": ["x|y", "y", "y"], "vector": [(0.5, 1.0), None, None],
+        "price": [3.0, None, None],
     }  # fmt: skip
 
 
@@ -120,6 +120,11 @@ def test_tables_of_csv_are_read_back(tmp_path_factory, rows):
         ("item,a\n1,2\n3\n", ValueError, r"line 3: expected 2 fields \(item, a\)"),
         ('item,a\n1,"2\n', ValueError, "line 2: a quote must be closed"),
         ('item,a\n1,"2"x\n', ValueError, "line 2: a must be text, got '\"2\"x'"),
+        (
+            'item,note,v:float_seq\n1,"a\nb",1 2\n2,,1 x\n',
+            ValueError,
+            "line 4: v:float_seq must be finite numbers separated by spaces, got '1 x'; name it v:token_seq for labels",
+        ),
         ("item,a\n", ValueError, "line 2: the file ends without a single row"),
         ("", ValueError, "line 1: the file is empty"),
         (b"\xef\xbb\xbfitem,a\n1,\xe9\n", ValueError, r"\.csv must be utf-8 text, as its first bytes state"),

@@ -5,9 +5,11 @@ import gzip
 import re
 import sqlite3
 import tarfile
+import tempfile
 import warnings
 import zipfile
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -94,11 +96,12 @@ def test_a_written_mark_of_a_missing_id_is_noted(tmp_path):
             "has the id 'N/A', and its rows count as one item; if it stands for a missing id, remove these rows",
             "has the id 'NA', and its rows count as one user; if it stands for a missing id, remove these rows",
         ]
-    frame = pl.DataFrame({"user": ["ann", "null"], "item": [1, 2]})
-    frame.write_parquet(tmp_path / "table.parquet")
-    for read in (load_table, lambda path: store_table(path, tmp_path / "stored again")):
-        with pytest.warns(UserWarning, match=r"column 'user' \(user\) has the id 'null', and its"):
-            read(tmp_path / "table.parquet")
+    for dtype in (pl.String, pl.Categorical, pl.Enum(["ann", "null"])):
+        frame = pl.DataFrame({"user": pl.Series(["ann", "null"], dtype=dtype), "item": [1, 2]})
+        frame.write_parquet(tmp_path / "table.parquet")
+        for read in (load_table, lambda path: store_table(path, Path(tempfile.mkdtemp(dir=tmp_path)) / "stored")):
+            with pytest.warns(UserWarning, match=r"column 'user' \(user\) has the id 'null', and its"):
+                read(tmp_path / "table.parquet")
 
 
 TIMES = [
@@ -146,8 +149,21 @@ def test_numbers_with_a_fraction_and_dates_without_separators(tmp_path):
         load_table(path, **options, time_format="s")
     days = write(tmp_path, "u,i,t\n1,1,20240501\n")
     assert load_table(days, **options, time_format="%Y%m%d").timestamps.tolist() == [1714521600]
-    for wrong, message in (("seconds", "got 'seconds'"), ("%Q", "'Q' is a bad directive"), (3, "got 3")):
-        with pytest.raises(ValueError, match=f"time_format must be .*{message}"):
+    for wrong, message in (
+        ("seconds", "must be .* got 'seconds'"),
+        ("%Q", "must be .* 'Q' is a bad directive"),
+        (3, "must be .* got 3"),
+        ("%Y-%m-%d %H:%M %Z", r"with %Z must have %z, got '.*'; use %z, or write UTC as text in the format"),
+        ("%Y-%m-%d %I:%M", "with %I must have %p, got .*; use %H for the hours of a day"),
+        ("%Y-%m-%d %H:%M %p", "with %p must have %I, got"),
+        ("%Y-%M-%d", "with %M must have %H or %I, got .*; use %m for the month"),
+        ("%Y-%d", "with %d must have %b or %B or %m, got .*; add the month"),
+        ("%Y week %W", "with %W must have %a or %A or %w or %u, got"),
+        ("%Y %a", "with %a must have %d or"),
+        ("%d/%m %H:%M", "must have a year, got '%d/%m %H:%M'; add %Y to the format and to the times"),
+        ("at %%Y", "must have a year"),
+    ):
+        with pytest.raises(ValueError, match=f"time_format {message}"):
             load_table(days, **options, time_format=wrong)
 
 
@@ -367,7 +383,16 @@ def test_the_command_line_reads_everyday_files(tmp_path, capsys):
 
 @pytest.mark.parametrize("column", ["user", "item"])
 @pytest.mark.parametrize(
-    "ids", [["a", "", "b"], ["a", None, "b"], [7.0, float("nan"), 9.0], [7.0, None, 9.0], [7, None, 9]]
+    "ids",
+    [
+        ["a", "", "b"],
+        ["a", None, "b"],
+        pl.Series(["a", "", "b"], dtype=pl.Categorical),
+        pl.Series(["a", "", "b"], dtype=pl.Enum(["", "a", "b"])),
+        [7.0, float("nan"), 9.0],
+        [7.0, None, 9.0],
+        [7, None, 9],
+    ],
 )
 def test_rows_of_parquet_without_an_id_are_those_of_csv(tmp_path, column, ids):
     path = tmp_path / "table.parquet"

@@ -89,6 +89,8 @@ def test_a_date_is_the_moment_that_it_is_in_the_data(unit):
     (splitter,) = splits
     assert eval(repr(splitter)) == splitter
     assert next(splitter.split(data)).test.timestamps.tolist() == data.timestamps[1:].tolist()
+    finest = TemporalSplit(time="2024-05-01T12:00:00.000000001Z")
+    assert finest == TemporalSplit(time=np.datetime64("2024-05-01T12:00:00.000000001"))
     (by_day,) = {TemporalSplit(time=day, timestamp_unit=unit) for day in ("2024-05-02", datetime.date(2024, 5, 2))}
     assert next(by_day.split(data)).test.n_interactions == 1
 
@@ -118,6 +120,12 @@ def test_times_before_1970_are_times():
             ValueError,
             "must not be truncated by timestamp_unit='s'",
         ),
+        (
+            {"time": "2024-05-01T12:00:00.0000001", "timestamp_unit": "s"},
+            ValueError,
+            "time must be exact in timestamp_unit='s' and in its range of 64 bits, got '2024-05-01T12:00:00.0000001'",
+        ),
+        ({"time": "20240501T120000,1234567"}, ValueError, "time must be exact in timestamp_unit='ns'"),
         ({"time": 3, "timestamp_unit": "h"}, ValueError, "timestamp_unit must be one of 's', 'ms'"),
         ({"time": MISSING_TIMESTAMP}, ValueError, "time must be at least"),
         ({"share": 1.0}, ValueError, "share must be less than 1.0"),

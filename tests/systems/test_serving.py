@@ -79,6 +79,15 @@ def test_ratings_are_given_for_each_user():
         model.recommend_for(BASKETS)
 
 
+def test_dates_are_ids_of_items_in_batches():
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="M8[ns]")
+    model = Popularity().fit(Interactions.from_arrays([1, 1, 2], days))
+    ids, _ = model.recommend_for([days[:1], days[1:]], n=1, items=[days[:2], days])
+    assert ids.tolist() == days[[1, 0]].reshape(2, 1).tolist()
+    ids, _ = model.recommend_for([[], []], n=1, exclude={0: days[:2], 1: days[1:]})
+    assert ids.tolist() == days[[2, 0]].reshape(2, 1).tolist()
+
+
 def test_a_frame_has_the_names_of_the_users(model):
     answer = model.recommend_for(BASKETS, n=2, as_frame=True)
     assert list(dict.fromkeys(answer["user"])) == list(BASKETS)

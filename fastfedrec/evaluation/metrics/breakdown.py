@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.data.conversion import frame_columns, native_frame
-from fastfedrec.data.ids import IdIndex, column_array, id_at
+from fastfedrec.data.conversion import columns_by_name, is_frame
+from fastfedrec.data.ids import IdIndex, column_array, id_at, is_missing
 from fastfedrec.evaluation.metrics.alignment import Aligned
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.set_metrics import Placement
@@ -50,26 +50,36 @@ def rows_of_groups(groups: Any, user_ids: np.ndarray) -> dict[Any, NDArray[np.in
     """Return the rows of the users in each group, which a mapping or a frame with the column "user" assigns."""
     if isinstance(groups, Mapping):
         users, names = list(groups), list(groups.values())
-    elif (columns := frame_columns(groups := native_frame(groups))) is not None:
+    elif is_frame(groups):
+        columns = columns_by_name("groups", groups)
         others = [name for name in columns if name != "user"]
         if len(others) != 1 or "user" not in columns:
-            raise KeyError(f"groups must have the column 'user' and one other, the frame has {columns}; select two")
-        users, names = groups["user"], list(groups[others[0]])
+            raise KeyError(
+                f"groups must have the column 'user' and one other, the frame has {list(columns)}; select two"
+            )
+        users, column = columns["user"], columns[others[0]]
+        names = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
     else:
         raise TypeError(
             f"groups must be a mapping of user ids to groups, or a frame with the column user and one other, got "
             f"{type(groups).__name__}; pass dict(zip(user_ids, groups))"
         )
-    ids = column_array("groups", users)
-    rows = IdIndex("user", ids).find(user_ids)
-    if (missing := np.flatnonzero(rows < 0)).size:
+    rows = IdIndex("user", user_ids).find(column_array("groups", users))
+    group_of: dict[int, Any] = {}
+    for row, name in zip(rows.tolist(), names, strict=True):
+        if row >= 0 and not is_missing(name) and group_of.setdefault(row, _plain(name)) != name:
+            raise ValueError(
+                f"groups must assign each user once, got {group_of[row]!r} and {name!r} for {id_at(user_ids, row)!r}; "
+                "remove one of the two"
+            )
+    if missing := [row for row in range(len(user_ids)) if row not in group_of]:
         raise ValueError(
-            f"groups must assign every tested user, but {missing.size} of {len(user_ids)} are missing, the first "
+            f"groups must assign every tested user, but {len(missing)} of {len(user_ids)} are missing, the first "
             f"{id_at(user_ids, missing[0])!r}; add them, for example to a group of their own"
         )
     by_group: dict[Any, list[int]] = {}
-    for row, position in enumerate(rows.tolist()):
-        by_group.setdefault(_plain(names[position]), []).append(row)
+    for row in range(len(user_ids)):
+        by_group.setdefault(group_of[row], []).append(row)
     return {name: np.array(of_group) for name, of_group in sorted(by_group.items(), key=_sort_key)}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
-from fastfedrec.data.ids import id_at
+from fastfedrec.data.ids import column_array, id_at, join_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, _find_rows, _matrix, _plain, _rows_of, take_rows
 
@@ -35,17 +35,15 @@ def as_candidates(candidates: CandidateLists, test: Interactions) -> Interaction
         )
     else:
         return as_interactions("candidates", candidates)
-    items: list[Any] = []
-    lengths = []
+    columns = []
     for user, of_user in zip(users, lists, strict=True):
-        if isinstance(of_user, str | bytes) or not isinstance(of_user, Iterable):
+        is_column = isinstance(of_user, Iterable) and getattr(of_user, "ndim", 1) == 1
+        if isinstance(of_user, str | bytes) or not is_column:
             raise TypeError(f"candidates of user {user!r} must be a sequence of item ids, got {of_user!r}; pass a list")
-        entries = of_user.tolist() if isinstance(of_user, np.ndarray) else list(of_user)
-        items += entries
-        lengths.append(len(entries))
+        columns.append(column_array(f"candidates of user {user!r}", of_user))
     # Repeated candidates of a user count once.
-    listed = [user for user, length in zip(users, lengths, strict=True) for _ in range(length)]
-    return Interactions.from_arrays(listed, items, duplicates="max")
+    listed = [user for user, items in zip(users, columns, strict=True) for _ in range(len(items))]
+    return Interactions.from_arrays(listed, join_ids(columns), duplicates="max")
 
 
 class GivenItems:

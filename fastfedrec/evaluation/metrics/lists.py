@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_flag
 from fastfedrec.core.docstrings import shares_docstring
-from fastfedrec.core.numbers import show_names
+from fastfedrec.core.numbers import show, show_names
 from fastfedrec.core.warn import warn
 from fastfedrec.data.conversion import InteractionsLike, as_interactions, frame_columns, native_frame
 from fastfedrec.data.digest import digests
-from fastfedrec.data.ids import IdIndex
+from fastfedrec.data.ids import IdIndex, check_one_column, column_array, is_column, join_ids
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.pairs import float_values
 from fastfedrec.evaluation.metrics.alignment import Aligned, _find_rows, take_rows
 from fastfedrec.evaluation.metrics.names import METRICS_PARAMETER, Metric, MetricLike, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import TopLists, count_metrics
@@ -159,9 +160,9 @@ def _read_lists(lists: Any) -> Interactions:
         raise KeyError(f"lists must have the columns 'user' and 'item', got {show_names(names)}; rename the columns")
     users, items = lists["user"], lists["item"]
     if "rank" in names:
-        order = -np.asarray(lists["rank"], dtype=np.float64)
+        order = -float_values("lists['rank']", lists["rank"], len(users))
     elif "score" in names:
-        order = np.asarray(lists["score"], dtype=np.float64)
+        order = float_values("lists['score']", lists["score"], len(users))
     else:
         order = -np.arange(len(users), dtype=np.float64)
     if not np.isfinite(order).all():
@@ -178,16 +179,18 @@ def _read_lists(lists: Any) -> Interactions:
 
 def _read_items_of_users(lists: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the columns of a mapping of users to their item ids."""
-    rows = {user: np.asarray(items) for user, items in lists.items()}
-    if bad := [user for user, items in rows.items() if items.ndim != 1]:
-        raise TypeError(
-            f"lists must map each user to a list of item ids, got {lists[bad[0]]!r} for {bad[0]!r}; pass "
-            "{user: [item, item]}, or columns 'user', 'item' and 'rank' or 'score'"
-        )
-    users = [user for user, items in rows.items() for _ in range(len(items))]
-    # An empty list has a dtype that must not decide the dtype of all ids.
-    full = [items for items in rows.values() if len(items)]
-    return {"user": users, "item": np.concatenate(full) if full else []}
+    columns = []
+    for user, items in lists.items():
+        if isinstance(items, str | bytes) or not (isinstance(items, Sequence) or is_column(items)):
+            raise TypeError(
+                f"lists must map each user to a list of item ids, got {show(items)} for {user!r}; pass "
+                "{user: [item, item]}, or columns 'user', 'item' and 'rank' or 'score'"
+            )
+        name = f"lists[{user!r}]"
+        check_one_column(name, items)
+        columns.append(column_array(name, items))
+    users = [user for user, items in zip(lists, columns, strict=True) for _ in range(len(items))]
+    return {"user": users, "item": join_ids(columns)}
 
 
 @dataclass(frozen=True, eq=False)

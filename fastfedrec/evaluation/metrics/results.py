@@ -170,7 +170,7 @@ class Evaluation(Mapping[str, float]):
         Raises
         ------
         ValueError
-            A tested user has no group.
+            A tested user has no group, or several.
 
         Examples
         --------

@@ -86,15 +86,20 @@ def test_groups_have_the_figures_of_their_users():
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "dict"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "lazy", "pyarrow", "dict"])
 def test_groups_of_frames_and_mappings_are_the_same(library):
     data = dense_data()
     train, test = next(LeaveOneOut().split(data, key=KEY))
     result = evaluate(random_table(data), train, test)
     users, ages = list(range(50))[::-1], [user % 3 for user in range(50)]  # more users than were tested
     table = dict(zip(users, ages, strict=True))
-    if library != "dict":
-        table = pytest.importorskip(library).DataFrame({"user": users, "age": ages})
+    columns = {"user": users, "age": ages}
+    if library == "pyarrow":
+        table = pytest.importorskip("pyarrow").table(columns)
+    elif library == "lazy":
+        table = pytest.importorskip("polars").LazyFrame(columns)
+    elif library != "dict":
+        table = pytest.importorskip(library).DataFrame(columns)
     by_group = result.by_group(table)
     assert list(by_group) == [0, 1, 2]
     assert [group.user_ids.tolist() for group in by_group.values()] == [
@@ -123,6 +128,24 @@ def test_bad_groups_are_named(groups, error, message):
     train, test = next(LeaveOneOut().split(data, key=KEY))
     with pytest.raises(error, match=message):
         evaluate(random_table(data), train, test).by_group(groups)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), "NA"])
+def test_users_with_several_groups_or_a_missing_one_are_refused(missing):
+    pandas = pytest.importorskip("pandas")
+    data = dense_data()
+    train, test = next(LeaveOneOut().split(data, key=KEY))
+    result, users = evaluate(random_table(data), train, test), list(range(40))
+    # A repeated row is no contradiction.
+    assert list(result.by_group(pandas.DataFrame({"user": [*users, 3], "g": ["a"] * 41}))) == ["a"]
+    with pytest.raises(ValueError, match="groups must assign each user once, got 'a' and 'b' for 3; remove one"):
+        result.by_group(pandas.DataFrame({"user": [*users, 3], "g": ["a"] * 40 + ["b"]}))
+    gap = pandas.NA if missing == "NA" else missing
+    with pytest.raises(ValueError, match="every tested user, but 1 of 40 are missing, the first 5"):
+        result.by_group({user: gap if user == 5 else "a" for user in users})
+    with pytest.raises(ValueError, match="every tested user, but 1 of 40 are missing, the first 5"):
+        result.by_group(pandas.DataFrame({"user": users, "g": ["a"] * 5 + [gap] + ["a"] * 34}))
+    assert list(result.by_group({user: gap if user == 77 else "a" for user in [*users, 77]})) == ["a"]
 
 
 def test_a_frame_of_groups_has_two_columns():

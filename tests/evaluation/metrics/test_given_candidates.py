@@ -148,6 +148,15 @@ def test_rows_of_scores_give_the_ranks_of_scores_of_pairs(batch_size):
         assert evaluate(Rows(), train, test, **options) == evaluate(pairs, train, test, **options)
 
 
+@pytest.mark.filterwarnings("ignore:.*candidates are not ranked")
+def test_candidates_may_be_dates():
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="M8[ns]")
+    train, test = Interactions.from_arrays([1, 2, 2], days), Interactions.from_arrays([1], days[1:2])
+    model = random_table(train)
+    as_array, as_list = (evaluate(model, train, test, candidates={1: given}) for given in (days[1:], list(days[1:])))
+    assert as_array == as_list
+
+
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
@@ -158,6 +167,8 @@ def test_rows_of_scores_give_the_ranks_of_scores_of_pairs(batch_size):
         ("file", TypeError, "or read_test_negatives"),
         ([[1]], ValueError, "candidates must have a list for each user of the test, 40, got 1; pass a dict"),
         ({0: 3}, TypeError, "candidates of user 0 must be a sequence of item ids, got 3; pass a list"),
+        ({0: np.array(3)}, TypeError, r"candidates of user 0 must be a sequence of item ids, got array\(3\); pass a"),
+        ({0: np.ma.array([3, 4], mask=[0, 1])}, ValueError, r"candidates of user 0\[1\] is missing \(masked or null\)"),
         ({0: "ab"}, TypeError, "candidates of user 0 must be a sequence of item ids, got 'ab'"),
         (
             {0: [1]},

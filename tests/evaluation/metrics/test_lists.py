@@ -16,6 +16,7 @@ METRICS = ["recall@2", "precision@3", "hit@1", "ndcg@2", "ndcg", "map@3", "map",
 # Names of trec_eval by our kind.
 TREC = {"recall": "recall", "precision": "P", "hit": "success", "ndcg": "ndcg_cut"}
 CUTOFFS = (1, 5, 10, 100)
+TWO = {"user": [1, 1], "item": [10, 11]}
 
 
 def as_frame(lists):
@@ -160,6 +161,28 @@ def test_items_of_users_are_lists():
     assert evaluate_lists(of_users, train, test, ["mrr", "hr@2"]) == expected == {"mrr": 0.75, "hr@2": 1.0}
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [10, "a", 12, 13],
+        [(1, 2), (1, 3), (2, 2), (5, 5)],
+        ["a\0", "a", "b", "c"],
+        [2**63 + 1, 5, 6, 7],
+        [2**53, 2**53 + 1, 0.5, 7],
+        np.array(["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"], dtype="M8[ns]"),
+    ],
+)
+def test_ids_keep_their_types_in_lists_of_users(ids):
+    ten, a, twelve, thirteen = ids
+    train = Interactions.from_arrays([1, 2, 2, 3], [ten, a, twelve, thirteen])
+    test = Interactions.from_arrays([1, 1, 2, 3], [a, twelve, ten, twelve])
+    lists = {1: [twelve, thirteen], 2: [thirteen, ten], 3: [twelve], 4: [a]}
+    result = evaluate_lists(lists, train, test, ["recall@2"])
+    assert result["recall@2"] == pytest.approx(2.5 / 3)
+    columns = {"user": [1, 1, 2, 2, 3, 4], "item": [item for of_user in lists.values() for item in of_user]}
+    assert evaluate_lists(columns, train, test, ["recall@2"]) == result
+
+
 def test_cutoffs_beyond_all_lists_warn_once_and_count_misses():
     train, test = Interactions.from_arrays([1, 2, 2], [9, 10, 11]), Interactions.from_arrays([1, 1], [10, 11])
     with pytest.warns(UserWarning, match=r"at most 1 items, and recall@5, hr@9 count more; each test item") as caught:
@@ -216,6 +239,16 @@ def test_long_cutoffs_need_no_memory():
         ({"user": ["1"], "item": [10]}, TypeError, "user ids"),
         ({"user": [1], "item": ["10"]}, TypeError, "item ids"),
         ({"user": [1, 2], "item": [10]}, ValueError, "length"),
+        ({1: np.ma.array([10, 11], mask=[0, 1])}, ValueError, r"lists\[1\]\[1\] is missing \(masked or null\)"),
+        ({1: {10, 11}}, TypeError, r"lists must map each user to a list of item ids, got \{10, 11\} for 1"),
+        ({1: np.array([[10]])}, ValueError, r"lists\[1\] must have 1 dimension, got shape \(1, 1\)"),
+        (TWO | {"score": np.ma.array([2.0, 1.0], mask=[1, 0])}, ValueError, r"lists\['score'\]\[0\] is missing"),
+        (TWO | {"score": [2**53, 2**53 + 1]}, TypeError, r"lists\['score'\] must be whole numbers of at most"),
+        (TWO | {"rank": np.array(["NaT", "2020"], dtype="M8[Y]")}, TypeError, r"lists\['rank'\] must be an array of"),
+        (TWO | {"rank": np.array([1, 2], dtype="m8[s]")}, TypeError, r"lists\['rank'\] must be an array of"),
+        (TWO | {"rank": ["x", "y"]}, TypeError, r"lists\['rank'\] must be numbers, got the text 'x'"),
+        (TWO | {"rank": 1}, ValueError, r"lists\['rank'\] must have 1 dimension, got shape \(\)"),
+        (TWO | {"rank": [1]}, ValueError, r"lists\['rank'\] must have shape \(2,\), got \(1,\)"),
     ],
 )
 def test_bad_lists_are_named(lists, error, message):
