@@ -2,8 +2,8 @@
 
 The functions call the C API of `fastfedrec.capi`: the same code as the rest of the package, at the instruction set in
 use.  They run in compiled functions only, except `subkey`, `exact_numbers` and `noise_table`, which are called before
-with Python's objects.  Types of arrays are checked at compilation, and lengths where a wrong one would write elsewhere;
-indices are trusted.  A thread needs a separate stream and scratch.
+with Python's objects.  Types are checked at compilation, and numbers and lengths at each call; indices are trusted.
+A thread needs a separate stream and scratch.
 
 **No guarantee.** A guarantee depends on how the caller uses the draws: each stream (purpose, round, user) is opened
 once, in one process, and `subkey` claims the key of its purpose.

@@ -1,18 +1,36 @@
-"""Functions for Numba: the bits of the Python functions, caches on disk, refused arguments, and the end of a stream."""
+"""Functions for Numba: the bits of the Python functions, caches on disk, and the end of a stream."""
 
 import subprocess
 import sys
 import threading
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import capi as naive
 from support.maintainers import load_program
+from support.numba_case import (
+    KEY,
+    N_BLOCKS,
+    SUBKEY,
+    answers,
+    clipped,
+    closed,
+    gaussians,
+    laplaces,
+    left,
+    numbers,
+    opened,
+    prepared,
+    read,
+    respond_to,
+    solved,
+    solved_by,
+    tabled,
+)
 
-from fastfedrec import FMFLDP, Key, als, datasets, hardware
+from fastfedrec import FMFLDP, als, datasets, hardware
 from fastfedrec import numba as private
 from fastfedrec.mechanisms import (
     BinaryResponse,
@@ -23,98 +41,6 @@ from fastfedrec.mechanisms import (
     clip_rows_l2,
 )
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFState
-
-KEY = Key.from_seed(1)
-SUBKEY = private.subkey(KEY, "test")
-N_BLOCKS = 264  # position of the number of blocks left in the state of a stream
-
-
-@numba.njit(nogil=True)
-def opened(subkey, round_number, user):
-    stream = private.make_stream()
-    private.open_stream(stream, subkey, round_number, user)
-    return stream
-
-
-@numba.njit(nogil=True)
-def read(stream, n_single, n):
-    out = np.empty(n, np.uint64)
-    for i in range(n_single):
-        out[i] = private.next_word(stream)
-    private.read_words(stream, out[n_single:])
-    return out
-
-
-@numba.njit(nogil=True)
-def numbers(stream, bound, n):
-    uniforms, integers = np.empty(n), np.empty(n, np.uint64)
-    for i in range(n):
-        uniforms[i] = private.uniform(stream)
-    for i in range(n):
-        integers[i] = private.below(stream, bound)
-    return uniforms, integers
-
-
-@numba.njit(nogil=True)
-def answers(stream, values, span, words):
-    single, block, given = (
-        np.empty(len(values), np.int8),
-        np.empty(len(values), np.int8),
-        np.empty(len(values), np.int8),
-    )
-    for i in range(len(values)):
-        single[i] = private.respond(stream, values[i], span)
-    private.respond_values(stream, values, span, block)
-    private.answer_values(values, words, span, given)
-    return single, block, given
-
-
-@numba.njit(nogil=True)
-def laplaces(stream, parameters, n):
-    out = np.empty(n, np.int64)
-    for i in range(n):
-        out[i] = private.laplace(stream, parameters)
-    return out
-
-
-@numba.njit(nogil=True)
-def gaussians(stream, parameters, n):
-    out = np.empty(n, np.int64)
-    for i in range(n):
-        out[i] = private.gaussian(stream, parameters)
-    return out
-
-
-@numba.njit(nogil=True)
-def tabled(stream, table, n):
-    out = np.empty(n, np.int64)
-    for i in range(n):
-        out[i] = private.table_noise(stream, table)
-    return out
-
-
-@numba.njit(nogil=True)
-def clipped(rows, bound, order):
-    out, is_finite = np.empty_like(rows), np.empty(len(rows), np.bool_)
-    for i in range(len(rows)):
-        is_finite[i] = private.clip_row(rows[i], out[i], bound, order)
-    return out, is_finite
-
-
-@numba.njit(nogil=True)
-def solved(indptr, items, values, item_factors, gram, weight, size):
-    n_users, first = len(indptr) - 1, len(indptr)
-    out = np.empty((n_users, item_factors.shape[1]), item_factors.dtype)
-    handle = private.als_open(item_factors, gram, weight, values is not None)
-    scratch = private.als_scratch(handle)
-    for start in range(0, n_users, size):
-        last = min(start + size, n_users)
-        singular = private.als_solve_users(handle, indptr, items, values, start, last, scratch, out[start:])
-        if singular < last:
-            first = min(first, singular)
-    private.als_close(handle)
-    return out, first
-
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
@@ -269,16 +195,6 @@ def test_singular_users_get_zeros_and_are_named():
     assert singular == 1
 
 
-@numba.njit(nogil=True)
-def left(stream):
-    return private.words_left(stream)
-
-
-@numba.njit(nogil=True)
-def respond_to(stream, values):
-    private.respond_values(stream, values, 1, np.empty(len(values), np.int8))
-
-
 def test_blocks_that_a_stream_has_not_left_are_refused():
     stream = opened(SUBKEY, 0, 0)
     assert left(stream) == 2**35
@@ -287,7 +203,7 @@ def test_blocks_that_a_stream_has_not_left_are_refused():
     stream = opened(SUBKEY, 0, 0)
     stream[N_BLOCKS] = 11
     np.testing.assert_array_equal(read(stream, 0, 80), KEY.words("test", size=80))
-    for block in (lambda: read(stream, 0, 9), lambda: respond_to(stream, np.zeros(9))):
+    for block in (lambda: read(stream, 0, 9), lambda: respond_to(stream, np.zeros(9), 1)):
         with pytest.raises(OverflowError, match="the stream has fewer words left than"):
             block()
         assert left(stream) == 8
@@ -343,81 +259,7 @@ def test_a_second_process_reads_compiled_functions_from_the_cache(tmp_path):
         assert done.stdout.strip() == expected
 
 
-# ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: read(np.zeros(3), 1, 1), "stream must be a C-contiguous array of uint64"),
-        (lambda: opened(np.zeros(8, np.int64), 0, 0), "subkey must be a C-contiguous array of uint32"),
-        (lambda: clipped(np.zeros((2, 2), np.int64), 1.0, 2), "row must be a C-contiguous array of float32 or float64"),
-        (lambda: tabled(opened(SUBKEY, 0, 0), (1, 2), 1), "table must be the tuple that noise_table"),
-        (lambda: solved(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), np.ones((2, 2)),
-                        np.eye(2), 1.0, 1), "values must be None, or a C-contiguous array of float64 as out"),
-        (lambda: solved(np.zeros(1, np.int64), np.zeros(0, np.int32), None, np.ones((2, 2)).T,
-                        np.eye(2), 1.0, 1), "item_factors must be a C-contiguous array"),
-    ],
-)  # fmt: skip
-def test_wrong_types_are_refused_at_compilation(call, message):
-    with pytest.raises(numba.core.errors.TypingError, match=message):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: opened(SUBKEY[:7], 0, 0), "subkey must have 8 words"),
-        (lambda: opened(SUBKEY, 2**32, 0), r"round must be from 0 to 2\*\*32 - 1"),
-        (lambda: opened(SUBKEY, 0, -1), "user at least 0"),
-        (lambda: answers(opened(SUBKEY, 0, 0), np.zeros(3), 1, np.zeros(2, np.uint64)), "words and out must have the"),
-        (lambda: laplaces(opened(SUBKEY, 0, 0), np.ones(10, np.uint64), 1), "numbers must have 4 entries"),
-        (lambda: gaussians(opened(SUBKEY, 0, 0), np.ones(4, np.uint64), 1), "numbers must have 10 entries"),
-        (lambda: clipped(np.ones((1, 2)), 0.0, 2), "bound from 1e-100 to 1e100"),
-        (lambda: clipped(np.ones((1, 2)), 1.0, 3), "order 1 or 2"),
-        (lambda: solved(np.zeros(1, np.int64), np.zeros(0, np.int32), None, np.ones((2, 300)), np.eye(300), 1.0, 1),
-         "1 to 256 columns"),
-        (lambda: solved(np.zeros(1, np.int64), np.zeros(0, np.int32), None, np.ones((2, 3)), np.eye(2), 1.0, 1),
-         "gram their shape"),
-        (lambda: solved(np.array([0, 9]), np.zeros(0, np.int32), None, np.ones((2, 3)), np.eye(3), 1.0, 1),
-         "items must have all entries of indptr"),
-    ],
-)  # fmt: skip
-def test_wrong_sizes_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_draws_that_need_large_integers_are_refused():
-    with pytest.raises(OverflowError, match="the draw needs integers above 128 bits"):
-        laplaces(opened(SUBKEY, 0, 0), private.exact_numbers(DiscreteLaplace(2**61)), 500)
-    with pytest.raises(OverflowError, match="the draw needs integers above 128 bits"):
-        gaussians(opened(SUBKEY, 0, 0), private.exact_numbers(DiscreteGaussian(2**31)), 500)
-
-
-def test_the_functions_run_in_compiled_code_only():
-    for name in set(private.__all__) - {"subkey", "exact_numbers", "noise_table"}:
-        function = getattr(private, name)
-        with pytest.raises(TypeError, match=r"compiled by numba\.njit"):
-            function(*[0] * function.__code__.co_argcount)
-
-
 # ---- threads --------------------------------------------------------------------------------------------------------
-
-
-@numba.njit(nogil=True)
-def prepared(item_factors, gram, weight):
-    return private.als_open(item_factors, gram, weight, False)
-
-
-@numba.njit(nogil=True)
-def solved_by(handle, indptr, items, first, last, out):
-    private.als_solve_users(handle, indptr, items, None, first, last, private.als_scratch(handle), out)
-
-
-@numba.njit(nogil=True)
-def closed(handle):
-    private.als_close(handle)
 
 
 def test_threads_share_a_handle():

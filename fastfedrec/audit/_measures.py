@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.audit._places import difference_of_arrays
 from fastfedrec.audit._spread import clamped_sums, column_means
 
 N_COORDINATES = 8  # coordinates that are measured separately
-_SIGNIFICANT = 5.0  # standard errors by which the means of a coordinate must differ to count as different
+_MAX_COMPARED = 1024  # coordinates of which the shares of values are compared, by the difference of means
+_SIGNIFICANT = 5.0  # standard errors by which means or shares of a coordinate must differ to count as different
 SHOWN = 6  # values in the description of an event
 _LARGEST_DOUBLE = 2**53  # integers up to this size are exact as doubles
 
@@ -161,7 +163,15 @@ def _coordinates(outputs: Sequence[np.ndarray], inputs: Sequence[object], means:
     elif x0.shape == x1.shape == () and x0.dtype.kind == x1.dtype.kind == "i":
         chosen += [int(x) for x in (x0, x1) if 0 <= x < n_columns]
     order = np.argsort(-np.abs(means.difference) / np.maximum(means.error, 1e-300), kind="stable")
-    return list(dict.fromkeys(chosen + order[:N_COORDINATES].tolist()))
+    chosen = list(dict.fromkeys(chosen + order[:N_COORDINATES].tolist()))
+    return chosen + _different_in_values(outputs, order[N_COORDINATES:_MAX_COMPARED])
+
+
+def _different_in_values(outputs: Sequence[np.ndarray], columns: np.ndarray) -> list[int]:
+    """Return the columns with the largest significant differences of the shares of values."""
+    differences = np.array([difference_of_arrays([y[:, j] for y in outputs]) for j in columns])
+    best = np.argsort(-differences, kind="stable")[:N_COORDINATES]
+    return columns[best[differences[best] > _SIGNIFICANT]].tolist()
 
 
 def _describe(name: str, relation: str, t: Any) -> str:

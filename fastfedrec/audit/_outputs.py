@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.audit._records import Column, is_frame, is_labelled, read_table
+from fastfedrec.audit._places import choose_places
+from fastfedrec.audit._records import Column, as_list_of_dicts, is_frame, is_labelled, read_table, row_labels
 from fastfedrec.core.numbers import show
 
-# Maximum number of columns of outputs that are taken apart; further numbers count only in `keys`.
+# Maximum number of columns of outputs that are taken apart; other numbers count only in `keys`.
 _N_COLUMNS = 64
 # Maximum number of characters of an output in the description of an event.
 _N_SHOWN = 60
@@ -86,6 +87,7 @@ def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
     tables = [read_table(raw, n) for raw in raws]
     if tables[0] is not None and tables[1] is not None and tables[0].form == tables[1].form:
         return _as_outputs([table.columns for table in tables if table is not None], raws)
+    raws = [as_list_of_dicts(raw, n) for raw in raws]
     arrays = [_as_array(raw) for raw in raws]
     for raw in arrays:
         is_array = isinstance(raw, np.ndarray)
@@ -212,8 +214,9 @@ def _take_apart(items: list[list[Any]]) -> list[Outputs]:
     # Only the half of the draws that chooses the event may decide the columns.
     chosen_on = [some[:half] for some in read]
     is_text = all(label.startswith(_TEXT) for some in chosen_on for label, _, _ in some)
-    paths = _find_paths([item for some in items for item in some[:half]])
-    columns, names = _plan([atoms for some in chosen_on for _, atoms, _ in some], is_text, paths)
+    places = choose_places([[atoms for _, atoms, _ in some] for some in chosen_on], _N_COLUMNS)
+    paths = _find_paths([item for some in items for item in some[:half]], places)
+    columns, names = _plan([atoms for some in chosen_on for _, atoms, _ in some], is_text, places, paths)
     shown: dict[int, str] = {}
     outputs = []
     for some in read:
@@ -268,6 +271,11 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if type(item) in _PLAIN:
         atoms.append(item)
         return _PLAIN[type(item)]
+    if isinstance(item, str):
+        atoms += map(ord, item)
+        return f"{_TEXT}{len(item)}"
+    if type(item) in (list, tuple):
+        return f"{type(item).__name__} of length {len(item)}{_flatten_all(item, atoms)}"
     if item is None:
         return "None"
     if isinstance(item, bool | np.bool_):
@@ -294,9 +302,6 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if isinstance(item, numbers.Complex):
         atoms += [float(item.real), float(item.imag)]
         return type(item).__name__
-    if isinstance(item, str):
-        atoms += map(ord, item)
-        return f"{_TEXT}{len(item)}"
     if isinstance(item, bytes | bytearray | memoryview):
         atoms += bytes(item)
         return f"{type(item).__name__} of length {len(bytes(item))}"
@@ -305,10 +310,8 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
         names = [str(name) for name in item.columns]
         return f"{type(item).__name__} with the columns {names}{_flatten_all([item[k] for k in item.columns], atoms)}"
     if is_labelled(item):
-        index = getattr(item, "index", None)
-        labels = [] if index is None or callable(index) else list(index)
         form = f"{type(item).__name__} of length {len(item)} and name {item.name}"
-        return f"{form}{_flatten_all([np.asarray(item), *labels], atoms)}"
+        return f"{form}{_flatten_all([np.asarray(item), *row_labels(item)], atoms)}"
     # Both the values behind the mask and the mask itself may depend on the input.
     if isinstance(item, np.ma.MaskedArray):
         return f"masked {_flatten(item.data, atoms)}{_flatten_all(np.ma.getmaskarray(item).ravel().tolist(), atoms)}"
@@ -359,14 +362,17 @@ def _as_text(value: Any) -> str:
     return hex(value) if type(value) is int and value.bit_length() > _MAX_BITS else repr(value)
 
 
-def _find_paths(items: list[Any]) -> list[str]:
-    """Return the path of each number of nested outputs, such as "output['n']"; an empty list for other outputs."""
-    if not any(map(_is_nested, items)):
-        return []
-    seen = {tuple(islice(_paths_in(item, "output"), _N_COLUMNS)) for item in items if not isinstance(item, Raised)}
-    longest = max(map(len, seen))
-    at = [{paths[j] for paths in seen if len(paths) > j} for j in range(longest)]
-    return [names.pop() if len(names) == 1 else f"number {j} of the output" for j, names in enumerate(at)]
+def _find_paths(items: list[Any], places: list[int]) -> dict[int, str]:
+    """Return the path of each number of nested outputs, such as "output['n']"; an empty dict for other outputs."""
+    if not places or not any(map(_is_nested, items)):
+        return {}
+    at: dict[int, set[str]] = {j: set() for j in places}
+    for item in items:
+        if not isinstance(item, Raised):
+            for j, path in enumerate(islice(_paths_in(item, "output"), places[-1] + 1)):
+                if j in at:
+                    at[j].add(path)
+    return {j: names.pop() if len(names) == 1 else f"number {j} of the output" for j, names in at.items()}
 
 
 def _is_nested(item: Any) -> bool:
@@ -392,7 +398,9 @@ def _paths_in(item: Any, name: str) -> Iterator[str]:
         yield from [name] if len(atoms) == 1 else (f"{name}[{k}]" for k in range(len(atoms)))
 
 
-def _plan(seen: list[list[Any]], is_text: bool, paths: list[str]) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
+def _plan(
+    seen: list[list[Any]], is_text: bool, places: list[int], paths: dict[int, str]
+) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
     """Return for each type the functions that extract a column's number from an output, and the column names."""
     # If an output has no such number, integers are the smallest int64 and floats are NaN; its label shows this already.
     columns: dict[Any, list[Any]] = {np.int64: [], np.float64: []}
@@ -406,7 +414,7 @@ def _plan(seen: list[list[Any]], is_text: bool, paths: list[str]) -> tuple[dict[
     longest = max(lengths)
     if len(lengths) > 1:
         add(np.int64, "length of the output", len)
-    for j in range(min(longest, _N_COLUMNS)):
+    for j in places:
         name = paths[j] if paths else "output" if longest == 1 else f"output[{j}]"
         name = f"ord({name})" if is_text else name
         present = [atoms[j] for atoms in seen if len(atoms) > j]

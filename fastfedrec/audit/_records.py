@@ -41,8 +41,9 @@ def read_table(raw: Any, n: int) -> Table | None:
     """Return `n` outputs as columns, or None if they have several forms or need no columns."""
     columns: list[Column] = []
     try:
-        if is_frame(raw) or (isinstance(raw, dict) and all(np.ndim(values) > 0 for values in raw.values())):
-            form = _read_batch(raw, n, columns)
+        if (batch := _read_batch(raw, n)) is not None:
+            parts = ((key, _read_array(array, f"output[{_short(key)}]", columns)) for key, array in batch.items())
+            form: tuple[Any, ...] = type(raw), tuple(parts)
         elif isinstance(raw, list | tuple) and len(raw) == n and raw and _is_record(raw[0]):
             # The half of the draws that chooses the event decides the form, so the other half stays unseen.
             half = max(n // 2, 1)
@@ -81,22 +82,42 @@ def _read_single(item: Any, form: tuple[Any, ...]) -> list[Any] | None:
         return None
 
 
-def _read_batch(raw: Any, n: int, columns: list[Column]) -> tuple[Any, ...]:
-    """Append the columns of a frame or a dict of columns, with one output in each row."""
-    forms = []
-    for key in raw.keys() if isinstance(raw, dict) else raw.columns:
-        values = raw[key]
-        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-        if array.shape[:1] != (n,):
-            raise ValueError(f"mechanism must return {n} outputs, one a row, got column {key!r} of shape {array.shape}")
-        forms.append((key, _read_array(array, f"output[{_short(key)}]", columns)))
-    return type(raw), tuple(forms)
+def as_list_of_dicts(raw: Any, n: int) -> Any:
+    """Return a dict of columns, a frame or a labelled series as a list of dicts, because its names are outputs too."""
+    batch = _read_batch(raw, n)
+    return raw if batch is None else [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
+
+
+def _read_batch(raw: Any, n: int) -> dict[Any, np.ndarray] | None:
+    """Return the columns of a dict of columns, a frame or a labelled series with an output in each row, or None."""
+    batch: dict[Any, np.ndarray] = {}
+    labels = row_labels(raw) if is_labelled(raw) else ()
+    # Labels that only number the rows depend on no input.
+    has_labels = labels != tuple(range(len(labels)))
+    if is_frame(raw) or (isinstance(raw, dict) and all(np.ndim(values) > 0 for values in raw.values())):
+        for key in raw.keys() if isinstance(raw, dict) else raw.columns:
+            values = raw[key]
+            batch[key] = array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+            if array.shape[:1] != (n,):
+                raise ValueError(
+                    f"mechanism must return {n} outputs, one a row, got column {key!r} of shape {array.shape}"
+                )
+    elif has_labels:
+        batch["value"] = raw.to_numpy()
+    else:
+        return None
+    if has_labels:
+        name = "row label"
+        while name in batch:
+            name += "'"
+        batch[name] = np.array(labels, dtype=object)  # numbers and text keep their types
+    return batch
 
 
 def _is_record(item: Any) -> bool:
     """Return whether an output has parts that this module names or stacks."""
     if isinstance(item, list | tuple):
-        return len(set(map(type, item))) > 1 or any(map(_is_named, item))
+        return len(set(map(type, item))) > 1 or any(isinstance(part, list | tuple) or _is_named(part) for part in item)
     return _is_named(item)
 
 
@@ -118,6 +139,18 @@ def is_frame(item: Any) -> bool:
 def is_labelled(item: Any) -> bool:
     """Return whether an object is a data frame or a series."""
     return is_frame(item) or (hasattr(item, "to_numpy") and hasattr(item, "name"))
+
+
+def row_labels(item: Any) -> tuple[Any, ...]:
+    """Return the labels of the rows of a data frame or a series, if its library has any."""
+    index = getattr(item, "index", None)
+    if index is None or callable(index):
+        return ()
+    labels = np.asarray(index)
+    labels = labels.view(np.int64) if labels.dtype.kind in "mM" else labels
+    # A NaN differs from itself, and labels may be objects such as intervals.
+    is_plain = [isinstance(label, int | float | str) and label == label for label in labels.tolist()]
+    return tuple(label if plain else repr(label) for label, plain in zip(labels.tolist(), is_plain, strict=True))
 
 
 def _is_tensor(item: Any) -> bool:
@@ -149,13 +182,12 @@ def _read(items: Sequence[Any], name: str, columns: list[Column]) -> tuple[Any, 
         names = kind._fields if hasattr(kind, "_fields") else [field.name for field in fields(first)]
         return kind, _read_parts(items, names, getattr, name, ".{}", columns)
     if is_frame(first):
-        keys = _only(tuple(item.columns) for item in items)
-        return kind, keys, _read_parts(items, keys, lambda item, key: item[key].to_numpy(), name, "[{}]", columns)
+        keys, labels = _only((tuple(item.columns), row_labels(item)) for item in items)
+        parts = _read_parts(items, keys, lambda item, key: item[key].to_numpy(), name, "[{}]", columns)
+        return kind, keys, labels, parts
     if is_labelled(first):
         _only(item.name for item in items)
-        labels = _only(
-            tuple(item.index) if hasattr(item, "index") and not callable(item.index) else () for item in items
-        )
+        labels = _only(map(row_labels, items))
         names = [f"{name}[{_short(label)}]" for label in labels]
         return kind, labels, _read_stack([item.to_numpy() for item in items], name, columns, names)
     if isinstance(first, np.ndarray | np.generic) or _is_tensor(first):

@@ -1,6 +1,6 @@
 """Search for the pair of neighbouring inputs that costs most, among stated pairs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from fastfedrec.audit.bounds import AuditResult, _check_claim, _ClaimTest, audit
 from fastfedrec.core.check import check_choice, check_flag
+from fastfedrec.core.numbers import show
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.channels.channel import Channel
 
@@ -79,8 +80,10 @@ def list_neighbours(data: Any, relation: str, values: Iterable[Any] = ()) -> lis
 
     Raises
     ------
+    TypeError
+        `data` or `values` is of another kind.
     ValueError
-        The relation is unknown, or needs `values`.
+        The relation is unknown or needs `values`, or an array cannot hold a value exactly.
 
     Examples
     --------
@@ -91,7 +94,17 @@ def list_neighbours(data: Any, relation: str, values: Iterable[Any] = ()) -> lis
     [([0, 2], [2]), ([0, 2], [0]), ([0, 2], [0, 2, 1])]
     """
     check_choice("relation", relation, ("replace", "add_remove", "zero_out"))
+    if not _is_list(data):
+        remedy = "pass its rows in a list, or those of a frame as .to_numpy()"
+        raise TypeError(f"data must be a list, a tuple or an array of rows, got {type(data).__name__}; {remedy}")
+    # Iteration would yield letters, keys or names of columns.
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping) or hasattr(values, "to_numpy"):
+        remedy = "pass a list of rows, or those of a frame as .to_numpy()"
+        raise TypeError(f"values must be a list of entries or rows, got {type(values).__name__}; {remedy}")
     values, rows = list(values), list(data)
+    if isinstance(data, np.ndarray):
+        for value in values:
+            _check_held(data, value)
     if relation == "replace" and not values:
         raise ValueError("values must not be empty for 'replace', got no value; pass the entries a person may have")
     if relation == "replace":
@@ -106,6 +119,59 @@ def list_neighbours(data: Any, relation: str, values: Iterable[Any] = ()) -> lis
     else:
         changed = [[*rows[:i], *rows[i + 1 :]] for i in range(len(rows))] + [[*rows, value] for value in values]
     return [(data, _as_type_of(data, some)) for some in changed]
+
+
+def _check_held(data: np.ndarray, value: Any) -> None:
+    """Raise an error unless the value is a row of the array's shape and type."""
+    try:
+        given, held = np.asarray(value), np.array(value, dtype=data.dtype)
+        # Python's numbers are compared exactly; NaN differs from itself.
+        pairs = zip(given.reshape(-1).tolist(), held.reshape(-1).tolist(), strict=True)
+        if given.shape == data.shape[1:] and all(a == b or (a != a and b != b) for a, b in pairs):
+            return
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(
+        f"values must be entries of shape {data.shape[1:]} that {data.dtype} holds exactly, as data, got "
+        f"{show(value)}; convert data with .astype, or pass other values"
+    )
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether a value is a list, a tuple or an array of at least one dimension without a mask."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0 and not isinstance(value, np.ma.MaskedArray)
+    return isinstance(value, list | tuple)
+
+
+def check_pairs(pairs: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of inputs as a list, or raise an error that shows the first other entry.
+
+    Parameters
+    ----------
+    pairs : iterable of pairs
+        Lists, tuples or arrays ``(x0, x1)``; an iterator is read to its end.
+
+    Returns
+    -------
+    list of tuple of two objects
+        The pairs, at least one.
+
+    Raises
+    ------
+    TypeError
+        `pairs` is not iterable.
+    ValueError
+        There is no pair, or an entry is no pair.
+    """
+    if not isinstance(pairs, Iterable):
+        raise TypeError(f"pairs must be a list of pairs (x0, x1), got {show(pairs)} ({type(pairs).__name__})")
+    stated = list(pairs)
+    others = [pair for pair in stated if not _is_list(pair) or len(pair) != 2]
+    if not stated or others:
+        got = show(others[0]) if others else "no entries"
+        raise ValueError(f"pairs must have at least one pair (x0, x1), and no other entries, got {got}")
+    return [(x0, x1) for x0, x1 in stated]
 
 
 def _as_type_of(data: Any, rows: list[Any]) -> Any:
@@ -176,10 +242,7 @@ def search_pairs(
     >>> worst.verdict, sorted(worst.x1.tolist())
     ('violated', [0, 1, 2])
     """
-    stated = list(pairs)
-    if not stated or any(len(pair) != 2 for pair in stated):
-        raise ValueError(f"pairs must have at least one pair (x0, x1), and no other entries, got {len(stated)} entries")
-    inputs = [(x0, x1) for x0, x1 in stated]
+    inputs = check_pairs(pairs)
     claim, n, alpha, delta = _check_claim(claim, n, alpha, delta, measure, key)
     if isinstance(mechanism, Channel):
         exact = [audit(mechanism, pair[0], pair[1], claim, delta=delta, measure=measure) for pair in inputs]

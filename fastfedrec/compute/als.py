@@ -258,7 +258,8 @@ class HalfStep(Immutable):
             raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop negative entries")
         factors = self.item_factors
         values = kernel_values(data, factors.dtype, self.use_values)
-        array = check_out(out, (data.n_users, factors.shape[1]), factors.dtype.type, apart_from=(factors, values))
+        read = data.indptr, data.indices, values, factors
+        array = check_out(out, (data.n_users, factors.shape[1]), factors.dtype.type, apart_from=read)
         fill_start(start, self.solver, array)
         if self.solver == "cg":
             prepared = self._opened()[1]
@@ -346,7 +347,8 @@ def solve_own_users(
     n_threads = resolve_n_threads(n_threads)
     values = kernel_values(data, item_factors.dtype, use_values)
     shape = data.n_users, item_factors.shape[1]
-    array = check_out(out, shape, item_factors.dtype.type, apart_from=(item_factors, values))
+    read = data.indptr, data.indices, values, item_factors
+    array = check_out(out, shape, item_factors.dtype.type, apart_from=read)
     array.fill(0)
     step = HalfStep.__new__(HalfStep)
     step._set(item_factors, None, regularization, confidence_weight, bool(use_values), "cholesky", 1)

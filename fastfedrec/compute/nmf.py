@@ -210,8 +210,7 @@ def solve_rows_nonnegative(
     tolerance = check_real("tolerance", tolerance, low=0.0)
     n_threads = resolve_n_threads(n_threads)
     dtype = rows.values.dtype
-    weighting = () if rows.weights is None else (rows.weights,)
-    array = check_out(out, (rows.n_rows, n_factors), dtype.type, apart_from=(rows.values, item_factors, *weighting))
+    array = check_out(out, (rows.n_rows, n_factors), dtype.type, apart_from=(*rows.arrays, item_factors))
     if start is None:
         array.fill(0)
     else:

@@ -76,7 +76,8 @@ def sum_rows(
         sparse = as_csr(matrix)  # entries with equal indices are summed
         if sparse.shape[0] != interactions.n_items:
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")
-        array = check_out(out, (interactions.n_users, sparse.shape[1]), np.float64, apart_from=(weights, sparse.data))
+        read = *rows, sparse.indptr, sparse.indices, sparse.data
+        array = check_out(out, (interactions.n_users, sparse.shape[1]), np.float64, apart_from=read)
         if array.size:
             # The kernel takes int64 row starts, int32 columns and float64 values; SciPy's types vary.
             layout = (sparse.indptr, np.int64), (sparse.indices, np.int32), (sparse.data, np.float64)
@@ -88,7 +89,7 @@ def sum_rows(
         matrix = matrix.astype(np.float64, copy=False)
     matrix = check_array("matrix", matrix, ndim=2, shape=shape, dtypes=(np.float64,), finite=False)
     # The kernel writes every entry, also zeros for users without items.
-    array = check_out(out, (interactions.n_users, matrix.shape[1]), np.float64, apart_from=(weights, matrix))
+    array = check_out(out, (interactions.n_users, matrix.shape[1]), np.float64, apart_from=(*rows, matrix))
     if array.size:
         # A thread for fewer products costs more than it saves, above all if requests of several Python threads overlap.
         n_threads = min(n_threads, 1 + weights.size * matrix.shape[1] // _MIN_PRODUCTS)

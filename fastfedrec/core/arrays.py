@@ -67,7 +67,13 @@ def check_out(
     # `apart_from` are inputs that a kernel reads while it writes to the output, so they must not share memory with it.
     if out is None:
         return np.empty(shape, dtype=dtype)
-    array = out if isinstance(out, np.ndarray) else shared_array(name, out)
+    if isinstance(out, np.ma.MaskedArray):  # its mask would hide results
+        raise TypeError(f"{name} must be an array without a mask, got {type(out).__name__}; pass its .data")
+    if isinstance(out, np.ndarray):
+        # Subclasses such as numpy.matrix change what indexing and arithmetic return.
+        array: np.ndarray | None = out if type(out) is np.ndarray else out.view(np.ndarray)
+    else:
+        array = shared_array(name, out)
     if array is None or array.dtype != dtype:
         got = type(out).__name__ if array is None else f"an array of {array.dtype}"
         raise TypeError(f"{name} must be an array of {np.dtype(dtype).name}, got {got}; pass None to get a new one")
@@ -77,7 +83,7 @@ def check_out(
         raise ValueError(f"{name} must be C-contiguous and writable; pass None to get a new one")
     inputs = (apart_from,) if isinstance(apart_from, np.ndarray) else apart_from or ()
     if any(np.may_share_memory(array, read) for read in inputs):
-        raise ValueError(f"{name} must not share memory with the values; pass None to get a new one")
+        raise ValueError(f"{name} must not share memory with an argument that is read; pass None to get a new one")
     return array
 
 

@@ -251,12 +251,19 @@ def neighbours(
 
     check_choice("kind", kind, tuple(_KINDS))
     check_choice("relation", relation, ("replace", "add_remove", "zero_out"))
+    is_integer = type(low) is int and type(high) is int
+    if is_integer:
+        low = check_integer("low", low, low=-(2**63))
+        high = check_integer("high", high, low=low)
+    else:
+        low = check_real("low", low)
+        high = check_real("high", high, low=low)
     options = {
         "max_size": check_integer("max_size", max_size, low=1),
         "n_columns": check_integer("n_columns", n_columns, low=1),
-        "low": check_real("low", low),
-        "high": check_real("high", high, low=low),
-        "is_integer": type(low) is int and type(high) is int,
+        "low": low,
+        "high": high,
+        "is_integer": is_integer,
         "max_count": check_integer("max_count", max_count, low=1),
         "clip_norm": check_real("clip_norm", clip_norm, low=1e-100, high=1e100),
         "norm": check_choice("norm", norm, ("l1", "l2")),
@@ -274,11 +281,7 @@ def _rows(st: Any, relation: str, options: dict[str, Any]) -> Any:
     """Return a strategy of pairs of arrays of rows."""
     low, high, n_columns = options["low"], options["high"], options["n_columns"]
     ends = st.sampled_from([low, high])
-    if options["is_integer"]:
-        low, high = int(low), int(high)
-        entries = st.sampled_from([low, high]) | st.integers(low, high)
-    else:
-        entries = ends | st.floats(low, high)
+    entries = ends | (st.integers(low, high) if options["is_integer"] else st.floats(low, high))
     if options["with_non_finite"]:
         entries |= st.sampled_from([math.nan, math.inf, -math.inf, 2 * high + 1, 2 * low - 1, -0.0])
     row = st.lists(entries, min_size=n_columns, max_size=n_columns)

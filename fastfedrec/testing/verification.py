@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastfedrec.audit import WorstPair, search_pairs
+from fastfedrec.audit.search import check_pairs
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.testing.assertions import ALPHA
 
@@ -133,6 +134,9 @@ def verify(
         raise ValueError("alpha must be greater than 0, got 0.0; a finite number of draws gives no certainty")
     if control is not None:
         control = check_real("control", control, low=0.0, high=1.0, exclusive=True)
+    # An iterator can be read only once, and a test may run again.
+    is_strategy = hasattr(pairs, "example")
+    stated = [] if is_strategy else check_pairs(pairs)
     options: dict[str, Any] = {"delta": delta, "measure": measure, "check_repeats": check_repeats}
 
     def decorate(mechanism: Any) -> Callable[[], None]:
@@ -140,7 +144,7 @@ def verify(
 
         # pytest takes arguments of a function for fixtures, so the test has no arguments of the mechanism.
         def test() -> None:
-            drawn = _draw_pairs(pairs, max_examples) if hasattr(pairs, "example") else list(pairs)
+            drawn = _draw_pairs(pairs, max_examples) if is_strategy else stated
             state.pair = search_pairs(mechanism, drawn, claim, n, state.alpha, **options)
             _assert_claim(state.pair, control)
 

@@ -166,6 +166,49 @@ LEAKS = {
     "what a NaN carries far behind": (
         lambda rng, n, x: [[0.5] * 200 + [float(v), "a"] for v in with_bit(np.full(n, np.nan), 1, x)], "output =="
     ),
+    "number 65 of lists of several lengths": (
+        lambda rng, n, x: [[*rng.integers(0, 1000, 64).tolist(), 2000 + x] + [5] * int(k)
+                           for k in rng.integers(0, 5, n)],
+        r"^output\[64\] ",
+    ),
+    "the values of one of 64 columns with equal means": (
+        lambda rng, n, x: np.hstack([rng.integers(0, 4, (n, 63)), rng.choice([[0, 3], [1, 2]][x], (n, 1))]),
+        r"^output\[63\] ",
+    ),
+    "the values of number 66 of lists of several lengths with equal means": (
+        lambda rng, n, x: [[*rng.integers(0, 4, 65).tolist(), int(v), *[5] * int(v % 2)]
+                           for v in rng.choice([[0, 3], [1, 2]][x], n)],
+        r"^output\[65\] ",
+    ),
+    "number 130 of lists with text, in some of them": (
+        lambda rng, n, x: [["a", *rng.integers(0, 9, 128).tolist(), int(k) * (7 + 70 * x)]
+                           for k in rng.random(n) < 0.3],
+        r"^output\[129\] ",
+    ),
+    "letter 90 of texts of several lengths": (
+        lambda rng, n, x: ["".join(map(str, rng.integers(0, 9, 89))) + "ab"[x] + "5" * int(k)
+                           for k in rng.integers(0, 5, n)],
+        r"^ord\(output\[89\]\) ",
+    ),
+    "byte 90 of bytes": (
+        lambda rng, n, x: [rng.bytes(89) + bytes([x]) + bytes(int(k)) for k in rng.integers(0, 5, n)],
+        r"^output\[89\] ",
+    ),
+    "NaN as number 80 of lists of several lengths": (
+        lambda rng, n, x: [[*rng.random(79).tolist(), math.nan if x else 0.5] + [0.5] * int(k)
+                           for k in rng.integers(0, 5, n)],
+        r"NaN|finite",
+    ),
+    "number 80 of large integers of several lengths": (
+        lambda rng, n, x: [[*rng.integers(0, 9, 79).tolist(), 2**60 + 4 * int(k) + x] + [5] * int(k)
+                           for k in rng.integers(0, 5, n)],
+        r"output\[79\]",
+    ),
+    "the last key of dicts without one of 70 keys": (
+        lambda rng, n, x: [{k: 2000 + x if k == 70 else int(rng.integers(0, 1000)) for k in range(71) if k or v}
+                           for v in rng.integers(0, 2, n)],
+        r"output\[70\]|number \d+ of the output",
+    ),
     "the type of an array": (lambda rng, n, x: np.ones(n, np.float32 if x else np.float64), "output is float(32|64)"),
     "the type of arrays in a list": (
         lambda rng, n, x: [np.zeros(3, np.int32 if x else np.int64)] * n, r"array of shape \(3,\) and type int(32|64)"

@@ -43,6 +43,10 @@ def with_mean(library, rng, x, n):
     return module.DataFrame({"total": noise(rng, n), "users": rng.integers(0, 3, n) + 9 * x})
 
 
+def labelled(numbers, labels):
+    return pytest.importorskip("pandas").DataFrame({"n": numbers}, index=labels)
+
+
 def tensor(values):
     return pytest.importorskip("torch").tensor(values)
 
@@ -75,6 +79,30 @@ RECORDS = {
 }  # fmt: skip
 # Outputs of several forms are read one by one.
 ONE_BY_ONE = {
+    "another index of a frame": (lambda rng, n, x: [labelled(noise(rng, 1), ["ab"[x]]) for _ in range(n)], "output"),
+    "another date of a frame": (
+        lambda rng, n, x: [labelled([1.0], np.array([9 * x], "M8[D]").astype("M8[s]"))] * n, "output"
+    ),
+    "another interval of a frame": (
+        lambda rng, n, x: [labelled([1.0], pytest.importorskip("pandas").interval_range(9 * x, periods=1))] * n,
+        "output",
+    ),
+    "row labels of a frame of outputs": (
+        lambda rng, n, x: labelled(noise(rng, n), rng.integers(0, 3, n) + 9 * x), r"^output\['row label'\] "
+    ),
+    "row labels of a frame of outputs with text": (
+        lambda rng, n, x: labelled(noise(rng, n), ["ab"[x]] * n), r"output\['row label'\]"
+    ),
+    "row labels of a series of outputs": (
+        lambda rng, n, x: labelled(noise(rng, n), rng.integers(0, 3, n) + 9 * x)["n"], r"^output\['row label'\] "
+    ),
+    "other columns of a frame of outputs": (
+        lambda rng, n, x: pytest.importorskip("pandas").DataFrame({"ab"[x]: noise(rng, n)}), "key 0 of output"
+    ),
+    "other keys of a dict of columns": (lambda rng, n, x: {"ab"[x]: noise(rng, n)}, "key 0 of output"),
+    "another type in a dict of columns": (
+        lambda rng, n, x: {"n": np.ones(n, "f4" if x else "f8")}, "output is dict of 1 .*float"
+    ),
     "other columns": (
         lambda rng, n, x: [pytest.importorskip("pandas").DataFrame({"ab"[x]: [1]})] * n, "output is DataFrame with"
     ),
@@ -167,6 +195,14 @@ def test_outputs_that_bound_the_event_decide_no_columns(odd):
     # Negative control: an odd output among those that choose the event.
     outputs[0][3] = odd
     assert module.read_outputs(outputs, 40)[0].labels is not None
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(None, None, -1)])
+def test_labels_that_number_the_rows_are_no_outputs(rows):
+    frame = labelled(noise(np.random.default_rng(4), 40), None)
+    names = [table.names for table in module.read_outputs([frame[rows]] * 2, 40)]
+    expected = ("output['n']",) if rows == slice(None) else ("output['n']", "output['row label']")
+    assert {name for parts in names for part in parts for name in part} == set(expected)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -151,6 +151,18 @@ NULL = {
     "rows, no difference": (lambda rng: lambda x, n: rng.integers(0, 2, size=(n, 3)), 0.0, {}),
     "one bit at its claim": (lambda rng: broken.response(rng, broken.keep_probability(1.0)), 1.0, {}),
     "Laplace at its claim": (broken.grid_laplace, 1.0, {}),
+    "one of 70 numbers at its claim, in lists of several lengths": (
+        lambda rng: lambda x, n: [
+            [*row[:66], reported, *row[66 : 66 + row[70] % 4]]
+            for row, reported in zip(
+                rng.integers(0, 8, (n, 71)).tolist(),
+                broken.response(rng, broken.keep_probability(1.0))(x, n).tolist(),
+                strict=True,
+            )
+        ],
+        1.0,
+        {},
+    ),
     "normal at its claim": (
         lambda rng: lambda x, n: x + np.round(rng.normal(size=n) * 1024) / 1024, 1.0, {"measure": "mu"}
     ),
@@ -160,7 +172,10 @@ NULL = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.nightly if name.startswith("continuous") else ()) for name in NULL],
+    [
+        pytest.param(name, marks=pytest.mark.nightly if name.startswith(("continuous", "one of")) else ())
+        for name in NULL
+    ],
 )
 def test_false_alarms_stay_within_alpha(name):
     make, claim, options = NULL[name]

@@ -1,5 +1,7 @@
 """The search finds the worst of many pairs, with one error level for all of them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -53,6 +55,9 @@ def test_neighbours_of_rows():
     np.testing.assert_array_equal(zeroed, [[0, 0], [3, 4]])
     ((_, empty),) = list_neighbours(data[:1], "add_remove")
     assert empty.shape == (0, 2)
+    assert len(list_neighbours(data, "replace", [[1.0, np.nan], (3, 4)])) == 3
+    assert len(list_neighbours([[0], [1, 2]], "add_remove", [[]])) == 3
+    assert len(list_neighbours(np.array(["a", "b"]), "replace", ["c", "b"])) == 3
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -129,6 +134,27 @@ def test_channels_are_computed_exactly():
         (lambda: search_pairs(lambda x, n: np.zeros(n), [], 1.0), "pairs must have at least one pair"),
         (lambda: search_pairs(lambda x, n: np.zeros(n), [(0, 1, 2)], 1.0), "pairs must have at least one pair"),
         (lambda: search_pairs(lambda x, n: np.zeros(n), [(0, 1)], -1.0), "claim must be at least 0"),
+        (lambda: search_pairs(lambda x, n: np.zeros(n), [(0, 1), 5], 1.0), "and no other entries, got 5"),
+        (lambda: search_pairs(lambda x, n: np.zeros(n), ["ab"], 1.0), "and no other entries, got 'ab'"),
+        *(
+            (
+                lambda data=data, value=value: list_neighbours(np.array(data), "replace", values=[value]),
+                f"values must be entries of shape .* that {kind} holds exactly, as data, got ",
+            )
+            for data, value, kind in (
+                ([0, 1], 0.5, "int64"),
+                ([0, 1], None, "int64"),
+                ([0, 1], 2**63, "int64"),
+                ([0, 1], [2, 3], "int64"),
+                ([0.0, 1.0], None, "float64"),
+                ([0.0, 1.0], 2**53 + 1, "float64"),
+                (["a", "b"], "long", "<U1"),
+                ([True, False], 2, "bool"),
+                ([[0, 1], [2, 3]], [1, 2, 3], "int64"),
+                ([[0, 1], [2, 3]], 1, "int64"),
+                ([0, 1], [[1], [1, 2]], "int64"),
+            )
+        ),
         (lambda: list_neighbours([1], "replace"), "values must not be empty for 'replace'"),
         (lambda: list_neighbours([1], "swap"), "relation must be one of 'replace', 'add_remove', 'zero_out'"),
     ],
@@ -136,6 +162,19 @@ def test_channels_are_computed_exactly():
 def test_bad_values(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "data", ["ab", {"a": 1}, {1, 2}, range(3), 5, np.array(5), np.ma.array([1, 2]), SimpleNamespace(to_numpy=list)]
+)
+def test_data_and_values_of_another_kind_are_refused(data):
+    with pytest.raises(TypeError, match=r"data must be a list, a tuple or an array of rows, got \w+; .*to_numpy\(\)"):
+        list_neighbours(data, "add_remove")
+    if isinstance(data, str | dict | int | SimpleNamespace):
+        with pytest.raises(TypeError, match=r"values must be a list of entries or rows, got \w+; .*to_numpy\(\)"):
+            list_neighbours([1], "add_remove", data)
+    with pytest.raises(TypeError, match=r"pairs must be a list of pairs \(x0, x1\), got 5 \(int\)"):
+        search_pairs(lambda x, n: np.zeros(n), 5, 1.0)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

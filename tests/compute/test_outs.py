@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from support.array_kinds import Exported, OlderExported, OnGPU
 from support.data import of_dense
 
@@ -190,6 +191,45 @@ def test_an_out_over_an_input_is_refused_or_right(name):
             assert re.search("out must not share memory with", str(error))  # noqa: PT017
         else:
             np.testing.assert_array_equal(over, arrays_of(expected)[position])
+
+
+@pytest.mark.parametrize("part", ["indptr", "indices", "data"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, out: als.HalfStep(np.eye(7), **ALS).solve(x, out=out),
+        lambda x, out: als.solve_own_users(x, np.eye(7), out=out, **ALS),
+        lambda x, out: als.solve_users(x, np.eye(7), use_values=True, out=out, **ALS),
+        lambda x, out: als.solve_users(x, np.eye(7), solver="cg", out=out, **ALS),
+        lambda x, out: nmf.solve_rows_nonnegative(x, np.eye(7), regularization=0.5, out=out),
+        lambda x, out: row_sums.sum_rows(x, np.eye(7), out=out),
+        lambda x, out: row_sums.sum_rows(x, scipy.sparse.csr_array(np.eye(7)), out=out),
+        lambda x, out: row_sums.sum_rows(np.ones((9, 9)), x, out=out),
+    ],
+)
+def test_an_out_over_the_indices_of_rows_is_refused_or_right(call, part):
+    # A kernel that read indices which it has overwritten would stop the process.
+    rows, memory = scipy.sparse.csr_array(DENSE.astype(np.float64)), np.zeros((9, 7))
+    expected = call(rows, None)
+    numbers = getattr(rows, part).astype({"indptr": np.int64, "indices": np.int32, "data": np.float64}[part])
+    shared = memory.reshape(-1).view(numbers.dtype)[: len(numbers)]
+    shared[:] = numbers
+    setattr(rows, part, shared)
+    try:
+        call(rows, memory)
+    except ValueError as error:
+        assert re.search("out must not share memory with", str(error))  # noqa: PT017
+    else:
+        np.testing.assert_array_equal(memory, expected)
+
+
+def test_an_out_of_a_subclass_is_an_array_without_a_mask():
+    matrix = np.zeros((9, 3), dtype=np.float32).view(np.matrix)
+    assert als.solve_users(DATA, ITEMS, out=matrix, **ALS) is matrix
+    np.testing.assert_array_equal(matrix, als.solve_users(DATA, ITEMS, **ALS))
+    assert type(check_out(matrix, (9, 3), np.float32)) is np.ndarray
+    with pytest.raises(TypeError, match=r"out must be an array without a mask, got MaskedArray; pass its \.data"):
+        als.solve_users(DATA, ITEMS, out=np.ma.masked_array(np.zeros((9, 3), dtype=np.float32), mask=True), **ALS)
 
 
 def test_outs_of_one_call_must_be_separate():

@@ -119,6 +119,11 @@ def test_vectors_differ_by_at_most_the_clip_norm(relation, norm, data, clip_norm
         (neighbours("rows", "replace"), lambda pair: sorted([pair[0].sum(), pair[1].sum()]) == [0.0, 1.0]),
         (neighbours("rows", "replace", with_non_finite=True), lambda pair: np.isnan(pair[0]).any()),
         (neighbours("rows", "replace", with_non_finite=True), lambda pair: (pair[1] > 1).any()),
+        # As floats these ends would be 2^53 and 2^53 + 2.
+        (
+            neighbours("rows", "replace", n_columns=1, low=2**53 + 1, high=2**53 + 1),
+            lambda pair: (pair[0] == 2**53 + 1).all(),
+        ),
         (neighbours("counts"), lambda pair: pair == (1, 0)),
         (neighbours("counts"), lambda pair: pair == (19, 20)),
         (neighbours("vectors", "replace", n_columns=3), lambda pair: np.abs(pair[0] - pair[1]).max() == 2.0),
@@ -147,6 +152,9 @@ def test_neighbours_reach_the_pairs_that_matter(strategy, is_case):
         (lambda: neighbours("rows", "swap"), "relation must be one of 'replace', 'add_remove', 'zero_out'"),
         (lambda: neighbours(max_size=0), "max_size must be at least 1"),
         (lambda: neighbours(low=2.0, high=1.0), r"high must be at least 2\.0"),
+        (lambda: neighbours(low=2, high=1), "high must be at least 2"),
+        (lambda: neighbours(low=0, high=2**63), f"high must be at most {2**63 - 1}, got {2**63}"),
+        (lambda: neighbours(low=-(2**63) - 1, high=0), f"low must be at least -{2**63}"),
         (lambda: neighbours("histograms", "replace"), "n_columns must be at least 2 for histograms"),
         (lambda: neighbours("vectors", clip_norm=0.0), "clip_norm must be at least"),
         (lambda: neighbours("vectors", norm="l3"), "norm must be one of 'l1', 'l2'"),

@@ -62,6 +62,13 @@ def test_a_control_refuses_tests_that_cannot_fail():
     verify(claim=1.0, pairs=COUNTS, n=60_000, control=0.6)(noisy_sum(rng, 2.0))()
 
 
+def test_pairs_of_an_iterator_serve_every_run():
+    test = verify(claim=0.5, pairs=iter([(0, 1)]))(GRR(1.0, 3).channel())
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="VIOLATED"):
+            test()
+
+
 def test_tables_and_listed_pairs_are_verified():
     test = verify(claim=1.0, pairs=[(0, 0), (0, 1)])(GRR(1.0, 3).channel())
     test()
@@ -93,11 +100,18 @@ def test_each_test_has_the_alpha_of_the_suite_and_no_arguments():
         ({"alpha": 0.0}, "alpha must be greater than 0"),
         ({"alpha": 0.5}, r"alpha must be at most 0\.25"),
         ({"control": 1.0}, "control must be less than 1"),
+        ({"pairs": []}, "pairs must have at least one pair"),
+        ({"pairs": [(0, 1), 5]}, r"pairs must have at least one pair \(x0, x1\), and no other entries, got 5"),
     ],
 )
 def test_bad_values(options, message):
     with pytest.raises(ValueError, match=message):
         verify(**({"claim": 1.0, "pairs": COUNTS} | options))
+
+
+def test_pairs_that_are_no_list_are_refused():
+    with pytest.raises(TypeError, match=r"pairs must be a list of pairs \(x0, x1\), got 5 \(int\)"):
+        verify(claim=1.0, pairs=5)
 
 
 # ---- the plugin of pytest -------------------------------------------------------------------------------------------
