@@ -295,18 +295,17 @@ def choose_step(losses: Sequence[Loss], finest: float = FINEST) -> float:
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def compose(
-    parts: Sequence[tuple[Loss, int]], aim: Callable[[float, float], float] | None = None, finest: float = FINEST
+    parts: Sequence[tuple[Loss, int]],
+    aim: Callable[[float, float], float] | None = None,
+    finest: float = FINEST,
+    known: tuple[TotalLoss, ...] = (),
 ) -> tuple[TotalLoss, ...]:
     """Return the total of several losses, each with its number of uses: of (P, Q), and of (Q, P) if that differs."""
     # With `aim`, masses are tilted so that it is smallest: a function of the logarithm of the mean of e^(tilt * loss),
-    # and of the tilt.  No step below `finest` is taken unless a loss needs it.  Tilts that overflow are never chosen.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _compose(parts, aim, finest)
-
-
-def _compose(parts, aim, finest):
-    """Return the totals of `compose`, on a grid that is coarsened until the windows fit."""
+    # and of the tilt.  Tilts that overflow are never chosen.  No step below `finest` is taken unless a loss needs it.
+    # `known` has totals of the same parts, which are the result if they have the best tilts.
     step, is_chosen = choose_step([loss for loss, _ in parts], finest), False
     while True:
         count_work(sum(2 * loss.reach / step for loss, _ in parts))
@@ -320,6 +319,8 @@ def _compose(parts, aim, finest):
                 TotalLoss(step * loss.start, step, loss.pmf * _SUMS_ERROR, loss.infinity) for ((loss, _),) in directions
             )
         tilts = [find_tilt(pmfs, step, aim) if aim else 0.0 for pmfs in directions]
+        if known and [(step, tilt) for tilt in tilts] == [(total.step, total.tilt) for total in known]:
+            return known
         tilted = [tilt_masses(pmfs, step, tilt) for pmfs, tilt in zip(directions, tilts, strict=True)]
         windows = [find_window(pmfs, step) for pmfs, _ in tilted]
         widest = max(high - low for low, high in windows)
@@ -333,11 +334,10 @@ def _compose(parts, aim, finest):
             return (TotalLoss(0.0, 1.0, np.zeros(1), 1.0),)
         # A coarser grid only costs tightness.  With enough cells it adds at most 1 / 16,000 to a variance.
         step, is_chosen = step * coarser, True
-    totals = []
-    for (pmfs, log_scale), tilt, window in zip(tilted, tilts, windows, strict=True):
-        total = convolve(pmfs, step, window)
-        totals.append(replace(total, tilt=tilt, log_scale=log_scale))
-    return tuple(totals)
+    return tuple(
+        replace(convolve(pmfs, step, window), tilt=tilt, log_scale=log_scale)
+        for (pmfs, log_scale), tilt, window in zip(tilted, tilts, windows, strict=True)
+    )
 
 
 def tilt_masses(

@@ -40,8 +40,8 @@ def skellam_loss(variance: float, sensitivity: int, stddevs: float) -> Loss:
             [(first - second, first) for first, second in pairs],
         )
     )
-    q, losses = p - excess, -np.log1p(-growth)
     is_far = growth > 0.5  # a quotient near 1 would lose digits
+    q, losses = p - excess, -np.log1p(np.where(is_far, 0.0, -growth))
     q[is_far] = [second / total for (_, second), far_point in zip(pairs, is_far, strict=True) if far_point]
     losses[is_far] = np.log(p[is_far] / q[is_far])
     reach = float(losses[-1])

@@ -30,7 +30,9 @@ def convolve_masses(
     # and the mass of the number `shift` comes first in the result.
     count_work(length * (len(parts) + 1))
     unit_error = UNIT * PER_BIT * math.log2(length)
-    factors, log_bound, relative = [], np.zeros(length // 2 + 1), np.zeros(length // 2 + 1)
+    log_bound, relative = np.zeros(length // 2 + 1), np.zeros(length // 2 + 1)
+    # The frequencies that are not negligible after the parts so far, and the product of these parts there.
+    remaining, product = np.arange(length // 2 + 1), np.ones(length // 2 + 1, dtype=complex)
     for masses, times in parts:
         rows = -(-len(masses) // length)
         folded = np.zeros(rows * length)
@@ -44,22 +46,24 @@ def convolve_masses(
         bound += factor_error
         relative += times * factor_error / bound
         log_bound += times * np.log(bound)
-        factors.append(factor)
-    frequencies = np.flatnonzero(log_bound > _NEGLIGIBLE_LOG)
+        is_remaining = log_bound[remaining] > _NEGLIGIBLE_LOG
+        remaining = remaining[is_remaining]
+        product = product[is_remaining]
+        product *= _power(factor[remaining], times)
     uses = sum(times for _, times in parts)
     relative += math.expm1(PER_FACTOR * UNIT * (uses + len(parts)))
-    # These frequencies become 0, so their whole bound is error.
-    relative[log_bound <= _NEGLIGIBLE_LOG] = 1.0
+    # All other frequencies become 0, so their whole bound is error.
+    is_zero = np.ones(length // 2 + 1, dtype=bool)
+    is_zero[remaining] = False
+    relative[is_zero] = 1.0
     # Logarithms are off by a few units for each use.
     errors = relative * np.exp(np.minimum(log_bound, 700.0)) * (1 + 16 * UNIT * uses)
-    product = np.zeros(length // 2 + 1, dtype=complex)
-    product[frequencies] = _power_product(
-        [(factor[frequencies], times) for factor, (_, times) in zip(factors, parts, strict=True)]
-    )
+    spectrum = np.zeros(length // 2 + 1, dtype=complex)
+    spectrum[remaining] = product
     # The halves of the spectrum are conjugate, and the norm covers both.  The sum of `length` numbers is at most the
     # root of `length` times their norm.  Their norm is the norm of the spectrum over the same root.
-    error = _norm(errors) * (1 + unit_error) + unit_error * _norm(np.abs(product[frequencies]))
-    masses = np.roll(scipy.fft.irfft(product, length), -(shift % length))
+    error = _norm(errors) * (1 + unit_error) + unit_error * _norm(np.abs(product))
+    masses = np.roll(scipy.fft.irfft(spectrum, length), -(shift % length))
     # Exact masses are not negative, so this step adds no error.
     np.maximum(masses, 0.0, out=masses)
     return masses, float(error) * (1 + 2.0**-20)
@@ -70,16 +74,15 @@ def fast_length(min_length: int) -> int:
     return int(scipy.fft.next_fast_len(max(min_length, 2), real=True))
 
 
-def _power_product(factors):
-    """Return the product of powers by repeated squaring, with at most one product of complex numbers for each use."""
+def _power(base, times):
+    """Return a power by repeated squaring, with at most one product of complex numbers for each use."""
     product = None
-    for base, times in factors:
-        while times:
-            if times & 1:
-                product = base if product is None else product * base
-            times >>= 1
-            if times:
-                base = base * base
+    while times:
+        if times & 1:
+            product = base if product is None else product * base
+        times >>= 1
+        if times:
+            base = base * base
     return product
 
 

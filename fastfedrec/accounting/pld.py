@@ -113,11 +113,12 @@ class PLDAccountant(Accountant):
             self._total = () if parts is None or not parts else _loss.compose(parts, finest=self._finest)
         return self._total
 
-    def _tilted(self, log_delta, aim):
+    def _tilted(self, log_delta, aim, known=()):
         """Return totals from masses tilted so that `aim` is smallest, on grids with a small share of delta outside."""
+        # `known` are totals for the same delta and another aim.
         stddevs = math.sqrt(2 * max(0.0, math.log(max(1, self._uses())) - math.log(_OUTSIDE_SHARE) - log_delta))
         parts = self._parts(min(max(stddevs, _TAIL_STDDEVS), _LARGEST_STDDEVS))
-        return () if parts is None else _loss.compose(parts, aim, self._finest)
+        return () if parts is None else _loss.compose(parts, aim, self._finest, known)
 
     def _tilted_epsilon(self, delta):
         """Return the epsilon from tilted masses, or by the Renyi accountant if that is smaller."""
@@ -128,8 +129,9 @@ class PLDAccountant(Accountant):
         def aim(log_mean, tilt):
             return log_mean - tilt * best if best < math.inf else (log_mean - log_delta) / tilt
 
+        tilted = ()
         for _ in range(5):
-            tilted = self._tilted(log_delta, aim)
+            tilted = self._tilted(log_delta, aim, tilted)
             epsilon = max((total.epsilon(delta) for total in tilted), default=math.inf)
             if not epsilon < best:
                 break

@@ -168,8 +168,9 @@ def assign_rows(
     centers = _check_centers(centers, data.n_columns)
     check_integer("the number of centers", len(centers), low=1)
     size = (len(data),)
+    read = data.indptr, data.indices, data.values, centers
     labels, distances = check_outs(
-        out, ("labels", size, np.int32), ("squared_distances", size, np.float64), apart_from=(data.values, centers)
+        out, ("labels", size, np.int32), ("squared_distances", size, np.float64), apart_from=read
     )
     if len(data):
         centers = np.ascontiguousarray(centers - data.middle)

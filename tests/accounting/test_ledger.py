@@ -1,14 +1,19 @@
+import itertools
 import math
 import sys
+from dataclasses import asdict, fields, replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.events import EVENTS
 from support.ledger_case import REPORTS, ledger_of
 
 from fastfedrec.accounting import (
+    VIEWS,
     CentralRelease,
     Gaussian,
+    Laplace,
     Ledger,
     LocalReports,
     ShuffledReports,
@@ -82,6 +87,41 @@ def test_gaussian_for_replacing_a_user():
     both = ledger_of(REPORTS, halved)
     assert both.epsilon("public") > ledger_of(REPORTS).epsilon("public")
     assert both.epsilon("server") == math.inf
+
+
+SAMPLINGS = (
+    {"sampling": "none", "sampling_probability": None, "n_users": None, "cohort_size": None},
+    {"sampling": "poisson", "sampling_probability": 0.25, "n_users": None, "cohort_size": None},
+    {"sampling": "without_replacement", "sampling_probability": None, "n_users": 100, "cohort_size": 5},
+)
+BOUNDS = ({}, {"contribution": None}, {"contribution": 0.5}, {"replace_sensitivity": None})
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_is_refused_before_it_happens_or_has_a_figure_in_every_view(event):
+    """All relations and samplings are tested; a ledger with an event that no accountant takes would be unreadable."""
+    document, names = ledger_of(event).to_dict(), {field.name for field in fields(event)}
+    relations = ("replace", "add_remove", "zero_out") if "neighboring" in names else (None,)
+    n_refused = 0
+    for relation, sampling, bounds in itertools.product(relations, SAMPLINGS, BOUNDS):
+        changes = {"neighboring": relation} | sampling | bounds if "sampling" in names else {"neighboring": relation}
+        changes = {name: value for name, value in changes.items() if name in names}
+        try:
+            changed = replace(event, **changes)
+        except ValueError:
+            continue
+        ledger = Ledger(delta=0.5)
+        try:
+            ledger.record(changed)
+        except UnsupportedEventError:
+            n_refused += 1
+            assert not ledger.events
+            entry = document["events"][0] | {"fields": asdict(changed)}
+            with pytest.raises(ValueError, match=r"ledger\.events\[0\]\.fields: no theorem is known here"):
+                Ledger.from_dict(document | {"events": [entry]}, check_costs=False)
+        else:
+            assert all(ledger.epsilon(view) >= 0 for view in VIEWS)
+    assert (n_refused > 0) == isinstance(event, Gaussian | Laplace | CentralRelease)
 
 
 def test_unknown_costs_raise_and_are_not_recorded():

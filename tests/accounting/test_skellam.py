@@ -23,7 +23,7 @@ from fastfedrec.accounting.views import seen_event
 
 REPLACED = {"neighboring": "replace", "sampling": "none"}
 ZERO_OUT = {"neighboring": "zero_out", "sampling": "none"}
-PARAMETERS = [(1.0, 1), (1.5, 3), (4.0, 1), (16.0, 2), (100.0, 10), (100.0, 25)]
+PARAMETERS = [(1.0, 1), (1.5, 3), (4.0, 1), (16.0, 2), (100.0, 10), (100.0, 25), (10.0, 40)]
 
 
 def shares(**changed):

@@ -118,7 +118,7 @@ ACCOUNTS = [
         "_renyi.sampled_gaussian(order, sampling_probability, noise_multiplier)",
         "_renyi.sampled_gaussian(order, sampling_probability**2, noise_multiplier)",
     ),
-    on("_compose", "test_adding_a_user_is_accounted_for_as_removing_one_is")(
+    on("compose", "test_adding_a_user_is_accounted_for_as_removing_one_is")(
         "pld-one-direction", "only the removal of a user is accounted for, not the addition",
         "directions[:1 if alike else 2]", "directions[:1]",
     ),

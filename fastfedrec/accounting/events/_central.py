@@ -125,7 +125,10 @@ class CentralEvent(Event):
             )
         if view != "public" and self.trust == "central":
             return None
-        return self if self.neighboring == "replace" else self._for_replacement()
+        if self.neighboring == "replace":
+            self._check_sampling()
+            return self
+        return self._for_replacement()
 
     def _for_replacement(self) -> Event | None:
         """Restate the release for replacing a user; None if its cost is beyond the largest float."""
