@@ -46,7 +46,7 @@ def numbers(stream, bound, n):
 
 
 @numba.njit(nogil=True)
-def belows(stream, bound):
+def several_below(stream, bound):
     return private.below(stream, bound)
 
 
