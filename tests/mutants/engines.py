@@ -370,6 +370,40 @@ ENGINES = [
         "answers-not-signed", "any party answers in the name of a node",
         "not is_signed(name, signature, _answer_statement(plan, stage, answer))", "False",
     ),
+    on("AggregationNode.__init__", "test_an_entropy_key_makes_the_messages_of_a_round_once")(
+        "one-seed-for-both-masks", "the revealed seed of a node's own mask is the seed of its mask key",
+        "(b'self', b'mask')", "(b'self', b'self')",
+    ),
+    on("AggregationNode.__init__", "test_an_entropy_key_makes_the_messages_of_a_round_once")(
+        "one-seed-for-all-rounds", "the seed that a node reveals in a round serves later rounds",
+        "f'{purpose}.{plan.round}.{identity.name.hex()}'", "f'{purpose}.{identity.name.hex()}'",
+    ),
+    on("AggregationNode._read_lists", "test_lists_that_differ_from_what_a_node_saw_are_refused")(
+        "answered-without-shares", "a node that shared no seeds counts as one that answered",
+        "(self._answered & ~self._shared).any()", "False",
+    ),
+    on("AggregationNode._reveal", "test_signatures_of_other_nodes_do_not_count")(
+        "every-node-is-a-witness", "signatures of nodes that the graph did not choose count", "node in witnesses",
+        "True",
+    ),
+    on("AggregationNode.answer", "test_changed_and_missing_shares_are_refused")(
+        "failed-node-goes-on", "a node answers after a message that it refused", "has_failed or not is_next",
+        "not is_next",
+    ),
+    on("KeyList.__init__", "test_changed_keys_are_refused")(
+        "node-twice-in-a-list", "a node may be twice in a list of keys", "first >= second", "first > second",
+    ),
+    on("_cipher", "test_a_node_that_copies_keys_gets_other_masks_and_seals")(
+        "one-key-for-both-directions", "both directions of a channel use one key with one nonce", "b'seal' + sender",
+        "b'seal'",
+    ),
+    on("AggregationPlan.context", "test_each_round_and_node_has_another_share_and_each_stage_another_context")(
+        "one-context-for-all-stages", "a signature of one stage is valid in another one",
+        "f'fastfedrec aggregation {stage} {self!r}'", "f'fastfedrec aggregation {self!r}'",
+    ),
+    on("SecureSums.with_share", "test_each_round_and_node_has_another_share_and_each_stage_another_context")(
+        "one-share-for-all-rounds", "the noise of a node is the same in each round", "round=round", "round=0",
+    ),
     # ---- memory and time of the shuffler -----------------------------------------------------------------------------
     on("Shuffler.check_memory", "test_a_full_memory_refuses_bodies_and_keeps_accepted_ones")(
         "memory-without-bound", "the memory of a round's reports has no bound",
