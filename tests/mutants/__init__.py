@@ -22,6 +22,7 @@ from mutants.mechanisms import MECHANISMS
 from mutants.private_recommender import PRIVATE_RECOMMENDER
 from mutants.privrec import PRIVREC
 from mutants.reviewed import REVIEWED
+from mutants.secure_sums import SECURE_SUMS
 from mutants.sketch_decision import SKETCH_DECISION
 from mutants.stored_runs import STORED_RUNS
 from mutants.streams import STREAMS
@@ -47,6 +48,7 @@ MUTANTS = {
     "Accounting": ACCOUNTS,
     "Budgets": BUDGETS,
     "Engines, checkpoints and the shuffler": [*ENGINES, *STORED_RUNS],
+    "Secure sums": SECURE_SUMS,
     "The auditor and the public test helpers": AUDITOR,
     "Data types, joined shards, failed fits and files": REVIEWED,
 }

@@ -331,6 +331,10 @@ def test_a_key_goes_to_one_run(tmp_path):
     fit(log(), tmp_path / "b", key)
     with pytest.raises(ValueError, match="already used by the run in"):
         PrivRec(**SMALL).fit(rated(), key=key)
+    # A key that the caller passes must not be ignored: the caller would believe that the noise came from it.
+    for other in (Key.from_entropy(), Key.from_seed(1)):
+        with pytest.raises(ValueError, match=r"key must be None: the run in .* has its own"):
+            fit(log(), tmp_path / "b", other)
 
 
 def test_files_are_their_owners_alone(tmp_path):

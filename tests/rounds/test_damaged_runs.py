@@ -31,6 +31,15 @@ def test_a_damaged_file_is_named_with_the_way_out_and_kept(tmp_path, monkeypatch
     assert path.read_bytes() == before
 
 
+def test_a_ledger_with_another_note_is_damaged(tmp_path, monkeypatch):
+    interrupted(log(), tmp_path, monkeypatch)
+    path = tmp_path / "ledger.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"notes": ["Nobody took part."]}))
+    with pytest.raises(DamagedFileError, match="its digest differs from that of its content"):
+        fit(log(), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "complaint"),
     [

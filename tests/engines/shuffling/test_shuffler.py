@@ -28,6 +28,8 @@ def test_reports_travel_as_whole_numbers(n_coordinates):
     bit = np.array([1, 1, 0], dtype=np.uint8)
     body = encode_reports(index, bit, n_coordinates)
     assert len(body) == 3 * (4 if n_coordinates <= 2**31 else 8)
+    # The size of a message must not depend on its reports: the first one is about coordinate 0.
+    assert len(encode_reports(index[:1], bit[:1], n_coordinates)) == len(body) / 3
     for there, here in zip(decode_reports(body, n_coordinates), (index, bit), strict=True):
         np.testing.assert_array_equal(there, here)
 
@@ -98,6 +100,12 @@ def test_a_round_is_released_once(tmp_path):
         shuffler.close()
         shuffler = make(tmp_path)
     shuffler.open(OTHER, 0)  # another run has its own rounds
+    for name in ("a", "b"):
+        shuffler.submit(OTHER, 0, name, codes(0))
+    shuffler.release(OTHER, 0)
+    shuffler.close()
+    with pytest.raises(ShufflerError, match="released before"):
+        make(tmp_path).open(RUN, 0)
 
 
 def test_batches_of_the_same_reports_have_independent_orders(tmp_path):

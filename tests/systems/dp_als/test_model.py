@@ -227,6 +227,20 @@ def test_traffic_and_repeated_fits():
     assert sum(second.ledger_.events.values()) == 8
 
 
+@pytest.mark.parametrize("squares", [(1.0, 1.0, 1.0), (0.2, 0.1, 5.0), (5.0, 3.0, 0.1), (1.0, 0.0, 1.0)])
+def test_a_replaced_user_changes_least_squares_by_the_largest_distance(squares):
+    """Two users with factors of inner product t differ by 2 - t^2 in products, and by 2 - 2 t in sums of items."""
+    *products, sums = squares
+    t = np.linspace(-1, 1, 200_001)
+    largest = np.max(sum(products) * (2 - t**2) + sums * (2 - 2 * t)) / sum(squares)
+    bounds = dict(zip(("all_products", "item_products", "item_sums"), squares, strict=True))
+    system = LeastSquaresRound((0.1, 0.5, 0.8), *SHAPE, **OPTIONS)
+    assert largest**0.5 <= system._replace_sensitivity(bounds) <= largest**0.5 * (1 + 1e-6)
+    # Weighted products are truncated, which the bound above does not cover.
+    system.weights = object()
+    assert system._replace_sensitivity(bounds) == 2.0
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
