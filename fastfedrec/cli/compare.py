@@ -14,7 +14,7 @@ from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics,
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, positive, split_assignments
 from fastfedrec.cli.outputs import add_details, can_show_progress, describe, same_list, show
-from fastfedrec.cli.parts import load_parts, recorded_split, sources
+from fastfedrec.cli.parts import load_parts, recorded_split, refuse_empty_test, sources
 from fastfedrec.cli.settings import SystemSettings, add_choice, add_systems, warn_of_defaults
 from fastfedrec.cli.splitters import add_by, by_splitter, refuse_by
 from fastfedrec.cli.user_groups import add_user_groups, document_by_group, read_user_groups, table_by_group
@@ -101,6 +101,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
         data, splitter = load_data(arguments, kinds), by_splitter(arguments, of_ratings=of_ratings)
         refuse_by(arguments, data)
         split, stated = next(splitter.split(data, key=key)), repr(splitter)
+        refuse_empty_test(arguments, split)
     if not arguments.system:
         runs = _make_runs(_default_systems(split.train.n_items))
     give_features(arguments, features, [run.model for run in runs], split.train)

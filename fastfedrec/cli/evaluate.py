@@ -18,7 +18,7 @@ from fastfedrec.cli.outputs import (
     list_source,
     same_list,
 )
-from fastfedrec.cli.parts import describe_dropped, load_parts, recorded_split, sources
+from fastfedrec.cli.parts import describe_dropped, load_parts, recorded_split, refuse_empty_test, sources
 from fastfedrec.cli.splitters import add_by, by_splitter, refuse_by
 from fastfedrec.cli.user_groups import add_user_groups, document_by_group, read_user_groups, table_by_group
 from fastfedrec.core.randomness import Key
@@ -151,6 +151,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     for seed in range(arguments.seeds):
         key = Key.from_seed(seed)
         split = parts or next(splitter.split(data, key=key))
+        refuse_empty_test(arguments, split)
         for name, candidate in models.items():
             candidate.fit(split.train, key=key, n_threads=arguments.threads, show_progress=show_progress)
             evaluations[name].append(

@@ -23,7 +23,16 @@ from fastfedrec.evaluation.metrics.alignment import align
 #: File in which `fastfedrec split` records the split and the digests of its files.
 SPLIT_FILE = "split.json"
 
-__all__ = ["SPLIT_FILE", "describe_dropped", "digest_of", "load_parts", "named_parts", "recorded_split", "sources"]
+__all__ = [
+    "SPLIT_FILE",
+    "describe_dropped",
+    "digest_of",
+    "load_parts",
+    "named_parts",
+    "recorded_split",
+    "refuse_empty_test",
+    "sources",
+]
 
 # Keys are the reasons in `Evaluation.dropped`.
 _DROPPED = {
@@ -87,6 +96,18 @@ def _check_test(arguments: argparse.Namespace, split: Split, of_ratings: bool) -
             f"--test {arguments.test} must have interactions to test, but of its {n_test:,} interactions {reasons}; "
             f"{hint}"
         )
+
+
+def refuse_empty_test(arguments: argparse.Namespace, split: Split) -> None:
+    """Raise before the first fit, and once for all systems, if a split of --data has nothing to test."""
+    if arguments.data and not split.test.n_interactions:
+        raise UsageError(f"--data {arguments.data} leaves no test: no user has enough items to hold one out")
+    if arguments.data and arguments.threshold is not None and split.test.values is not None:
+        largest = split.test.values.max()
+        if largest < arguments.threshold:
+            raise UsageError(
+                f"--threshold {arguments.threshold:g} leaves no test item; the largest value of the test is {largest:g}"
+            )
 
 
 def recorded_split(arguments: argparse.Namespace, parts: Split) -> str | None:

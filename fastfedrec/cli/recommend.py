@@ -1,6 +1,7 @@
 """The command ``fastfedrec recommend``: a saved model's best items for its users, users of a file, or one new user."""
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from fastfedrec.cli.tables import add_columns
 from fastfedrec.core.numbers import show_names
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.text import format_table
+from fastfedrec.core.warn import warn
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.recommender import Recommender, load
 
@@ -143,18 +145,27 @@ def _answer(arguments: argparse.Namespace, model: Recommender) -> Iterator[Lists
         users = _user_ids(given["--users"], model.interactions_)
         return _by_blocks(arguments, users, lambda block: model.recommend(block, unknown=arguments.unknown, **options))
     data = load_data(arguments, [type(model)])
-    n_unknown = (
-        np.count_nonzero(~np.isin(data.item_ids, item_ids)) if data.item_ids.dtype.kind == item_ids.dtype.kind else 0
-    )
-    if n_unknown and not arguments.quiet:
-        show(
-            f"fastfedrec: {n_unknown:,} items of {arguments.data} are unknown to the model, and skipped",
-            file=sys.stderr,
-        )
+    _check_items(arguments, data.item_ids, item_ids)
     users = _user_ids(given["--users"], data)
     if arguments.unknown == "error":
         data.user_index(users)  # an unknown user is an error before the first block
     return _by_blocks(arguments, users, _serve_rows(model, data, arguments.unknown, options))
+
+
+def _check_items(arguments: argparse.Namespace, given: np.ndarray, known: np.ndarray) -> None:
+    """Refuse items of another type than the model's, and report items that the model does not know."""
+    kinds = {given.dtype.kind, known.dtype.kind}
+    if len(given) and "U" in kinds and kinds & {"i", "u"}:
+        types = "text" if known.dtype.kind == "U" else "numbers"
+        # One text makes all ids of a column text.
+        other = next((item for item in given.tolist() if not str(item).isdecimal()), given.tolist()[0])
+        raise UsageError(f"--data {arguments.data} must have {types} as items, as the model has, got {other!r}")
+    n_unknown = np.count_nonzero(~np.isin(given, known)) if len(kinds) == 1 else 0
+    text = f"{n_unknown:,} of {len(given):,} items of {arguments.data} are unknown to the model, and skipped"
+    if n_unknown and n_unknown == len(given):
+        warn(f"{text}; compare its ids with those of the model", UserWarning)
+    elif n_unknown and not arguments.quiet:
+        show(f"fastfedrec: {text}", file=sys.stderr)
 
 
 def _by_blocks(arguments: argparse.Namespace, users: list[Any], serve: Callable[[list[Any]], Any]) -> Iterator[Lists]:
@@ -211,6 +222,8 @@ def _items_of(texts: Sequence[str], item_ids: np.ndarray, *, takes_ratings: bool
         ratings = [float(text) for _, _, text in pairs]
     except ValueError:
         raise UsageError(f"--items-of must have numbers as ratings, as 3=4.5, got {','.join(parts)}") from None
+    if wrong := [part for part, rating in zip(parts, ratings, strict=True) if not math.isfinite(rating)]:
+        raise UsageError(f"--items-of must have finite numbers as ratings, as 3=4.5, got {wrong[0]}")
     return dict(zip(_convert_ids("--items-of", [item for item, _, _ in pairs], item_ids), ratings, strict=True))
 
 

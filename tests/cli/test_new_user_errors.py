@@ -127,3 +127,52 @@ def test_errors_of_files_and_ids_name_the_option(words, error, tmp_path, monkeyp
     Popularity().fit(datasets.generate_implicit(90, 40, key=Key.from_seed(1))).save("model.npz")
     assert main(words.format(model="model.npz").split()) == 2
     assert error in capsys.readouterr().err
+
+
+def write_csv(path, rows, header="user,item"):
+    path.write_text("\n".join([header, *rows, ""]))
+    return str(path)
+
+
+@pytest.mark.parametrize("command", ["compare", "evaluate ease"])
+def test_data_without_a_test_are_named_once_and_before_a_fit(command, tmp_path, capsys):
+    single = write_csv(tmp_path / "single.csv", [f"{user},{user % 3}" for user in range(5)])
+    assert main([*command.split(), "--data", single]) == 2
+    assert capsys.readouterr().err == (
+        f"fastfedrec: error: --data {single} leaves no test: no user has enough items to hold one out\n"
+    )
+    rated = write_csv(
+        tmp_path / "rated.csv",
+        [f"{user},{item},{1 + item}" for user in range(9) for item in range(5)],
+        "user,item,rating",
+    )
+    assert main([*command.split(), "--data", rated, "--threshold", "99"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert "--threshold 99 leaves no test item; the largest value of the test is " in errors[-1]
+    assert not any("failed" in line for line in errors)
+
+
+@pytest.mark.filterwarnings("default")
+def test_unknown_items_and_other_types_of_ids_in_recommend(tmp_path, capsys):
+    numbers = write_csv(tmp_path / "numbers.csv", [f"{user},{item}" for user in range(9) for item in range(5)])
+    model = str(tmp_path / "model.npz")
+    assert main(["fit", "popularity", "--data", numbers, "--out", model, "--no-users"]) == 0
+    capsys.readouterr()
+    others = write_csv(tmp_path / "others.csv", ["1,77", "2,78"])
+    assert main(["recommend", model, "--data", others, "--quiet"]) == 0
+    assert f"warning: 2 of 2 items of {others} are unknown to the model, and skipped" in capsys.readouterr().err
+    some = write_csv(tmp_path / "some.csv", ["1,77", "2,3"])
+    assert main(["recommend", model, "--data", some]) == 0
+    assert f"1 of 2 items of {some} are unknown to the model, and skipped" in capsys.readouterr().err
+    text = write_csv(tmp_path / "text.csv", ["1,4", "2,x5"])
+    assert main(["recommend", model, "--data", text]) == 2
+    assert f"--data {text} must have numbers as items, as the model has, got 'x5'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rating", ["nan", "inf"])
+def test_ratings_of_items_must_be_finite(rating, tmp_path, capsys):
+    rated = write_csv(tmp_path / "rated.csv", ["1,2,3", "1,3,4", "2,2,5", "2,3,1"], "user,item,rating")
+    model = str(tmp_path / "model.npz")
+    assert main(["fit", "rating-item-knn", "--data", rated, "--out", model]) == 0
+    assert main(["recommend", model, "--items-of", f"2={rating}"]) == 2
+    assert f"--items-of must have finite numbers as ratings, as 3=4.5, got 2={rating}" in capsys.readouterr().err
