@@ -199,6 +199,8 @@ def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
             )
     else:
         item_ids = read_ids("--catalogue", source, quotes=not arguments.no_quotes)
+    if not len(item_ids):
+        raise UsageError(f"--catalogue {source} must list at least one item, got none")
     return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
 
 

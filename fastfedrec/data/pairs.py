@@ -11,6 +11,7 @@ import numpy as np
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_choice, plain_array
+from fastfedrec.core.interface import choose_words
 from fastfedrec.core.numbers import show
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 from fastfedrec.data.ids import entry_at
@@ -103,10 +104,10 @@ def drop_unlisted(
         n_unlisted = int(len(mask) - np.count_nonzero(mask))
         fault = f"users[{position}] must be in user_ids, got an unlisted user"  # error messages never name users
         if given["items"] is not None and rows["items"][position] < 0:
-            fault = f"items[{position}] must be in item_ids, got {entry_at(items, position)!r}"
-        raise ValueError(
-            f"{fault} ({n_unlisted} of {len(mask)} rows have an unlisted id); list it, or pass unlisted='drop'"
-        )
+            listed_in = choose_words("item_ids", "--catalogue")
+            fault = f"items[{position}] must be in {listed_in}, got {entry_at(items, position)!r}"
+        remedy = choose_words("pass unlisted='drop'", "add --drop-unlisted")
+        raise ValueError(f"{fault} ({n_unlisted} of {len(mask)} rows have an unlisted id); list it, or {remedy}")
     remaining = {axis: of_rows[mask] for axis, of_rows in rows.items()}
     for axis, listed in given.items():
         # An axis without a given list keeps only the ids that occur in the remaining rows.

@@ -56,14 +56,14 @@ def test_ids_of_a_text_file_are_of_the_data_s_type(tmp_path, table):
 @pytest.mark.parametrize(
     ("options", "content", "message"),
     [
-        (["--catalogue", "{list}"], "9\n7\n", r"items\[3\] must be in item_ids, got 11 \(1 of 4 rows have an unlisted"),
+        (["--catalogue", "{list}"], "9\n7\n", r"items\[3\] must be in --catalogue, got 11 \(1 of 4 rows have an"),
         (["--catalogue", "{list}"], "9\n7\n11\n7\n", "item_ids must be distinct"),
         (["--catalogue", "{list}"], "9\n\n7\n", "--catalogue {list}, line 2: an id is missing"),
         (["--catalogue", "{list}"], "9\n7\n11\n\n", "--catalogue {list}, line 4: an id is missing"),
         (["--catalogue", "{list}"], "\r\n9\r\n", "--catalogue {list}, line 1: an id is missing"),
         (["--catalogue", "{list}"], "movieId\n9\n7\n", "--catalogue {list}, line 1: 'movieId' looks like a header"),
         (["--catalogue", "{list}"], "item\na\nb\n", "--catalogue {list}, line 1: 'item' looks like a header"),
-        (["--catalogue", "{list}"], "", "item_ids must have the type of|must be in item_ids, got"),
+        (["--catalogue", "{list}"], "", "must list at least one item, got none"),
         (["--catalogue", "{list}"], b"\xff\xfe7\n", "--catalogue {list} must be UTF-8 text"),
         (["--catalogue", "{list}x"], "", "{list}x"),
         (["--catalogue", "published"], "", "--catalogue published is for MovieLens and Netflix"),
