@@ -18,7 +18,7 @@ def costs():
 
 def test_bytes_of_a_node_by_hand(costs):
     nodes = costs.Nodes(60, 7)
-    degree, n_witnesses = nodes.plan.degree, len(set(nodes.list.witnesses()) & set(nodes.answered))
+    degree, n_witnesses = nodes.plan.degree, len(set(nodes.list.witnesses) & set(nodes.answered))
     cost = costs.node_cost(nodes)
     # Keys, sealed shares, numbers, a signature and revealed shares; and the lists of keys and of nodes, and signatures.
     assert cost.sent == 160 + degree * (4 + 48) + 7 * 4 + 64 + degree * (4 + 16)

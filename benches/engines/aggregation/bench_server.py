@@ -111,7 +111,7 @@ def node_cost(nodes):
         (other, split_numbered(nodes.nodes[other].answer("share", nodes.key_list), SEALED_BYTES)[number])
         for other in nodes.list.neighbors(number)
     ]
-    witnesses = sorted(set(nodes.list.witnesses()) & set(nodes.answered))
+    witnesses = sorted(set(nodes.list.witnesses) & set(nodes.answered))
     messages = join_numbered(sealed), nodes.lists, join_numbered(nodes.signatures(witnesses))
     cost = Cost()
     node = cost.timed(nodes.new_node, number)
