@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -116,7 +117,9 @@ def check_time_format(time_format: Any) -> str:
             f"{time_format!r}; for example '%d/%m/%Y %H:%M'"
         )
     try:
-        datetime.strptime("", time_format)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of a day without a year, which is refused below
+            datetime.strptime("", time_format)
     except ValueError as error:
         if "directive" in str(error) or "stray" in str(error):
             raise ValueError(
