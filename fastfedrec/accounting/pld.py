@@ -49,8 +49,9 @@ class PLDAccountant(Accountant):
     rounds attacks reach about 85% of it.  If the bound of the rounding errors is not far below delta, masses are tilted
     before they are transformed, and the `RDPAccountant` is used as well.  Each result may then have a grid of its own.
     Therefore `get_delta` at an epsilon that is 1e-5 of itself above the result of `get_epsilon` is at most 1% above the
-    delta of that call.  See docs/explanation/accounting/rounding.md and
-    docs/explanation/accounting/sampling-without-replacement.md.
+    delta of that call, down to deltas of 1e-20.  Below 1e-10 an epsilon may be several times the smallest one that the
+    events have, and below 1e-20 a delta may rise with epsilon; both stay upper bounds.  See
+    docs/explanation/accounting/rounding.md and docs/explanation/accounting/sampling-without-replacement.md.
 
     References
     ----------

@@ -204,10 +204,10 @@ def audit(
     repeated values of outputs, of their coordinates and of functions of these, of lengths and types.  Further
     candidates are "is not finite", "is -0.0", "raises an exception", "is a multiple of 2^-k", single bits and
     remainders.  Integers of any size are exact.  Of rows, the 8 coordinates with the largest difference of means and up
-    to 8 others whose values differ are measured alone.  Of outputs of several lengths or types, at most 64 numbers are
-    read, which differ most between the inputs; the others count in whole outputs only.  Only this one event is then
-    counted on the other half.  Therefore the number of candidates has no effect: the draws that bound the event were
-    not used before, and the confidence needs no correction.
+    to 8 others, among 1,024, whose values differ are measured alone.  Of outputs of several lengths or types, at most
+    64 numbers are read, which differ most between the inputs; the others count in whole outputs only.  Only this one
+    event is then counted on the other half.  Therefore the number of candidates has no effect: the draws that bound the
+    event were not used before, and the confidence needs no correction.
     An audit spends no privacy of any user, because it runs on artificial inputs.
 
     With Clopper-Pearson limits of the shares p0 and p1 of an event, and t = e^epsilon, the bounds are

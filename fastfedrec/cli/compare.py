@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.comparison_table import ENDINGS, ComparedRun, ComparisonTable
-from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics, check_threshold
+from fastfedrec.cli.evaluate import add_negatives, add_threshold, check_metrics, check_threshold, read_negatives
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, positive, split_assignments
 from fastfedrec.cli.outputs import add_details, can_show_progress, describe, same_list, show
@@ -90,6 +90,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     runs = _make_runs(arguments.system or _default_systems(0))
     metrics, of_ratings = check_metrics(arguments.metrics, [run.model for run in runs])
     check_threshold(arguments, of_ratings)
+    arguments.negatives = read_negatives(arguments)
     features = read_features(arguments, [run.model for run in runs])
     kinds = [type(run.model) for run in runs]
     key = Key.from_seed(arguments.seed)

@@ -37,7 +37,7 @@ from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.registry import SYSTEMS
 
-__all__ = ["add_evaluate", "add_negatives", "add_threshold", "check_metrics", "check_threshold"]
+__all__ = ["add_evaluate", "add_negatives", "add_threshold", "check_metrics", "check_threshold", "read_negatives"]
 
 
 def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -75,15 +75,17 @@ def add_negatives(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _negatives(text: str) -> Any:
+def _negatives(text: str) -> Sampled | Path | None:
     if text == "all":
         return None
-    if not Path(text).is_file():
-        return Sampled(positive(text))
-    try:
-        return read_test_negatives(text)
-    except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    # A file stays a path until it is read, so that no output replaces it.
+    return Path(text) if Path(text).is_file() else Sampled(positive(text))
+
+
+def read_negatives(arguments: argparse.Namespace) -> Any:
+    """Return the `candidates` of `evaluate` that --negatives names."""
+    given = arguments.negatives
+    return read_test_negatives(given) if isinstance(given, Path) else given
 
 
 def add_threshold(command: argparse.ArgumentParser) -> None:
@@ -127,6 +129,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         )
     model = make_system(arguments.system, arguments.set)
     metrics, of_ratings = check_metrics(arguments.metrics, [model])
+    candidates = read_negatives(arguments)
     check_threshold(arguments, of_ratings)
     refuse_by(arguments)
     groups = read_user_groups(arguments)
@@ -162,7 +165,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
                     given=split.given,
                     metrics=metrics,
                     threshold=arguments.threshold,
-                    candidates=arguments.negatives,
+                    candidates=candidates,
                     split=splitter if parts is None else stated,
                     key=key,
                     n_threads=arguments.threads,

@@ -198,6 +198,12 @@ def refuse_shared_files(parser: argparse.ArgumentParser, arguments: argparse.Nam
                 continue
             if (other := named.get(os.path.realpath(path))) is not None:
                 raise UsageError(f"{other[0]} {other[1]} is also {name}, and would replace it; name another file")
+            # A command with a folder of outputs names the files in it after itself.
+            in_folder = named.get(os.path.realpath(Path(path).parent))
+            if in_folder is not None and Path(path).stem == arguments.command:
+                raise UsageError(
+                    f"{name} {path} is in the folder of {in_folder[0]}, and would be replaced; name another folder"
+                )
             if is_written:
                 named[os.path.realpath(path)] = name, path
 

@@ -125,7 +125,8 @@ def _clip(
     clip_norm = check_real("clip_norm", clip_norm, low=_LOWEST, high=_HIGHEST)
     n_threads = resolve_n_threads(n_threads)
     out = check_out(out, rows.shape, rows.dtype.type, apart_from=None if out is rows else rows)
-    rejected = check_out(rejected, (len(rows),), np.bool_, name="rejected")
+    # A mark over a clipped row would change it after the bound was ensured.
+    rejected = check_out(rejected, (len(rows),), np.bool_, apart_from=(rows, out), name="rejected")
     rejected[:] = False
     # Each row is read completely before it is written, so `out` may be `rows` itself.
     _kernel.clip_rows(np.ascontiguousarray(rows), out, rejected.view(np.uint8), clip_norm, order, n_threads)

@@ -1,5 +1,7 @@
 """Rounding changes a sum by FFT by less than its bound, and the bound is small enough to detect faults."""
 
+import tracemalloc
+
 import mpmath
 import numpy as np
 import pytest
@@ -80,3 +82,16 @@ def test_longer_sums_have_larger_bounds():
     bounds = [convolve_masses([(np.array([0.5, 0.5]), n)], 4096, 0)[1] for n in (1, 10**3, 10**6, 10**9, 10**12)]
     assert bounds == sorted(bounds)
     assert bounds[1] < 1e-9 < bounds[2] < 1e-5 < bounds[4] < 10
+
+
+def test_memory_does_not_grow_with_the_number_of_parts():
+    def peak(n_parts):
+        tracemalloc.start()
+        convolve_masses([(np.array([0.5, 0.5]), 10)] * n_parts, 2**16, 0)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(1)
+    # The factor of one part takes half a MiB.
+    assert peak(40) - peak(4) < 2**19

@@ -187,6 +187,7 @@ def test_errors_of_arguments_reach_the_shell_as_options(words, error, capsys):
         ("compare --train a.csv --test b.csv --system random --out b.csv", "--out b.csv is also --test"),
         ("compare --data a.csv --out c.md --out link.csv", "--out link.csv is also --data"),
         ("ledger a.csv --markdown a.csv", "--markdown a.csv is also MODEL"),
+        ("compare --data b.csv --negatives a.csv --out a.csv", "--out a.csv is also --negatives"),
         ("ledger m.npz --html p.html --card p.html", "--html p.html is also --card"),
     ],
 )
@@ -198,6 +199,14 @@ def test_no_output_replaces_another_file_of_the_command(words, message, tmp_path
     assert main(words.split()) == 2
     assert f"{message}, and would replace it; name another file" in capsys.readouterr().err
     assert {path.read_text() for path in tmp_path.iterdir()} == {"user,item\n1,2\n"}
+
+
+def test_no_output_replaces_a_file_in_the_folder_of_outputs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.csv").write_text("user,item\n1,2\n")
+    assert main(["sweep", "--system", "popularity", "--data", "sweep.csv", "--out", "."]) == 2
+    assert "--data sweep.csv is in the folder of --out, and would be replaced" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.csv"]
 
 
 def test_every_option_with_a_file_to_write_is_known():

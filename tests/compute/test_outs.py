@@ -223,6 +223,17 @@ def test_an_out_over_the_indices_of_rows_is_refused_or_right(call, part):
         np.testing.assert_array_equal(memory, expected)
 
 
+@pytest.mark.parametrize("part", ["indptr", "indices"])
+def test_labels_over_the_indices_of_rows_are_refused(part):
+    rows = scipy.sparse.csr_array(DENSE)
+    kind = {"indptr": np.int64, "indices": np.int32}[part]
+    shared = getattr(rows, part).astype(kind)
+    setattr(rows, part, shared)
+    labels = shared.view(np.int32)[: rows.shape[0]]
+    with pytest.raises(ValueError, match="labels of out must not share memory"):
+        clustering.assign_rows(rows, np.eye(3, rows.shape[1]), out=(labels, np.empty(rows.shape[0])))
+
+
 def test_an_out_of_a_subclass_is_an_array_without_a_mask():
     matrix = np.zeros((9, 3), dtype=np.float32).view(np.matrix)
     assert als.solve_users(DATA, ITEMS, out=matrix, **ALS) is matrix

@@ -106,6 +106,14 @@ def test_every_instruction_set_gives_the_same_bits(rows, clip_norm, order):
             assert CLIPS[order](rows, clip_norm).tobytes() == expected
 
 
+@pytest.mark.parametrize("shared", ["rows", "out"])
+def test_marks_do_not_share_memory_with_rows(shared):
+    arrays = {"rows": np.full((8, 4), 3.0), "out": np.zeros((8, 4))}
+    marks = arrays[shared].reshape(-1).view(np.bool_)[:8]
+    with pytest.raises(ValueError, match="rejected must not share memory with an argument that is read"):
+        clip_rows_l2(arrays["rows"], 1.0, out=arrays["out"], rejected=marks)
+
+
 def test_in_place_and_into_out():
     rows = np.random.default_rng(2).normal(size=(5, 7))
     expected, out = clip_rows_l2(rows, 0.5), np.zeros((5, 7))
